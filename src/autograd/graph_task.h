@@ -29,7 +29,7 @@ class GraphTask {
 
   struct RunOptions {
     bool runs_host_code = false;     // else nodes of host code are handed out
-    size_t max_nodes = 0;            // 0: any number, whatever they cost; else at most so many,
+    size_t max_nodes = 0;            // 0: any number, whatever they cost; else at most this many,
     size_t max_bytes = 0;            // whose costs are no more than that, all in all
     CheckStop check_stop = nullptr;  // may be empty
   };
@@ -74,7 +74,7 @@ class GraphTask {
   void add_source(const std::shared_ptr<Node>& send, const Bits& slots);
   // An entry that another member has reached. Throws GRAPH_FREED.
   void add_entry(const std::shared_ptr<Node>& entry) { visit(entry); }
-  // False when there is more to walk, after so many nodes.
+  // False when it has walked max_nodes nodes and there is more to walk.
   bool walk(size_t max_nodes = kNoLimit);
   std::vector<Reached> take_reached();
   // Entries that a walk reached here.
@@ -82,7 +82,7 @@ class GraphTask {
 
   // A gradient arrives at an expanded edge; undefined counts too.
   void deliver(const Edge& edge, Tensor gradient);
-  // All gradients of a source at once, one per slot. Throws PROTOCOL when it is none, or they came before.
+  // All gradients of a source at once, one per slot. Throws PROTOCOL when `send` is no source, or they came before.
   void deliver_source(const Node& send, Tensors gradients);
   // Runs what is ready, and gets ready thereby. False when the options left some of it. Throws what a backward throws
   // as `backward of "matmul": ...`. Where other workers wait for a gradient, those of leaves that would hold it up are
@@ -99,7 +99,7 @@ class GraphTask {
   void finish_host_step(const HostStep& step, Tensors gradients);
   std::vector<Leaving> take_leaving();
 
-  // Every visited node has run, but for those of joint steps.
+  // Every visited node has run, except those of joint steps.
   bool is_finished() const { return unfinished_ == 0; }
   size_t visited() const { return visits_.size(); }
   // Sources that were not delivered yet.
@@ -117,7 +117,7 @@ class GraphTask {
     std::shared_ptr<Node::SavedData> saved;
     Tensors gradients;  // one per slot once the first has arrived
     Bits slots;         // of a recv: reached ones; of a send: expanded ones
-    Bits fresh;         // of a recv: those not yet told of
+    Bits fresh;         // of a recv: those not yet reported
     uint32_t waiting = 0;
     uint32_t hook = NodeIndex::kNone;  // of a pass that records: the visit of a hook before output 0
     uint64_t put_off = 0;              // its inputs whose gradients are put off; all others have gone on

@@ -7,7 +7,7 @@
 namespace distag::autograd {
 namespace {
 
-// Nobody else puts anything into the slot.
+// The slot holds a History and nothing else.
 History* history_of(const Tensor& tensor) { return static_cast<History*>(tensor.grad_slot()); }
 
 }  // namespace

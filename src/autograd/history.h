@@ -45,7 +45,7 @@ class History final : public GradSlot {
   Edge edge(const Tensor& tensor);
 
   uint64_t add_hook(Hook hook);   // 0: its tensor does not require grad
-  bool remove_hook(uint64_t id);  // false: there is none
+  bool remove_hook(uint64_t id);  // false: no such hook
 
  private:
   Edge leaf_edge(const Tensor& tensor) REQUIRES(mutex_);

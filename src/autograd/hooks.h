@@ -16,7 +16,7 @@ namespace distag::autograd {
 class HookList {
  public:
   uint64_t add(Hook hook);
-  bool remove(uint64_t id);  // false: there is none
+  bool remove(uint64_t id);  // false: no such hook
   std::vector<std::shared_ptr<const Hook>> all() const;
 
  private:

@@ -53,7 +53,8 @@ class LocalContext final : public Context {
   std::shared_ptr<const Gradients> gradients() override { return store_.read(); }
 
   std::shared_ptr<Future<Value>> settle_async() override {
-    fail(Status::kUnsupported, "settle_async: a context without a worker waits for nobody; ask for its gradients");
+    fail(Status::kUnsupported,
+         "settle_async: a context without a worker has nothing to wait for; ask for its gradients");
   }
 
   void scale_gradients(std::span<const uint64_t> leaves, double factor, uint64_t passes) override {

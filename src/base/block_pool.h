@@ -31,7 +31,7 @@ class BlockPool {
  public:
   // Kept at most, whatever was in use; else a quarter of the most bytes that were in use lately.
   static constexpr size_t kLeastKept = size_t{64} << 20;
-  // Goes back to the system, at the next chance, when nobody wanted it for so long.
+  // A block that is unused for this long goes back to the system at the next chance.
   static constexpr Nanos kIdle = kSecond;
   static constexpr size_t kMostFreed = size_t{64} << 20;
 

@@ -47,7 +47,7 @@ class Error : public std::exception {
 
   // Worker on which it arose; -1: this process.
   int32_t origin_rank() const { return origin_rank_; }
-  // Whether the called function ran, or nobody knows.
+  // Whether the called function ran, or may have run.
   bool may_have_run() const { return may_have_run_; }
 
   Error& set_origin_rank(int32_t rank) {

@@ -21,7 +21,7 @@ namespace {
 constexpr Nanos kLookout = 60 * kMicrosecond;
 // How often a loop with lookouts asks the system whether descriptors are readable: to ask costs more than to look.
 constexpr Nanos kPollGap = 5 * kMicrosecond;
-// How long a task that nobody waits for may wait.
+// How long a task without a waiter may be put off.
 constexpr Nanos kSoon = kMillisecond;
 // How long memory has to do without what the reserve lacks: others may need it more.
 constexpr Nanos kRefillPause = 10 * kMillisecond;
@@ -257,7 +257,7 @@ bool FdLoop::State::post(Push&& push, Urgency urgency) {
     push(posted);
     has_urgent = has_urgent || urgency != Urgency::kByPoster;
     if (urgency == Urgency::kNow) sleeper = take_sleeper();
-    // To take the seat, or to go on after a sleep with it, needs the lock: nobody else touches the poller now.
+    // To take the seat, or to go on after a sleep with it, needs the lock: no other thread touches the poller now.
     if (urgency == Urgency::kSoon && sleeping) poller.set_alarm(steady.now() + kSoon);
   }
   wake(sleeper);

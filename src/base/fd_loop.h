@@ -51,7 +51,7 @@ class FdLoop final : public Loop {
     Nanos taken = 0;
     int64_t page_faults = 0;
   };
-  // Is told of each task, timer and callback once it has ended: the type of what ran, which names where it was written,
+  // Hears of each task, timer and callback once it has ended: the type of what ran, which names where it was written,
   // and what it took. For tests. Before the start.
   using Watchdog = std::function<void(const char* what, const Cost& cost)>;
   void set_watchdog(Watchdog watchdog);
@@ -70,9 +70,9 @@ class FdLoop final : public Loop {
   void cancel_timer(TimerId id) override;
   bool has_leaders() const override { return true; }
   void wake() noexcept override;
-  // Takes the seat when the loop's thread sleeps or merely looks for work, and nobody else waits here. While nothing is
-  // left to do it sleeps with the seat. It gives it back once the completion is done, after 2 ms of work for others at
-  // a time or 10 ms of sleep; from then on the loop's own thread does the rest, and the calling thread sleeps
+  // Takes the seat when the loop's thread sleeps or merely looks for work, and no other thread waits here. While
+  // nothing is left to do it sleeps with the seat. It gives it back once the completion is done, after 2 ms of work for
+  // others at a time or 10 ms of sleep; from then on the loop's own thread does the rest, and the calling thread sleeps
   // elsewhere.
   bool lead(Completion& completion, Nanos timeout) override;
   const Clock& clock() const override;

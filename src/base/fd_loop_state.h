@@ -20,8 +20,7 @@ namespace distag {
 
 // The inside of a loop: what is posted and what a turn does (fd_loop.cpp), and who runs it (fd_loop_seat.cpp).
 struct FdLoop::State {
-  // Of a task: a loop that sleeps is woken for it; the thread that posts it is about to run the loop; nobody waits for
-  // it.
+  // Of a task: it wakes a loop that sleeps; the thread that posts it is about to run the loop; it has no waiter.
   enum class Urgency { kNow, kByPoster, kSoon };
   enum class Seat { kFree, kLoop, kLeader };
 

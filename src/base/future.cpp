@@ -55,7 +55,7 @@ void Completion::cancel() {
   {
     MutexLock lock(mutex_);
     if (claimed_ || done_.load(std::memory_order_relaxed)) return;
-    // Nobody else ends it from here on; finish() still does.
+    // From here on only finish() ends it.
     claimed_ = true;
     canceller = std::move(canceller_);
   }

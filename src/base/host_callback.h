@@ -28,7 +28,7 @@ class HostData {
 
   void* get() const { return user_data_; }
   void run_destroy() noexcept;
-  // Runs right after destroy, also when there is none. Before run_destroy().
+  // Runs right after destroy, also when the host gave no destroy. Before run_destroy().
   void on_destroyed(Task then) { on_destroyed_ = std::move(then); }
 
  private:
@@ -67,7 +67,7 @@ const std::shared_ptr<const TraceParent>* current_trace_parent();
 // The same for longer than that callback runs.
 std::shared_ptr<const TraceParent> keep_trace_parent();
 
-// Says whose the calling thread is, for as long as it runs; nullptr: nobody's.
+// Says whose the calling thread is, for as long as it runs; nullptr: no worker's.
 void set_thread_owner(const void* worker);
 
 }  // namespace distag

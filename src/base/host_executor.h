@@ -17,7 +17,7 @@ using OneTask = std::list<Task>;
 class HostExecutor final : public Executor {
  public:
   HostExecutor();
-  ~HostExecutor() override;  // stops, and waits for nobody
+  ~HostExecutor() override;  // stops without waiting
 
   [[nodiscard]] bool post(Task task) override;
   // The same, without a need for memory; dropped once it is stopped.

@@ -6,7 +6,7 @@
 namespace distag {
 
 // The calling thread is about to ask something of a loop and to wait for the answer. What it posts there from now on
-// wakes nobody, since the loop runs on this thread while it waits ("leader and followers"), as far as no other one is
+// wakes no thread, since the loop runs on this thread while it waits ("leader and followers"), unless another one is
 // awake to run it: a call needs no hand-over from thread to thread. What is left at the end of this is handed to the
 // loop's own thread. Lives on the stack, nests; the loop outlives it.
 class Lead {
@@ -16,7 +16,7 @@ class Lead {
   Lead(const Lead&) = delete;
   Lead& operator=(const Lead&) = delete;
 
-  // Whether what the calling thread posts to that loop wakes nobody.
+  // Whether what the calling thread posts to that loop wakes no thread.
   static bool is_quiet_to(const Loop& loop) noexcept;
 
  private:

@@ -36,7 +36,7 @@ class LinkedFunction {
   mutable std::atomic<Function*> found_{nullptr};
 };
 
-// The file that holds it, for messages; "" where nobody knows.
+// The file that holds it, for messages; "" if it is not known.
 const char* file_of(void* function);
 
 // Whether the two lie in the same file.

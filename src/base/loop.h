@@ -33,7 +33,7 @@ class Loop {
   // The same at a place that the caller has made before: needs no memory, and throws nothing.
   [[nodiscard]] virtual bool post(TaskPlace& place, Task task) noexcept = 0;
 
-  // The same for a task that nobody waits for: it runs with the next one that is posted, and within about a
+  // The same for a task without a waiter: it runs with the next one that is posted, and within about a
   // millisecond.
   [[nodiscard]] virtual bool post_soon(TaskPlace& place, Task task) noexcept { return post(place, std::move(task)); }
   [[nodiscard]] virtual bool post_soon(Task task) { return post(std::move(task)); }

@@ -13,8 +13,8 @@ class LoopGate {
   explicit LoopGate(Loop& loop) : loop_(loop) {}
 
   // Runs the task on the loop, right now when this is the loop. False once closed or the loop is stopping: the task was
-  // destroyed. A caller that needs no answer owes nobody anything by then, or by an Owed. The lock is held while the
-  // loop takes the task, since the loop may go as soon as the gate is closed.
+  // destroyed. A caller that ignores the result has settled what it owes by then, or leaves that to an Owed. The lock
+  // is held while the loop takes the task, since the loop may go as soon as the gate is closed.
   bool run(Task task) {
     {
       MutexLock lock(mutex_);
@@ -38,7 +38,7 @@ class LoopGate {
     return true;
   }
 
-  // The same for what nobody waits for (see Loop::post_soon).
+  // The same for a task without a waiter (see Loop::post_soon).
   bool run_soon(Task task) {
     {
       MutexLock lock(mutex_);

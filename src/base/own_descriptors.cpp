@@ -93,7 +93,7 @@ int OwnDescriptors::add(int descriptor) noexcept {
   return descriptor;
 }
 
-// In a child it is none of ours any more.
+// In a forked child the descriptor is no longer ours.
 void OwnDescriptors::close(int descriptor) noexcept {
   MutexLock lock(own_mutex);
   forget_number(descriptor, 0);

@@ -21,7 +21,7 @@ class Bell {
   Bell& operator=(const Bell&) = delete;
 
   int fd() const { return fd_; }
-  // From here on a ring is heard. What it is to tell of is looked at afterwards.
+  // From here on a ring is heard. The caller looks only afterwards at what a ring may stand for.
   void listen() { listeners_.fetch_add(1); }
   void ignore() { listeners_.fetch_sub(1); }
   void ring() noexcept;
@@ -58,7 +58,7 @@ class Poller {
 
   // Asks which descriptors are ready, without waiting. False: none is.
   bool look() { return wait(0); }
-  // Waits for one, for the alarm or for the bell, so many milliseconds. False: none of them came.
+  // Waits for one, for the alarm or for the bell, for that time. False: none of them came.
   bool wait(int milliseconds);
   const std::shared_ptr<Bell>& bell() const { return bell_; }
   // Passes on what was readable or writable at the last look or wait and is still watched.

@@ -91,7 +91,7 @@ void Pool::State::check_locked() const {
 }
 
 // Finds a thread for the next task, if there is one and a place is free. The thread it gives must be unparked once the
-// lock is released. Throws OUT_OF_MEMORY when nobody is left who could run it.
+// lock is released. Throws OUT_OF_MEMORY when no thread is left that could run it.
 std::shared_ptr<Pool::State::Worker> Pool::State::fill_place() {
   if (stopped || queue.empty() || active >= thread_count) return nullptr;
   if (!idle.empty()) {

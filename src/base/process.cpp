@@ -10,7 +10,7 @@
 namespace distag {
 namespace {
 
-// 0: nobody asked yet. No destructor; the C library forgets the handler when the library is unloaded.
+// 0: not asked for yet. No destructor; the C library forgets the handler when the library is unloaded.
 std::atomic<uint32_t> generation{0};
 
 void on_fork_in_child() { generation.fetch_add(1, std::memory_order_relaxed); }

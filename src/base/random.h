@@ -4,7 +4,7 @@
 
 namespace distag {
 
-// Source of incarnations, ids that nobody may guess, and jitter. Given to a worker, so that a simulation replays.
+// Source of incarnations, ids that others must not guess, and jitter. Given to a worker, so that a simulation replays.
 class Random {
  public:
   virtual ~Random() = default;

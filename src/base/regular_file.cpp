@@ -29,7 +29,7 @@ class Descriptor {
 };
 
 [[noreturn]] void fail_at(const char* verb, const std::string& path, int error) {
-  // Of a FIFO that nobody reads, and of a socket.
+  // Of a FIFO without a reader, and of a socket.
   if (error == ENXIO) fail(Status::kInvalidState, "\"{}\" is no regular file: remove it", path);
   const bool is_short = error == EMFILE || error == ENFILE || error == ENOMEM;
   fail(is_short ? Status::kOutOfMemory : Status::kInvalidState, "\"{}\" cannot be {}: {}", path, verb,

@@ -22,7 +22,7 @@ struct SystemCall {
   long (*try_it)();
 };
 
-// Sound arguments but for the descriptor, so that nothing that watches the process (valgrind) has a word to say.
+// All arguments except the descriptor are valid, so tools that watch the process (valgrind) do not complain.
 long try_to_set_alarm() {
   const itimerspec alarm = {};
   return timerfd_settime(kNone, 0, &alarm, nullptr);

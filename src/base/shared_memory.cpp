@@ -29,7 +29,7 @@ bool leaves_descriptors(int fd) {
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 && static_cast<rlim_t>(fd) + kLeft <= limit.rlim_cur;
 }
 
-// Where memory is promised only as far as there is some, that of a memfd is not counted before it is touched, and its
+// Where the system promises no more memory than it has, it does not count that of a memfd before it is touched, and its
 // lack would end the process.
 bool is_memory_promised_freely() {
   std::ifstream file("/proc/sys/vm/overcommit_memory");
@@ -243,7 +243,7 @@ std::byte* take(size_t capacity) {
   return g_pool == nullptr || g_pool->uses == 0 ? nullptr : g_pool->take(capacity);
 }
 
-// A block that nobody uses any more, as long as there is no Use; nullptr: there is none.
+// A block that is unused, as long as there is no Use; nullptr: no such block.
 Memory take_out_unused() {
   MutexLock lock(g_mutex);
   if (g_pool == nullptr || g_pool->uses != 0) return nullptr;

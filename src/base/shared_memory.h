@@ -58,7 +58,7 @@ class Use {
   const uint32_t generation_;
 };
 
-// Of at least kLeastBytes, aligned to a page. nullptr: nobody uses them, or there is no memory of this kind.
+// Of at least kLeastBytes, aligned to a page. nullptr: there is no Use, or no memory of this kind.
 // `may_close`: blocks in which nothing lies may be closed to make room, which takes long.
 std::byte* allocate(size_t size, bool may_close = true) noexcept;
 void free(std::byte* place) noexcept;

@@ -43,7 +43,7 @@ __attribute__((no_sanitize("undefined"))) void call_hook(const std::function<voi
   } catch (const abi::__forced_unwind&) {
     throw;
   } catch (...) {
-    // Nobody waits for a hook: the thread goes on without it.
+    // Nothing depends on a hook: the thread goes on without it.
   }
 }
 
@@ -87,7 +87,7 @@ void run_guarded(Task task) noexcept {
   try {
     task();
   } catch (...) {
-    // A defect that nobody can be told about.
+    // A defect, and no way to report it.
   }
 }
 

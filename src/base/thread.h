@@ -20,7 +20,8 @@ struct ThreadHooks {
 // and the like). Throws OUT_OF_MEMORY when the system has no thread left.
 std::thread start_thread(const std::string& name, const ThreadHooks& hooks, Task body);
 
-// Calls and destroys the task. One that throws has a defect nobody can be told about, and ends the task alone.
+// Calls and destroys the task. A task that throws has a defect, which has no way to be reported and ends that task
+// alone.
 void run_guarded(Task task) noexcept;
 
 }  // namespace distag

@@ -24,7 +24,7 @@ class TimerQueue {
 
   // kNever when empty.
   Nanos next_due() const;
-  // Takes the first task that is due at `now`; an empty one when there is none.
+  // Takes the first task that is due at `now`; an empty one when no task is due.
   Task take_due(Nanos now);
 
   size_t size() const { return live_ + placed_; }
@@ -55,7 +55,7 @@ class TimerQueue {
   uint64_t next_order_ = 0;
   size_t live_ = 0;
   TaskPlace* first_placed_ = nullptr;  // by time
-  TaskPlace* last_placed_ = nullptr;   // unless there is none
+  TaskPlace* last_placed_ = nullptr;   // if there is a first one
   size_t placed_ = 0;
 };
 

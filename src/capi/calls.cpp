@@ -53,7 +53,7 @@ distag_status distag_call(distag_worker* worker, distag_context* context, const 
     try {
       wait(*future, kForever);
     } catch (...) {
-      future->cancel();  // nobody waits for it any more
+      future->cancel();  // the caller does not get it
       throw;
     }
     const Value& result = future->value();

@@ -48,7 +48,7 @@ void post_done(const std::shared_ptr<DoneCallback>& done) {
   done->worker().functions().post_or_drop([done] { done->run(); });
 }
 
-// Runs where the future completes: a callback that nobody can run any more ends here, with its user_data.
+// Runs where the future completes: a callback that can no longer run ends here, with its user_data.
 void post_done_or_drop(const std::shared_ptr<DoneCallback>& done) noexcept {
   try {
     post_done(done);

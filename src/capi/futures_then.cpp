@@ -12,7 +12,7 @@ using namespace distag::capi;
 
 namespace {
 
-// One continuation, from the moment it is given until it has run or nobody can run it any more; then the next future
+// One continuation, from the moment it is given until it has run or can no longer run; then the next future
 // ends with it.
 class Continuation {
  public:

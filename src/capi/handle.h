@@ -91,7 +91,7 @@ class Handle {
   const Kind kind_;
   const uint32_t generation_;
   std::atomic<uint64_t> references_;
-  HandleRecord* const record_;  // nullptr: nobody asks
+  HandleRecord* const record_;  // nullptr: no record is kept
   bool is_lent_ = false;
 };
 

@@ -6,14 +6,14 @@ using namespace distag::capi;
 namespace distag::capi {
 namespace {
 
-// Completes with the mesh as its users hold it: where nobody does any more, this worker leaves it.
+// Completes with the mesh as its users hold it: after the last of them this worker leaves it.
 std::shared_ptr<Future<std::shared_ptr<MeshUse>>> in_use(const Meshes::Made& made) {
   auto use = Future<std::shared_ptr<MeshUse>>::make();
   pass_on(made, use, [](const std::shared_ptr<Mesh>& mesh) {
     try {
       return std::make_shared<MeshUse>(mesh);
     } catch (...) {
-      mesh->leave();  // nobody else would
+      mesh->leave();  // nothing else would
       throw;
     }
   });

@@ -19,7 +19,7 @@ optim::OptimizerCall make_call(const distag_optimizer& optimizer, const distag_c
   return {options.timeout, std::move(options.within), std::move(options.label), std::move(options.trace_parent)};
 }
 
-// Within this process there is nobody to ask, so all parameters have to be tensors.
+// Within this process there is no owner to ask, so all parameters have to be tensors.
 Tensors need_parameters_here(const Values& parameters) {
   Tensors tensors;
   for (const Value& parameter : parameters) {

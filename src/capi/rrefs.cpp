@@ -108,7 +108,7 @@ distag_status distag_value_get_rref(distag_value* value, distag_rref** out_rref,
   return guard(__func__, err, [=] {
     distag_value& live = need(value, "value");
     need_pointer(out_rref, "out_rref");
-    live.get().as_external();  // throws when it is none
+    live.get().as_external();  // throws for another kind
     *out_rref = static_cast<distag_rref*>(live.twin());
   });
 }
@@ -153,7 +153,7 @@ distag_status distag_rref_fetch(distag_rref* rref, distag_context* context, cons
     try {
       wait(*future, kForever);
     } catch (...) {
-      future->cancel();  // nobody waits for it any more
+      future->cancel();  // the caller does not get it
       throw;
     }
     *out_value = make_value(future->value());

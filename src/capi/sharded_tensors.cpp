@@ -18,7 +18,7 @@ namespace {
 
 spmd::Line line_of(const distag_mesh& mesh) { return mesh.shared()->line(mesh.line_name()); }
 
-// -1 is kept; a rank that is no member becomes a position that is none, which fails alike on all members.
+// -1 is kept; a rank that is no member becomes an invalid position, which fails alike on all members.
 int64_t position_of(const layout::MeshShape& mesh, int32_t rank) {
   if (rank == -1) return -1;
   return mesh.position_of(rank).value_or(mesh.count());

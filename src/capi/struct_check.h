@@ -39,7 +39,8 @@ T read_struct(const T* given, const char* type, size_t first_size = 0) {
 // grown.
 void check_filled_struct(const void* given, size_t known_size, const char* type, size_t first_size = 0);
 
-// Fills it as far as it goes, and zeroes what a later version of the caller's has behind; struct_size stays.
+// Fills the members that the caller knows, and zeroes those that only a later version of the caller's has; struct_size
+// stays.
 template <typename T>
 void fill_struct(T* given, T filled) {
   const uint32_t size = given->struct_size;

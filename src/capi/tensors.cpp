@@ -38,7 +38,7 @@ void check_writable(const Tensor& tensor) {
   }
 }
 
-// The memory that a write goes to: of a sharded tensor the own part of it.
+// The memory that a write goes to: of a sharded tensor the part on this worker.
 Tensor written_part(const Tensor& tensor) {
   check_writable(tensor);
   return shard_of(tensor);

@@ -202,7 +202,7 @@ distag_status distag_value_get_tensor(distag_value* value, distag_tensor** out_t
   return guard(__func__, err, [value, out_tensor] {
     distag_value& live = need(value, "value");
     need_pointer(out_tensor, "out_tensor");
-    live.get().as_tensor();  // throws when it is none
+    live.get().as_tensor();  // throws for another kind
     *out_tensor = static_cast<distag_tensor*>(live.twin());
   });
 }

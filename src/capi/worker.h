@@ -97,7 +97,7 @@ void make_security(const distag_security_options* given, ThreadedOptions& made);
 // Checks the options and says what they ask for.
 ThreadedOptions make_threaded_options(const distag_worker_options& options, std::shared_ptr<FrameMemory> memory);
 
-// The allocator of the host; nullptr when there is none. Its destroy runs after the last block came back, also when
+// The allocator of the host; nullptr when it gave none. Its destroy runs after the last block came back, also when
 // this throws.
 std::shared_ptr<FrameMemory> make_frame_memory(const distag_allocator* allocator);
 

@@ -133,7 +133,7 @@ std::vector<Operand> operands_of(const AxisGroup& group, Pieces& pieces) {
   return operands;
 }
 
-// Every member gets the own tensor; goes on with those of all.
+// Sends the tensor of this member to all; goes on with those of all.
 void gather(OpenCollective& open, uint32_t part, const AxisGroup& group, const Tensor& x,
             const std::function<Expected(int64_t index)>& expected, UniqueFunction<void(Pieces)> then) {
   Pieces outgoing;

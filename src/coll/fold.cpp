@@ -17,7 +17,7 @@ Tensor applied(const ops::Op& op, const Tensors& inputs, const Attributes& attri
 Tensor combined(Reduction reduction, Tensor a, const Tensor& b) {
   switch (reduction) {
     case Reduction::kSum:
-      // In place where nobody else has the first operand.
+      // In place where the first operand has no other holder.
       return a.dtype() == Dtype::kBool ? applied(ops::kMaximum, {a, b}) : ops::accumulate(std::move(a), b);
     case Reduction::kProduct:
       return applied(ops::kMul, {a, b});

@@ -350,13 +350,13 @@ Heard Mesh::on_part(int64_t from, const wire::Part& part) {
   return Heard::kHandled;
 }
 
-// A member that waits for nobody, as the root of broadcasts, may be ahead of this one. One part alone is always kept.
+// A member that waits for no other, as the root of broadcasts, may be ahead of this one. One part alone is always kept.
 bool Mesh::has_room_for_early(int64_t from, const wire::Part& part, const LineState& state) {
   if (early_bytes_ == 0 || early_bytes_ + held_by(part) <= environment_.max_early) return true;
   end_now(
       Error(Status::kOverloaded,
             fmt::format("{}: {} is at call {}, this member ({}) at call {}, and {} bytes of parts wait here: let the "
-                        "others come up, as an all_reduce does, before there are so many",
+                        "others come up before that, as an all_reduce does",
                         where(part.line), describe_member(from), part.number, describe_member(position_),
                         state.line.last(), early_bytes_)),
       true);
@@ -423,7 +423,7 @@ void Mesh::send_part(int64_t to, wire::Part part) {
 
 // ---- the end ----
 
-// Whatever fails on the way: nobody who waits, here or elsewhere, is left waiting.
+// Ends every wait, here and elsewhere, whatever fails on the way.
 void Mesh::end_now(Error error, bool tell) {
   assert_on_loop(environment_.loop);
   if (ended_) return;

@@ -166,7 +166,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   // no call waits.
   void ask_missing(const std::string& line);
   std::string describe_missing(const std::string& line) const;
-  // Ends it, and tells nobody but those who wait here, unless `tell`.
+  // Ends it, and tells only those who wait here, unless `tell`.
   void end_now(Error error, bool tell);
   // For a failure that the others cannot know, in a call of that line.
   void end_alone(Error error, const std::string& line);
@@ -298,7 +298,7 @@ struct Mesh::Open : std::enable_shared_from_this<Mesh::Open> {
   uint64_t bytes_held = 0;                 // of pieces that came
   std::optional<MeshSnapshot::Move> move;  // of a call that sends something
 
-  // Step `part`: sends to members, waits for what is expected of members, and goes on with all of that; the own piece
+  // Step `part`: sends to members, waits for what is expected of members, and goes on with all of that; its own piece
   // is in `outgoing` as well.
   void exchange(uint32_t part, std::map<int64_t, Tensors> outgoing, std::map<int64_t, std::vector<Expected>> expected,
                 UniqueFunction<void(std::map<int64_t, Tensors>)> then);
@@ -311,7 +311,7 @@ struct Mesh::Open : std::enable_shared_from_this<Mesh::Open> {
   void fail_alone(Error error);  // ends the mesh
   void send(uint32_t part, const std::map<int64_t, Tensors>& outgoing);
   void take_early(uint32_t part);
-  // The positions of those from whom something is to come.
+  // The positions of the members that have yet to send something.
   std::vector<int64_t> missing() const;
 };
 

@@ -79,8 +79,8 @@ void Mesh::ask_behind(const Open& call) {
   }
 }
 
-// The members for whom those wait that a call waits for, as far as they have told, and so on: one of them may be the
-// one that does not come.
+// A call waits for members. Those may have told which others they wait for, and these again: gives all such others, of
+// which one may be the member that does not come.
 std::vector<int64_t> Mesh::behind(const Open& call) const {
   const LineState& state = lines_.at(call.line);
   std::vector<int64_t> chain = call.missing();
@@ -97,7 +97,7 @@ std::vector<int64_t> Mesh::behind(const Open& call) const {
   return {chain.begin() + static_cast<std::ptrdiff_t>(first), chain.end()};
 }
 
-// ", which is at call 39, all_reduce(...), since 58 s": as far as the member has told.
+// ", which is at call 39, all_reduce(...), since 58 s": what the member has told.
 std::string Mesh::whereabouts_of(int64_t position, const std::string& line) const {
   const LineState& state = lines_.at(line);
   const auto found = state.where.find(position);

@@ -42,11 +42,11 @@ class ContextRecord : public std::enable_shared_from_this<ContextRecord> {
   void begin_prepared(const Id& pass);
   void commit(const Id& pass, autograd::GradientStore::Entries gradients);  // prepared or not
   void forget(const Id& pass);                                              // likewise: it was aborted
-  void lose_verdict(const Id& pass, const Error& why);                      // nobody will ever tell: reads fail now
+  void lose_verdict(const Id& pass, const Error& why);                      // it will never come: reads fail now
   std::shared_ptr<const Gradients> read(Nanos lease);
   // The same, also once the context is over: a member of a mesh keeps its gradients when another is lost.
   std::shared_ptr<const Gradients> read_kept(Nanos lease);
-  // Completes with null once the prepared of this moment are over; fails, and throws, as read() does, but for its
+  // Completes with null once the prepared of this moment are over; fails, and throws, as read() does, except for its
   // deadline: that is the caller's to set, by late().
   std::shared_ptr<Future<Value>> settle();
   Error late(Nanos lease) const;

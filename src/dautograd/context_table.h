@@ -41,9 +41,9 @@ class ContextTable {
 
   // Workers that hold the context, as somebody says.
   void note_holders(DistributedContext& context, const std::vector<Incarnation>& workers);
-  // The holders that an answer to `to` has to tell of.
+  // The holders that an answer to `to` has to name.
   std::vector<Incarnation> holders_to_tell(DistributedContext& context, Incarnation to);
-  // The answer that tells of them is made.
+  // The answer that names them is made.
   void note_told(DistributedContext& context, Incarnation to, const std::vector<Incarnation>& holders);
 
   // The creator's: RELEASE to all holders once nothing needs it any more. Of a joint one, another member's: RELEASE to

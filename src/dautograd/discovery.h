@@ -13,8 +13,8 @@
 
 namespace distag {
 
-// The first half of a SMART pass on one worker: whom the walks ask, and who waits for them. Over for good before the
-// pass runs; what comes for it then finds nobody. On the loop.
+// The first half of a SMART pass on one worker: which workers the walks ask, and which wait for them. Over for good
+// before the pass runs; a message for it has no effect then. On the loop.
 //
 // A request is a walk that somebody waits for: the initiator itself (its root, the id {0,0}) or the sender of a
 // DISCOVER. It is open until all DISCOVERs that it caused are answered, and ends with one answer.
@@ -23,7 +23,7 @@ class Discovery {
   class Owner {
    public:
     virtual ~Owner() = default;
-    // The root has ended: who takes part, as far as the walks went; or why the pass must abort.
+    // The root has ended: the participants that the walks have met; or why the pass must abort.
     virtual void on_planned(const std::set<Incarnation>& participants, bool has_entries) = 0;
     virtual void on_failed_search(const Error& error) = 0;
   };
@@ -41,7 +41,7 @@ class Discovery {
   void open(const wire::Discover& discover);
 
   // The walk of a request has reached these: asks those that hold their sends, and the other members of the meshes of
-  // entries; answers if there is nobody to ask.
+  // entries; answers if there are no such workers.
   void ask(const Id& request, const std::vector<autograd::GraphTask::Reached>& reached,
            const std::vector<std::shared_ptr<autograd::Node>>& entries);
   // Throws Violation for an answer of another than was asked.

@@ -31,7 +31,7 @@ struct DistributedContext {
   std::map<Id, Pass> passes;
   Lineage lineage{sends};
 
-  // The workers that hold the context, without this one: at the creator all of them, as far as it knows; elsewhere
+  // The workers that hold the context, without this one: at the creator all that it knows of; elsewhere
   // those that joined below calls of this worker, which answers hand up.
   std::set<Incarnation> holders;
   std::unordered_map<Incarnation, std::set<Incarnation>> told;  // by peer, elsewhere than at the creator
@@ -44,7 +44,7 @@ struct DistributedContext {
   bool waits_to_release = false;
 
   // Of a joint one. At the creator: whether its own program has made it, and the other members that have not released
-  // it; before, those that have. Elsewhere: whether the creator was told of the release.
+  // it; before, those that have. Elsewhere: whether the release was reported to the creator.
   bool is_made = false;
   std::set<Incarnation> members;
   std::set<Incarnation> released;

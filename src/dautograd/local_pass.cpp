@@ -146,7 +146,7 @@ void LocalPass::on_planned(const std::set<Incarnation>& participants, bool has_e
   observer_->on_planned(participants, has_entries);
 }
 
-// False when somebody still searches: then nobody may run yet.
+// False when a search still goes on: then no part may run yet.
 bool LocalPass::end_discovery() {
   if (is_searching()) return false;
   discovery_.reset();
@@ -392,7 +392,7 @@ std::vector<std::string> LocalPass::waits_for() const {
     }
   }
   if (reported_ != Report::kNothing || is_searching()) return result;
-  if (expectation_ != nullptr && !expectation_->is_told()) result.emplace_back("the word of what it has to do");
+  if (expectation_ != nullptr && !expectation_->is_told()) result.emplace_back("the plan of what it has to do");
   if (!entries_.empty() && !may_begin_joint_) result.emplace_back("the word that all have searched");
   if (!joint_runs_.empty()) result.emplace_back("the steps that all members of a mesh make together");
   if (!is_idle()) {

@@ -27,10 +27,10 @@ void LocalPass::follow_plan(const std::vector<wire::PairBits>& sends, uint64_t c
     if (send == nullptr) return misplan("the graph of a call was freed by an earlier backward pass");
     autograd::Bits bits = item.bits;
     const bool is_empty = std::find(bits.begin(), bits.end(), true) == bits.end();
-    if (is_empty || bits.size() > send->slots()) return misplan("there are other values than were told of");
+    if (is_empty || bits.size() > send->slots()) return misplan("there are other values than were announced");
     bits.resize(send->slots());
     if (std::find(bits.begin(), bits.end(), false) != bits.end()) graph_->note_partial();
-    if (!expectation_->add(pair, bits)) return misplan("a call was told of twice");
+    if (!expectation_->add(pair, bits)) return misplan("a call was announced twice");
     live_sends_.emplace(pair, send);
     peers_.insert(send->info().peer);
     sources.emplace_back(send, std::move(bits));

@@ -13,7 +13,7 @@ using autograd::GraphTask;
 namespace {
 
 // Up to here a graph is walked, run (where its nodes are cheap) and freed on the loop, in a fraction of a millisecond;
-// where no other pass is open here, so is a graph that passes over no more than so many bytes. Another thread would
+// where no other pass is open here, so is a graph that passes over no more than kFewBytes. Another thread would
 // often run it on another core, where nothing of it is at hand.
 constexpr size_t kFewNodes = 32;
 constexpr size_t kFewBytes = size_t{8} << 20;
@@ -168,7 +168,7 @@ void PassGraph::run_joint(std::shared_ptr<autograd::JointRun> run) {
   ++joint_runs_;
 }
 
-// Of a result of joint steps: their end has nobody else to tell. What is large is not added up on the loop.
+// For a result of joint steps, whose end nothing else reports. What is large is not added up on the loop.
 void PassGraph::work_or_fail(Work action, bool is_large) {
   try {
     is_large ? post_work(std::nullopt, std::move(action)) : work(std::nullopt, std::move(action));

@@ -45,7 +45,7 @@ class PassGraph : public std::enable_shared_from_this<PassGraph> {
   // `task` may have walked already.
   PassGraph(DautogradShared& shared, Owner& owner, std::shared_ptr<autograd::GraphTask> task);
 
-  // Begins with `action`, then walks and runs as far as it goes.
+  // Begins with `action`, then walks and runs what it can.
   void work(const std::optional<Id>& walk, Work action);
   void take_up();
   // Of some send not all values are live: the others may hang on a large graph.

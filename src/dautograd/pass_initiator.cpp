@@ -166,7 +166,7 @@ void PassInitiator::on_holders(const std::vector<Incarnation>& holders) {
     abort(Error(Status::kInvalidState, "the context has ended at its creator"));
     return;
   }
-  // A worker that joined below this one is known here, while the word of it may still be on its way to the creator.
+  // A worker that joined below this one is known here, while the news may still be on its way to the creator.
   std::set<Incarnation> all = context_->holders;
   all.insert(holders.begin(), holders.end());
   begin_fast({all.begin(), all.end()});
@@ -294,7 +294,7 @@ void PassInitiator::on_deadline() {
 
 // ---- the end ----
 
-// Each DONE names those to whom its GRADs went, so nobody who takes part is left out.
+// Each DONE names the receivers of its GRADs, so no participant is left out.
 void PassInitiator::decide() {
   uint64_t sent = 0;
   uint64_t received = 0;
@@ -312,7 +312,7 @@ void PassInitiator::commit() {
     return;
   }
   const auto self = shared_from_this();
-  // First, as without memory for it nobody may hear of a commit.
+  // First, as without memory for it no worker may hear of a commit.
   try {
     part_->commit();
   } catch (...) {
@@ -358,7 +358,7 @@ void PassInitiator::abort(Error error) {
   each.check();
 }
 
-// Whom there is no memory to tell hears it later: without the verdict they would wait for ever.
+// Workers that there is no memory to tell hear it later: without the verdict they would wait for ever.
 void PassInitiator::tell_verdict(bool commits, const Error& error) {
   if (!commits) joined_.merge(part_->take_peers());
   EachStep each;

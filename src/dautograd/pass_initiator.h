@@ -92,7 +92,7 @@ class PassInitiator final : public PassObserver, public std::enable_shared_from_
   Task on_over_;
   std::shared_ptr<LocalPass> part_;
   std::map<Incarnation, Participant> participants_;  // this worker included
-  std::set<Incarnation> joined_;                     // to be told of an abort too
+  std::set<Incarnation> joined_;                     // an abort goes to them too
   bool is_over_ = false;
   bool is_planned_ = false;
   bool has_entries_ = false;

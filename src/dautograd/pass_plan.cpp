@@ -7,7 +7,7 @@
 namespace distag {
 namespace {
 
-// Slots of pairs that are planned, as far as records lead; each is counted once, for who holds its recv.
+// Slots of pairs that the records lead to and that are planned; each is counted once, for who holds its recv.
 class Planner {
  public:
   Planner(const Lineage& lineage, const LineageLimits& limits, Incarnation self) : lineage_(lineage), limits_(limits) {

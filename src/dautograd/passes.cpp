@@ -59,7 +59,7 @@ std::shared_ptr<PassInitiator> Passes::find_initiator(const Id& context_id, cons
   return pass == nullptr ? nullptr : pass->initiator;
 }
 
-// Of a pass that was begun elsewhere. Throws why there can be none: nobody would ever end it.
+// Of a pass that was begun elsewhere. Throws why it cannot be made: then nothing would ever end it.
 std::shared_ptr<LocalPass> Passes::find_or_make(const std::shared_ptr<DistributedContext>& context,
                                                 const PassInfo& info, const Peer& from) {
   auto found = context->passes.find(info.pass);
@@ -98,7 +98,7 @@ Heard Passes::handle(const Peer& from, wire::Discover& discover) {
   }
   const auto context = contexts_.find(discover.context);
   if (discover.pass.maker == shared_.self.incarnation && find(discover.context, discover.pass) == nullptr) {
-    return Heard::kStale;  // everybody whom the pass reached is told of its end
+    return Heard::kStale;  // all that the pass reached hear of its end
   }
   if (context == nullptr && discover.pairs.empty()) {
     fail(Status::kInvalidState,

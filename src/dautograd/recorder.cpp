@@ -46,7 +46,7 @@ wire::AutogradMetadata Recorder::on_send(const Id& id, const Peer& to, const std
     contexts_.note_told(*context, to.incarnation, metadata.joined);
     metadata.lineage = context->lineage.tell(shared_.lineage.limits, *kept->second);
   } catch (...) {
-    context->sends.erase(kept);  // nobody hears of it
+    context->sends.erase(kept);  // no peer hears of it
     throw;
   }
   context->note_counts();

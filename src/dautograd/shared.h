@@ -60,7 +60,7 @@ struct DautogradShared : std::enable_shared_from_this<DautogradShared> {
   bool is_gone(Incarnation worker) const;          // or was never known; on the loop
   std::string describe(Incarnation worker) const;  // `worker "ps1" (rank 3)`; on the loop
 
-  // A message whose loss nobody needs to hear of: the loss of its receiver says it all.
+  // A message whose loss needs no report: the loss of its receiver says it all.
   void tell(Incarnation to, wire::Body body);
   // An error of this worker, on its way to others.
   Error sign(Error error) const;

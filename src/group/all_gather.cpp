@@ -44,7 +44,7 @@ std::shared_ptr<Future<Value>> AllGather::begin(const Value& value, std::optiona
     }
   }
   if (!std::binary_search(turn->ranks.begin(), turn->ranks.end(), shared_.self.rank)) {
-    fail(Status::kInvalidArgument, "{}: the own rank {} is not among them", describe(turn->ranks), shared_.self.rank);
+    fail(Status::kInvalidArgument, "{}: its own rank {} is not among them", describe(turn->ranks), shared_.self.rank);
   }
   turn->value = wire::prepare(value);
   turn->timeout = timeout;
@@ -215,7 +215,7 @@ void AllGather::on_due(const TurnPointer& turn) {
                                                           describe(turn->ranks), describe_time(turn->timeout))));
 }
 
-// The member that is to answer does not, though it lives. Nobody waits for the values, but the turn is not over.
+// The member that is to answer does not, though it lives. No caller waits for the values, but the turn is not over.
 void AllGather::on_late(Turn& turn) {
   assert_on_loop(shared_.loop);
   turn.timer = 0;

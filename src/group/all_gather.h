@@ -13,11 +13,11 @@
 
 namespace distag {
 
-// Brings the values of several members to each of them: every one calls the one of lowest rank, from whom the values of
-// all come down a tree once all have come (GatherTree), and then the answer. A worker has one call under way for a set
-// of ranks, until it is answered or its callee is lost; the next ones wait for it, so the first meets the first of the
-// others, the second the second, and values that come are those of the one under way. One that failed does not count.
-// Shared with what it posts to the loop.
+// Brings the values of several members to each of them: every one calls the one of lowest rank, from which the values
+// of all come down a tree once all have come (GatherTree), and then the answer. A worker has one call under way for a
+// set of ranks, until it is answered or its callee is lost; the next ones wait for it, so the first meets the first of
+// the others, the second the second, and values that come are those of the one under way. One that failed does not
+// count. Shared with what it posts to the loop.
 class AllGather : public std::enable_shared_from_this<AllGather> {
  public:
   static constexpr const char* kFunction = "distag.all_gather";

@@ -131,7 +131,7 @@ EtcdClient::Failure EtcdClient::failure_of(const HttpAnswer& answer, bool is_aut
   const std::string& text = refusal.text;
   if (text.empty()) {
     return {answer.status >= 500 ? Kind::kPassing : Kind::kGarbage,
-            {Status::kProtocol, fmt::format("its answer is none of etcd v3 (HTTP status {})", answer.status)}};
+            {Status::kProtocol, fmt::format("its answer is not one of etcd v3 (HTTP status {})", answer.status)}};
   }
   if (refusal.code == kNotFound && has(text, "lease")) return {Kind::kNoLease, {Status::kInvalidState, text}};
   const bool is_about_password = refusal.code == kInvalidArgument || refusal.code == kFailedPrecondition;

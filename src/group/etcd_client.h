@@ -44,7 +44,7 @@ class EtcdClient {
   void watch(std::string body);
   bool is_watching() const { return watch_ != 0; }
   void end_watch();
-  // Nobody waits for an answer.
+  // Sends without waiting for an answer.
   void say(const std::string& path, std::string body);
   // Of the call and the watch nothing is heard any more.
   void drop();

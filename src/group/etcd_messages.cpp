@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 constexpr size_t kLongestToken = 8192;
 constexpr size_t kLongestRefusal = 200;
 
-[[noreturn]] void fail_answer() { fail(Status::kProtocol, "its answer is none of etcd v3"); }
+[[noreturn]] void fail_answer() { fail(Status::kProtocol, "its answer is not one of etcd v3"); }
 
 Json parse(std::string_view text) {
   Json json = Json::parse(text, nullptr, false);
@@ -25,7 +25,7 @@ Json parse(std::string_view text) {
   return json;
 }
 
-// nullptr: there is none.
+// nullptr: it has no such key.
 const Json* find(const Json& json, const char* key) {
   if (!json.is_object()) fail_answer();
   const auto found = json.find(key);

@@ -11,7 +11,7 @@
 #include "group/group_record.h"
 
 // The words of etcd v3, by its JSON gateway: bodies of requests, and what their answers say. Who reads an answer throws
-// PROTOCOL for one that is none of etcd, or holds keys of something else. Any thread.
+// PROTOCOL when it is not from etcd, or holds keys of something else. Any thread.
 //
 //   <prefix>/group           the record of the group (group_record.h). It changes only by transactions that name the
 //                            revision of it that they have seen
@@ -23,7 +23,7 @@ namespace distag::etcd {
 // The group as it was at one revision of etcd.
 struct View {
   std::optional<GroupRecord> group;
-  int64_t group_revision = 0;  // of its record; 0: there is none
+  int64_t group_revision = 0;  // of its record; 0: no record
   std::set<Incarnation> here;  // whose leases live
   int64_t revision = 0;
   bool is_whole = false;  // else only the revision is known
@@ -39,7 +39,7 @@ struct Entry {
   int64_t group_revision = 0;        // the record has to be that of this revision
   std::optional<std::string> group;  // and becomes this
   std::vector<Incarnation> gone;     // none of them may have come back
-  bool is_first = false;             // nobody may be here
+  bool is_first = false;             // no member may be here
   Incarnation self = 0;
   int64_t lease = 0;
 };

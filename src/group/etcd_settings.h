@@ -24,8 +24,8 @@ struct EtcdSettings {
 //   DISTAG_ETCD_USER           a user of etcd, and
 //   DISTAG_ETCD_PASSWORD_FILE  the file with its password, for this user of the machine alone (chmod 600)
 //
-// Throws INVALID_ARGUMENT for an address that is none, or has a user or a password in it, and for variables that do not
-// fit each other; DENIED for a password that would travel in the clear, or whose file others may read.
+// Throws INVALID_ARGUMENT for an address that is invalid, or has a user or a password in it, and for variables that do
+// not fit each other; DENIED for a password that would travel in the clear, or whose file others may read.
 EtcdSettings read_etcd_settings(const std::string& uri, const std::function<const char*(const char*)>& get_environment);
 
 // The first way that `find_way` knows to a server, which it gets as "tcp://host:port". Empty: it knows none. A server

@@ -112,7 +112,7 @@ void GatherRounds::check_room(const GatherRequest& request, const Peer& caller) 
        describe_peer(caller), count, bytes, shared_.self.rank);
 }
 
-// Names who is missing as far as they are known.
+// Names the missing members; those without a known name by rank.
 std::string GatherRounds::describe_missing(const Ranks& ranks, const Round& round) const {
   std::string text;
   for (const int32_t rank : ranks) {
@@ -178,7 +178,7 @@ void GatherRounds::look_for_missing(const Ranks& ranks, const Round& round) {
     try {
       shared_.session->send(member->peer.incarnation, wire::Ping{});
     } catch (const Error&) {
-      // It is being told of as lost.
+      // Its loss is being reported.
     }
   }
 }

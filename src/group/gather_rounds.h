@@ -18,7 +18,8 @@ using Ranks = std::vector<int32_t>;
 // "ranks 0, 1, 2"
 std::string describe_ranks(const Ranks& ranks);
 
-// Numbers as they travel: a row of int64. Throws INVALID_ARGUMENT for what is none, or ranks cannot be.
+// Numbers as they travel: a row of int64. Throws INVALID_ARGUMENT for other values, and for numbers that cannot be
+// ranks.
 Value encode_row(const std::vector<int64_t>& numbers);
 std::vector<int64_t> decode_row(const Value& value);
 Value encode_ranks(const Ranks& ranks);
@@ -46,8 +47,8 @@ struct GatherRequest {
 // values have reached everybody. On the loop.
 class GatherRounds {
  public:
-  // Brings the values to all, this worker first, and tells whom they did not reach; nullptr: some, but there was no
-  // memory to note whom. `turns`: those of the requests, by rank.
+  // Brings the values to all, this worker first, and tells which ranks they did not reach; nullptr: some, but there was
+  // no memory to note them. `turns`: those of the requests, by rank.
   using Spread = std::function<void(const Ranks& ranks, const std::vector<int64_t>& turns, const Value& values,
                                     UniqueFunction<void(const LeftOut*)>)>;
 

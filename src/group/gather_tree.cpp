@@ -23,7 +23,7 @@ LeftOut decode(const Value& answer, const Ranks& ranks) {
   LeftOut left_out;
   for (const Value& item : answer.as_list()) {
     const Value::List& parts = item.as_list();
-    if (parts.size() != 3) fail(Status::kProtocol, "{} parts tell of a rank that was left out, not 3", parts.size());
+    if (parts.size() != 3) fail(Status::kProtocol, "{} parts describe a rank that was left out, not 3", parts.size());
     const int64_t rank = parts[0].as_int64();
     const int64_t status = parts[1].as_int64();
     if (status <= 0 || status > std::numeric_limits<int32_t>::max() ||

@@ -19,7 +19,7 @@ namespace distag {
 // with what is below it still to be served, too. One that gets them twice has them. Each contribution bears a number of
 // its own, and the values the numbers of all: a worker that no longer waits for that round, as it gave up, began the
 // next one or was restarted, refuses and is left out likewise. An answer about ranks that are not below its worker is a
-// defect of that worker, which is left out with all that it should have told of. On the loop; shared with the calls
+// defect of that worker, which is left out with all that it should have reported. On the loop; shared with the calls
 // it makes.
 class GatherTree : public std::enable_shared_from_this<GatherTree> {
  public:

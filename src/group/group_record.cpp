@@ -34,7 +34,7 @@ Number number_of(const Json& value, Number least, Number most) {
     const auto number = value.get<int64_t>();
     if (std::cmp_greater_equal(number, least) && std::cmp_less_equal(number, most)) return static_cast<Number>(number);
   }
-  fail(Status::kProtocol, "a number is none, or out of its range");
+  fail(Status::kProtocol, "a number is invalid or out of its range");
 }
 
 int32_t rank_of(const Json& value, int32_t world_size) {

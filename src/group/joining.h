@@ -26,7 +26,7 @@ class Joining : public Rendezvous {
   // Time is up: this worker withdraws.
   virtual void on_deadline() {}
 
-  // Throws PROTOCOL for members that are no group with this worker in it: they may be the word of others.
+  // Throws PROTOCOL for members that are no group with this worker in it: they may come from others.
   void check_members(const std::vector<Peer>& members) const;
   // With members that pass it.
   void succeed(std::vector<Peer> members);

@@ -18,7 +18,7 @@ struct MemberRecord {
   Standing state = Standing::kMember;
 };
 
-// The members of the group, as the host is told of them: the latest incarnation under each rank, which belongs to one
+// The members of the group, as the host hears of them: the latest incarnation under each rank, which belongs to one
 // name. Written on the loop when the layers hear of a change, read anywhere. The session, not this class, says which
 // message may be sent to which member.
 class Membership {
@@ -29,12 +29,12 @@ class Membership {
   std::optional<MemberRecord> find(Incarnation incarnation) const;  // only the latest of its rank
   std::optional<MemberRecord> find_by_name(const std::string& name) const;
   std::optional<MemberRecord> find_by_rank(int32_t rank) const;
-  // The same as find_by_name without a copy; nullptr when nobody has the name.
+  // The same as find_by_name without a copy; nullptr when no member has the name.
   std::shared_ptr<const Peer> peer_named(const std::string& name) const;
   std::shared_ptr<const Peer> peer_with(Incarnation incarnation) const;  // likewise
   std::vector<MemberRecord> all() const;                                 // by rank
   size_t alive_count() const;
-  Incarnation lowest_alive() const;                      // of lowest rank; 0: nobody
+  Incarnation lowest_alive() const;                      // of lowest rank; 0: none
   std::vector<Incarnation> those(Standing state) const;  // by rank
 
  private:

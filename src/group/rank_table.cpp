@@ -74,7 +74,7 @@ void RankTable::check_world(const wire::Join& join) {
   }
 }
 
-// Of a place that nobody holds now.
+// Of a place without a holder.
 void RankTable::check_place(const wire::Member& member) const {
   if (member.rank < 0 && rank_for(member.name) >= kRanks) {
     fail(Status::kOverloaded, "rendezvous \"{}\": all {} ranks have been given", where_, kRanks);
@@ -100,7 +100,7 @@ const RankTable::Seat* RankTable::seat_of(const std::string& name) const {
   return nullptr;
 }
 
-// The one it had, else the lowest that nobody has had. kRanks or more: there is none.
+// The one it had, else the lowest that no member has had. kRanks or more: no rank is left.
 int32_t RankTable::rank_for(const std::string& name) const {
   if (const Seat* old = seat_of(name)) return old->peer.rank;
   int32_t rank = 0;

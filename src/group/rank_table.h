@@ -47,13 +47,13 @@ class RankTable {
   // of the world, a rank outside of it), INVALID_STATE (its name or rank is taken, or is another's). One of the job
   // that expects another world is remembered, for missing_error(): it may be the one that is missed.
   void check(const wire::Join& join);
-  // The member that is here and holds the name or the rank that the joiner wants; nullptr: nobody.
+  // The member that is here and holds the name or the rank that the joiner wants; nullptr: no such member.
   const Peer* find_rival(const wire::Member& member) const;
   bool has(Incarnation incarnation) const { return find(incarnation).has_value(); }
   std::optional<Peer> find(Incarnation incarnation) const;  // of a member that is here
 
-  // Who was not let in, and why, for missing_error(): it may be a worker that is missed. The last ones are remembered,
-  // each until a worker of its name is a member. `name`: empty where it has given none.
+  // A worker that was refused, and why, for missing_error(): it may be one that is missed. The last ones are
+  // remembered, each until a worker of its name is a member. `name`: empty where it has given none.
   void note_refused(const std::string& name, std::string text);
   void note_refused(const wire::Member& member, const Error& error);
 

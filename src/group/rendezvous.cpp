@@ -116,7 +116,7 @@ std::unique_ptr<Rendezvous> make_rendezvous(const std::string& uri, const Rendez
   }
   if (uri.starts_with("inproc://")) return make_inproc_rendezvous(uri, loop, log);
   if (uri.starts_with("etcd://")) {
-    if (!http) fail(Status::kUnsupported, "rendezvous \"{}\": nobody speaks HTTP here", uri);
+    if (!http) fail(Status::kUnsupported, "rendezvous \"{}\": no HTTP is available here", uri);
     return make_etcd_rendezvous(uri, read_etcd_settings(uri, get_environment), loop, transport, log, http());
   }
   if (uri.starts_with("pmix://")) {

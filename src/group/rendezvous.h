@@ -45,8 +45,8 @@ class Rendezvous {
   virtual void join(const JoinRequest& request, Callback done) = 0;
   // This worker has lost a member, or it has left: its place is free.
   virtual void on_gone(Incarnation) {}
-  // After a join that was ok: who is it? Nobody: no member, as far as is known here. No answer comes while nobody at
-  // the rendezvous can be asked.
+  // After a join that was ok: who is it? nullopt: no member that is known here. No answer comes while the rendezvous
+  // cannot be asked.
   using Answer = UniqueFunction<void(const std::optional<Peer>&)>;
   virtual void look_up(Incarnation incarnation, Answer answer) = 0;
   // Of one that serves others: the JOINs and connections that it has refused so far.
@@ -78,7 +78,7 @@ struct RendezvousTools {
   std::function<JobBoard&()> board = {};  // for pmix://
 };
 
-// For a resolved uri. Throws INVALID_ARGUMENT for a scheme that is none, UNSUPPORTED for one that is not there so far.
+// For a resolved uri. Throws INVALID_ARGUMENT for an unknown scheme, UNSUPPORTED for one that is not there so far.
 std::unique_ptr<Rendezvous> make_rendezvous(const std::string& uri, const RendezvousTools& tools);
 
 }  // namespace distag

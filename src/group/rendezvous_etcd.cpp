@@ -204,7 +204,7 @@ void EtcdJoining::look() {
       });
 }
 
-// `asked`: of the questions, the first so many were there before it looked.
+// `asked`: how many of the questions, the first ones, were there before it looked.
 void EtcdJoining::on_view(etcd::View view, size_t asked) {
   if (std::exchange(is_cut_off_, false)) {
     log_.write(LogLevel::kInfo, fmt::format("rendezvous \"{}\": etcd answers again", uri()));
@@ -315,7 +315,7 @@ void EtcdJoining::become_member(const RankTable& table) {
     } catch (const std::bad_alloc&) {
       throw;
     } catch (...) {
-      fail(Status::kProtocol, "rendezvous \"{}\": the endpoint of worker \"{}\" is none: {}", uri(), peer.name,
+      fail(Status::kProtocol, "rendezvous \"{}\": the endpoint of worker \"{}\" is invalid: {}", uri(), peer.name,
            current_error().message());
     }
   }
@@ -365,7 +365,7 @@ void EtcdJoining::give_up_place() {
 }
 
 // Perhaps the others have lost this member, as one that was stopped: those that it loses now live. For the time of a
-// lease it takes nobody's place away; the leases of those that are gone all the same run out in that time.
+// lease it takes no member's place away; the leases of those that are gone all the same run out in that time.
 void EtcdJoining::come_back(std::optional<std::string> group) {
   gone_.clear();
   removes_from_ = deadline_after(loop_.now(), lease_time_);
@@ -398,8 +398,8 @@ void EtcdJoining::on_failed(Nanos pause, const Error& error) {
   if (!is_member_ && error.status() == Status::kOutOfMemory) return on_refused(error);
   if (is_member_ && pause > 0 && !std::exchange(is_cut_off_, true)) {
     log_.write(LogLevel::kWarning,
-               fmt::format("rendezvous \"{}\": etcd does not answer ({}); the group goes on, but nobody can join it "
-                           "meanwhile",
+               fmt::format("rendezvous \"{}\": etcd does not answer ({}); the group goes on, but no worker can join "
+                           "it meanwhile",
                            uri(), client_->describe()));
   }
   set_timer(deadline_after(loop_.now(), pause), [this] { go_on(); });

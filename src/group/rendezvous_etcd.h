@@ -18,7 +18,7 @@ namespace distag {
 // whose entry is gone although it lives (it was stopped, or others lost it) makes it again, unless another one has
 // taken its place. A group without members is followed by the next one. The last one to leave takes the record away.
 //
-// While no majority of the servers answers, nobody can join; members go on, and try again. The values are those of
+// While no majority of the servers answers, no worker can join; members go on, and try again. The values are those of
 // others: each is checked.
 std::unique_ptr<Rendezvous> make_etcd_rendezvous(const std::string& uri, EtcdSettings settings, Loop& loop,
                                                  Transport& transport, Log& log, HttpClient& http);

@@ -115,7 +115,7 @@ class FileJoining final : public Joining {
     each.check();
   }
 
-  // The mutex is had, and nobody has taken its file away meanwhile.
+  // Takes the mutex, whose file must not have been removed meanwhile. False: try again.
   bool enter() {
     if (!lock_.is_open()) lock_.open(lock_path().string());
     if (lock_.try_lock(kMutex) && lock_.is_at_its_path()) return true;
@@ -174,12 +174,12 @@ class FileJoining final : public Joining {
         if (!rank_table(read_group(group_path())).is_deserted()) break;
       }
     } catch (...) {
-      // Then the files stay, and the next job finds nobody there.
+      // Then the files stay, and the next job finds no member there.
     }
     lock_.close();
   }
 
-  // With the mutex held. Whether nobody was there, so that the files are gone.
+  // With the mutex held. Whether no member was there, so that the files are gone.
   bool remove_deserted() {
     if (!rank_table(read_group(group_path())).is_deserted()) return false;
     std::error_code ignored;

@@ -141,7 +141,7 @@ bool RendezvousHost::admit(const ConnectionToken& from, const wire::Join& join) 
 }
 
 // The place of a member is free once that is lost. While its connection here is there, it lives; without it that has to
-// be asked, by the stream to it. Before the group has met there are no streams, and nobody who could miss it.
+// be asked, by the stream to it. Before the group has met there are no streams, and no member that could miss it.
 bool RendezvousHost::waits_for_rival(const ConnectionToken& from, const wire::Join& join) {
   const Peer* const rival = rank_table_->find_rival(join.member);
   if (rival == nullptr) return false;

@@ -22,7 +22,7 @@ void sort(wire::ShutdownAnswer& answer) {
   std::sort(answer.lost.begin(), answer.lost.end());
 }
 
-// Of a sorted answer; whom it does not name it has neither sent to nor heard from.
+// Of a sorted answer; it has neither sent to nor heard from a peer that it does not name.
 wire::PeerCount count_of(const wire::ShutdownAnswer& answer, Incarnation peer) {
   const auto found =
       std::lower_bound(answer.counts.begin(), answer.counts.end(), peer,
@@ -147,7 +147,7 @@ void ShutdownVote::tell_missing_soon() {
   });
 }
 
-// Those that wait want to name in their report for whom.
+// Those that wait want to name the missing ones in their report.
 void ShutdownVote::tell_missing() {
   std::vector<Incarnation> missing = missing_to_leader();
   if (missing == told_missing_) return;
@@ -159,8 +159,8 @@ void ShutdownVote::tell_missing() {
   told_missing_ = std::move(missing);
 }
 
-// All others that live have answered that they are ready: nobody who does not live is among those, as a round is begun
-// anew when one goes. The next answer wakes us.
+// All others that live have answered that they are ready: no dead one is among those, as a round is begun anew when one
+// goes. The next answer wakes us.
 bool ShutdownVote::is_round_complete() const {
   return !is_round_stale_ && ready_ + 1 == shared_.membership.alive_count();
 }
@@ -313,7 +313,7 @@ std::vector<std::string> ShutdownVote::missing() const {
 
 // ---- of an open group ----
 
-// Nobody else is waited for.
+// It waits for no other member.
 void ShutdownVote::look_whether_idle() {
   if (!callbacks_.is_idle()) return pace(kFirstPace);
   be_quiet();

@@ -32,13 +32,13 @@ class ShutdownVote {
   void begin();  // the shutdown was asked for here
   void stop();   // cancels the timer; nothing happens after it
 
-  // False: the one that asks does not lead as far as this worker knows; should it do so later, it is answered then.
+  // False: this worker does not know that the one that asks leads; should it learn so later, it answers then.
   bool on_ask(const Peer& from, const wire::ShutdownPoll& ask);
   void on_answer(const Peer& from, const wire::ShutdownAnswer& answer);
   void on_verdict(const Peer& from, const wire::ShutdownVerdict& verdict);
   void on_members_changed();
 
-  // Members that were lost, or keep the group from being quiet by not asking for it, as far as it is known here. By
+  // The members that are known here as lost, or as keeping the group from being quiet by not asking for it. By
   // rank.
   std::vector<std::string> missing() const;
 

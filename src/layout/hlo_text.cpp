@@ -181,7 +181,7 @@ DeviceArray read_array(DeviceCount count, Scanner& scanner, std::optional<size_t
 
 int32_t rank_of(const Scanner& scanner, int64_t device) {
   if (device >= 0 && device <= INT32_MAX) return static_cast<int32_t>(device);
-  scanner.refuse(Status::kInvalidArgument, 0, "device {} is none: they are numbered from 0", device);
+  scanner.refuse(Status::kInvalidArgument, 0, "there is no device {}: they are numbered from 0", device);
 }
 
 // Of a tile along each dim of the tensor and, last, of a part of the sum.

@@ -122,7 +122,7 @@ void Move::plan_move() {
 }
 
 // The member from which `position` takes (a part of) the cell: one of those with its own coordinates on the partial
-// axes. Where the move is aligned it differs along the axes of the move only; else holders of the own granule are
+// axes. Where the move is aligned it differs along the axes of the move only; else holders of its own granule are
 // preferred, and the load is spread over them.
 int64_t Move::holder_for(int64_t position, const Box& cell) const {
   if (box_of(mesh_, middle_, shape_, position) == cell) return position;

@@ -36,7 +36,7 @@ class Move {
   const Axes& move_axes() const { return move_axes_; }  // along which members exchange; none for kBoxes
   const Spec& from() const { return from_; }
   const Spec& to() const { return to_; }
-  // Nobody has to be sent anything.
+  // No member has to send anything.
   bool is_local() const { return sum_ == SumKind::kNothing && move_ == MoveKind::kNothing; }
   bool is_identity() const { return sum_ == SumKind::kNothing && places_same_; }
 

@@ -10,7 +10,7 @@
 
 namespace distag::layout {
 
-// An input of an op as far as its placement is concerned.
+// What the placement of an op has to know of an input.
 struct Operand {
   bool is_defined = true;  // an optional input may be left out
   Dtype dtype = Dtype::kFloat32;

@@ -25,7 +25,7 @@ Dims broadcast_shape(const RuleMaker& maker, size_t input_count) {
   return shape;
 }
 
-// Gives dim d of the broadcast shape factors[d], and the dims of all inputs that meet it, but for broadcast ones.
+// Gives dim d of the broadcast shape factors[d], and the dims of all inputs that meet it, except broadcast ones.
 void place_broadcast(RuleMaker& maker, size_t input_count, const Dims& shape, const std::vector<int>& factors) {
   for (size_t i = 0; i < input_count; ++i) {
     if (!maker.has_input(i)) continue;
@@ -110,7 +110,7 @@ void linear_elementwise_rule(RuleMaker& maker) {
   maker.rule.is_linear = true;
 }
 
-// Of floats to floats it is linear but for rounding, which every sum has.
+// Of floats to floats it is linear up to rounding, which every sum has.
 void cast_rule(RuleMaker& maker) {
   elementwise_rule(maker);
   const Dtype to = get_dtype(maker.call().attributes, "dtype", Dtype::kFloat32);

@@ -28,7 +28,7 @@ class Scanner {
   void expect_end();
   // Letters, digits and _; empty when there are none.
   std::string_view word();
-  // All up to that character, behind which it then is. Throws INVALID_ARGUMENT when there is none.
+  // All up to that character, behind which it then is. Throws INVALID_ARGUMENT when it does not come.
   std::string_view until(char end);
   int64_t number(const char* purpose);
   // Between brackets that `open` begins and `close` ends: numbers with commas between them.

@@ -33,7 +33,7 @@ class Spec {
   AxisSet partial_ = 0;
 };
 
-// Whether both place every element alike: the same but for axes of size 1.
+// Whether both place every element alike: the same except for axes of size 1.
 bool places_alike(const MeshShape& mesh, const Spec& a, const Spec& b);
 // Without the axes of size 1.
 Spec without_idle_axes(const MeshShape& mesh, const Spec& spec);

@@ -15,7 +15,7 @@ class CutClasses {
 
   // Whether the logits are no logarithms of probabilities yet.
   bool takes_exponentials() const { return takes_exponentials_; }
-  // Of each row the largest logit here, [rows]; -inf where there is none.
+  // Of each row the largest logit here, [rows]; -inf where this part has no logits.
   Tensor largest() const;
 
   // To be added up: [numbers, rows]. sum(exp(x - largest)), where exponentials are taken; x - largest of the target;

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kMostElements = 288;
 // The most rows and columns of a padded image.
 constexpr int64_t kMostPadded = int64_t{1} << 20;
-// The gradient of a weight is the sum of so many bytes of partial sums, whatever vectors the machine has.
+// The gradient of a weight is the sum of this many bytes of partial sums, whatever vectors the machine has.
 constexpr size_t kPartialBytes = 64;
 
 template <typename T>

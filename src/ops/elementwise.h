@@ -78,7 +78,7 @@ struct RowExpression {
   }
 };
 
-// Where an elementwise result may go: `candidate` itself when nobody else holds it and it is row-major with that dtype
+// Where an elementwise result may go: `candidate` itself when it has no other holder and is row-major with that dtype
 // and shape, else a new tensor. The candidate's values may be read until each is overwritten.
 inline Tensor output_for(const Tensor& candidate, Dtype dtype, const Dims& shape) {
   if (candidate.is_exclusive() && candidate.dtype() == dtype && candidate.is_contiguous() &&

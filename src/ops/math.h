@@ -227,7 +227,7 @@ DISTAG_INLINE bool is_beyond_reduction(T x) {
   return !(std::fabs(static_cast<double>(x)) <= kLargestReduced);  // also of NaN
 }
 
-// sin(x + quarters pi / 2). In double for float too: the result is right but for its rounding.
+// sin(x + quarters pi / 2). In double for float too: the result is right up to its rounding.
 template <int kQuarters, typename T>
 DISTAG_INLINE T sine(T angle) {
   using B = Bits<double>;

@@ -40,7 +40,7 @@ struct Op {
   Tensors (*forward)(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved);
 
   // The gradient of each input (undefined where it is not needed or zero) from that of each output, of which some may
-  // be undefined. Owns output_gradients: buffers that nobody else holds may be reused. Its results may be views, or
+  // be undefined. Owns output_gradients: buffers without another holder may be reused. Its results may be views, or
   // have strides of 0. nullptr: not differentiable.
   Tensors (*backward)(const Saved& saved, Tensors output_gradients) = nullptr;
 
@@ -64,7 +64,7 @@ struct Op {
 
 // All of them, in a fixed order.
 std::span<const Op* const> builtins();
-// nullptr when there is none of that name.
+// nullptr when no op has that name.
 const Op* find_op(std::string_view name);
 
 inline const Signature& signature_of(const Op& op) { return op.arguments; }

@@ -8,7 +8,7 @@
 namespace distag::ops {
 
 // Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; 2011), of as many blocks at
-// once as a vector of so many bytes has numbers of 64 bits. Block j is that of counter (low j, high j, 0, 0) and key
+// once as a vector of kBytes bytes has numbers of 64 bits. Block j is that of counter (low j, high j, 0, 0) and key
 // (low seed, high seed); it gives the words w0 to w3.
 //
 // Words stand in the low halves of 64 bits, where their products fit. What stands above them means nothing.

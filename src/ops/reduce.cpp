@@ -37,7 +37,7 @@ std::vector<Run> runs_of(const Dims& shape, const DimSet& dims) {
   return runs;
 }
 
-// Takes the last reduced run out of `runs` and gives the block around it; false when there is none.
+// Takes the last reduced run out of `runs` and gives the block around it; false when no run is reduced.
 bool take_last_block(std::vector<Run>& runs, Block& block) {
   block = Block();
   size_t i = runs.size();

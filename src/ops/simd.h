@@ -88,7 +88,7 @@ void run(Args... args) {
 }
 
 // For kernels that lay their data out in vectors of a size: Kernel<bytes>, with the widest registers of this machine
-// that have at most so many bytes.
+// that have at most `most_bytes`.
 template <template <size_t> typename Kernel, typename... Args>
 void run_in_vectors(size_t most_bytes, Args... args) {
 #if defined(__x86_64__)

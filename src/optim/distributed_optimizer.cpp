@@ -156,7 +156,7 @@ void DistributedOptimizer::State::check_context(Context& context) const {
   if (shared->dautograd.is_mine(context)) return;
   const bool is_here = std::all_of(owners.begin(), owners.end(), [](const Owner& owner) { return owner.name.empty(); });
   if (is_here && !context.global_id()) return;
-  fail(Status::kInvalidArgument, "optimizer: the context {:#x} is none of this worker", context.id());
+  fail(Status::kInvalidArgument, "optimizer: the context {:#x} is not one of this worker", context.id());
 }
 
 std::shared_ptr<Future<Value>> DistributedOptimizer::State::ask_here(Request request,

@@ -49,7 +49,7 @@ class Optim {
   void begin(const Peer& self);
   void on_gone(const Peer& peer);  // lost, or left
 
-  // Any thread. Throws NOT_FOUND (kind), INVALID_ARGUMENT (a parameter twice, a value that is none). It must not
+  // Any thread. Throws NOT_FOUND (kind), INVALID_ARGUMENT (a parameter twice, a value that cannot be one). It must not
   // outlive the worker.
   std::shared_ptr<Optimizer> make_optimizer(const std::string& kind, Values parameters);
 

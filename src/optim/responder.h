@@ -8,7 +8,8 @@
 namespace distag::optim {
 
 // Where the answer to a request goes: to the caller on another worker, or to a future here. A refusal is an answer too,
-// so that the asker can tell it from a call that was lost: then nobody knows. One that is dropped unfinished fails.
+// so that the asker can tell it from a call that was lost, whose outcome is unknown. One that is dropped unfinished
+// fails.
 class Responder {
  public:
   explicit Responder(std::shared_ptr<PendingReply> remote) : remote_(std::move(remote)) {}
@@ -21,7 +22,7 @@ class Responder {
   void finish(Value value);
   // The request had no effect.
   void refuse(const Error& error);
-  // Nobody waits for it any more.
+  // The asker no longer waits for it.
   bool is_cancelled() const;
 
   // The value of an answer; throws the Error of a refusal.

@@ -50,7 +50,7 @@ void AnswerRoom::let_in_soon() noexcept {
   if (!is_taken) is_posted_ = false;
 }
 
-// Each call that begins lets in more, up to one that finds it full again; then the next acknowledgement does.
+// Each call that begins admits more, up to one that finds it full again; then the next acknowledgement does.
 void AnswerRoom::let_in(const GroupShared& group) {
   is_posted_ = false;
   int begun = 0;

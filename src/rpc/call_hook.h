@@ -31,7 +31,7 @@ class CallHook {
   virtual void on_receive(const wire::AutogradMetadata& metadata, const Peer& from,
                           const std::vector<const Value*>& values, const std::string& call, bool is_answer) = 0;
 
-  // When a call that is refused, or an answer that nobody waits for, has arrived: its values are dropped, and its
+  // When a call that is refused, or an answer without a waiter, has arrived: its values are dropped, and its
   // sender does not tell again what it tells here. Maybe after on_receive.
   virtual void on_thrown_away(const wire::AutogradMetadata& metadata, const Peer& from) = 0;
 };

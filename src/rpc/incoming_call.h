@@ -74,7 +74,7 @@ class IncomingCall final : public Invocation {
   bool answer(Error error);
   // The deferred reply is gone unfinished. Any thread.
   void drop_reply() noexcept;
-  // Nobody hears an answer any more. Any thread.
+  // An answer reaches no caller any more. Any thread.
   bool is_worker_down() const;
 
   // ---- on the loop ----
@@ -93,7 +93,7 @@ class IncomingCall final : public Invocation {
   void note_taken() noexcept { note_taken(request_.cost); }
   // The memory that it takes until then, whatever its caller says.
   uint64_t bytes() const { return bytes_; }
-  // The costs of requests that its caller may be told of.
+  // The costs of requests that its caller may hear of.
   uint64_t taken() const { return account_->taken->total(); }
   CallerAccount& account() const { return *account_; }
   void keep_in(std::shared_ptr<Future<Value>> kept) { kept_ = std::move(kept); }
@@ -106,7 +106,7 @@ class IncomingCall final : public Invocation {
   Nanos queued() const;
   OpenCall::Stage stage() const;
 
-  // Nobody waits for the answer any more. Gives whether the function has begun. Also when the loop is gone.
+  // No caller waits for the answer any more. Gives whether the function has begun. Also when the loop is gone.
   bool close();
   // For what is left to do of its answer once that has been handed over.
   TaskPlace& place() const { return place_; }

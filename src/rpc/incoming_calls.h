@@ -17,7 +17,7 @@
 namespace distag {
 
 // Calls from peers that are not answered yet. On the loop, except where it says otherwise. A call leaves the table with
-// its answer, or when nobody waits for it any more; a function that runs is then told so and ends by itself.
+// its answer, or when its caller no longer waits; a function that runs is then told so and ends by itself.
 class IncomingCalls {
  public:
   IncomingCalls(RpcShared& shared, OutgoingCalls& outgoing);
@@ -41,7 +41,7 @@ class IncomingCalls {
   void end_context(const Id& context);
   // Takes no more, and gives those that are open: end_open() ends each. No function begins after it.
   std::vector<std::shared_ptr<IncomingCall>> begin_stop();
-  // False when nobody else waits for it, or it has ended before.
+  // False when no caller waits for it, or it has ended before.
   bool end_open(const std::shared_ptr<IncomingCall>& call);
   // Ends all and takes no more; no function begins after it. Gives how many calls of others were open.
   size_t stop();

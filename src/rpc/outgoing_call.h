@@ -34,7 +34,7 @@ struct OutgoingCall {
   uint64_t cost = 0;           // of the budget for the peer; 0: it never waits
   bool has_time = false;       // to wait for the budget, however much waits
   bool is_waiting = false;     // for the budget
-  bool is_counted = false;     // it is on its way, as far as the budget goes
+  bool is_counted = false;     // it is on its way by the budget's account
   bool is_open = false;        // one of those that are bounded
 };
 

@@ -178,7 +178,7 @@ void OutgoingCalls::on_number(OutgoingCall& call, wire::Call& body) {
     body.time_left =
         call.deadline == kNever ? kForever : std::max<Nanos>(0, call.deadline - shared_.environment.loop.now());
   } catch (...) {
-    // It cannot have run, as it has no time: the callee's answer finds nobody.
+    // It cannot have run, as it has no time: the callee's answer finds no call.
     const auto found = open_.find(call.id);
     if (found == open_.end()) return;
     const std::shared_ptr<OutgoingCall> kept = found->second;

@@ -28,7 +28,7 @@ namespace distag {
 struct CallBounds {
   size_t made = size_t{1} << 18;             // open calls to one callee: OVERLOADED for one more
   size_t served = size_t{1} << 19;           // open calls of one caller: answered with OVERLOADED
-  uint64_t not_begun = uint64_t{512} << 20;  // bytes of those that have not begun, or twice the own budget: the same
+  uint64_t not_begun = uint64_t{512} << 20;  // bytes of those that have not begun, or twice its own budget: the same
 };
 
 struct RpcConfig {
@@ -88,7 +88,7 @@ class Rpc {
   Heard handle(const Peer& from, wire::Message& message);
   // In its place, when there is no memory for its payload or no room for it yet: `why` is what it fails with.
   void refuse(const Peer& from, wire::Message& outline, const Error& why);
-  // On the loop: a call was dropped before it came here; and the word of a REPLY of credit.
+  // On the loop: a call was dropped before it came here; and what a REPLY says of credit.
   void drop(const Peer& from, const wire::Call& call);
   uint64_t taken(const Peer& from);
   // On the loop: a context is over: its open calls made here end with CANCELLED.

@@ -18,7 +18,7 @@ class TakenCosts final : public std::enable_shared_from_this<TakenCosts> {
 
   uint64_t total() const { return total_.load(); }
 
-  // On the loop: a request has come, which holds so many bytes until it is taken; and those of all of them.
+  // On the loop: a request has come, which holds `bytes` until it is taken; and the bytes of all of them.
   void note_come(uint64_t bytes) { not_taken_ += bytes; }
   uint64_t not_taken() const { return not_taken_.load(); }
 

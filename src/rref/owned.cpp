@@ -45,7 +45,7 @@ void OwnedValue::report() const {
   const Error* error = outcome_->is_done() ? outcome_->error() : nullptr;
   if (error == nullptr || origin_.empty() || is_seen_.load()) return;
   try {
-    home_->gate.run([&log = home_->log, text = fmt::format("{} failed, and nobody saw it: {}", origin_,
+    home_->gate.run([&log = home_->log, text = fmt::format("{} failed, and no user saw it: {}", origin_,
                                                            error->message())] { log.write(LogLevel::kWarning, text); });
   } catch (...) {
     // Without memory for the words.

@@ -17,7 +17,7 @@ namespace distag {
 struct RrefHome;
 
 // A value that this worker has for others: not there yet, there, or the failure to make it. It lives as long as
-// anything holds it: references here, forks of other workers, the call that makes it. Thread-safe but for `origin`.
+// anything holds it: references here, forks of other workers, the call that makes it. Thread-safe except `origin`.
 class OwnedValue {
  public:
   OwnedValue(std::shared_ptr<RrefHome> home, const Id& id) : home_(std::move(home)), id_(id) {}
@@ -35,7 +35,7 @@ class OwnedValue {
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
  private:
-  void report() const;  // a failure that nobody saw
+  void report() const;  // a failure that no user saw
 
   const std::shared_ptr<RrefHome> home_;
   const Id id_;
@@ -48,7 +48,7 @@ class OwnedValue {
 class OwnedTable {
  public:
   void add(const std::shared_ptr<OwnedValue>& value);
-  std::shared_ptr<OwnedValue> find(const Id& id) const;  // nullptr: there is none
+  std::shared_ptr<OwnedValue> find(const Id& id) const;  // nullptr: no such value
   std::vector<std::shared_ptr<OwnedValue>> all() const;
   // Each of them, without memory for a list.
   void visit(const std::function<void(OwnedValue&)>& visitor);

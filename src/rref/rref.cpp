@@ -71,7 +71,7 @@ Rref::~Rref() {
   home_->used.fetch_sub(1, std::memory_order_relaxed);
   try {
     if (failure_ && !is_failure_seen_) {
-      home_->gate.run([&log = home_->log, text = fmt::format("{}; nobody saw it", failure_->message())] {
+      home_->gate.run([&log = home_->log, text = fmt::format("{}; no user saw it", failure_->message())] {
         log.write(LogLevel::kWarning, text);
       });
     }

@@ -56,10 +56,10 @@ class Rref final : public wire::Reference {
   const std::shared_ptr<const Peer>& owner_peer() const { return owner_peer_; }     // nullptr at the owner
   bool is_confirmed() const { return confirmed_.load(std::memory_order_acquire); }  // the owner knows of it
   void confirm() { confirmed_.store(true, std::memory_order_release); }
-  // The owner was not told of its fork: nothing is to be dropped. Before anybody else has it.
+  // The owner has not heard of its fork: nothing is to be dropped. Before anybody else has it.
   void forget_fork() { release_.reset(); }
 
-  // Elsewhere: the call that should have made the value never went out. Logged if nobody asks for it.
+  // Elsewhere: the call that should have made the value never went out. Logged if it is never asked for.
   void fail(Error error);
   std::optional<Error> failure();
 

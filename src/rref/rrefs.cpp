@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kFetch = "distag.fetch";
 
-// Whether the value can leave at once, and holds it then: nobody writes to it just now, and nothing is to be copied.
+// Whether the value can leave at once, and holds it then: no thread writes to it just now, and nothing is to be copied.
 bool hold_to_leave(Value& value) {
   bool is_row_major = true;
   value.for_each_tensor([&is_row_major](const Tensor& tensor) { is_row_major &= tensor.is_contiguous(); });
@@ -153,7 +153,7 @@ Rrefs::Rrefs(Environment environment, Group& group, Rpc& rpc)
 
 Rrefs::~Rrefs() {
   state_->home->gate.close();
-  // Unless stop() has: nobody makes them any more.
+  // Unless stop() has: they are not made any more.
   end_values();
 }
 

@@ -35,7 +35,7 @@ class Sharing {
     virtual void send(const Peer& to, wire::Body body, Task on_acknowledged) = 0;
     virtual std::shared_ptr<const Peer> find(Incarnation worker) const = 0;  // nullptr: unknown
     virtual bool is_gone(Incarnation worker) const = 0;                      // lost, or left
-    virtual std::string name_of_rank(int32_t rank) const = 0;                // "": nobody has it
+    virtual std::string name_of_rank(int32_t rank) const = 0;                // "": no worker has it
   };
 
   Sharing(std::shared_ptr<RrefHome> home, Streams& streams, uint64_t own_maker, ReferenceBounds bounds = {})
@@ -123,7 +123,7 @@ class Sharing {
   int late_drops_ = 0;
   uint64_t last_fork_ = 0;  // even, as the ids of values that calls make are odd: the fork of their creator has that id
 
-  // At the owner. By holder too: nobody can take the name of another's fork.
+  // At the owner. By holder too: no holder can take the name of another's fork.
   struct ForkKey {
     Id fork;
     Incarnation holder = 0;

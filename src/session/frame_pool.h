@@ -16,7 +16,7 @@ class FramePool final : public FrameMemory {
   ~FramePool() override;  // frees what is kept
 
   std::shared_ptr<std::byte> allocate(size_t size) override;
-  // Frees the blocks that nobody has wanted since the last call.
+  // Frees the blocks that were not wanted since the last call.
   void trim();
   size_t kept_bytes() const;
 

@@ -14,7 +14,7 @@ Peer peer_of(const wire::Hello& hello) {
   return {hello.rank, hello.name, hello.endpoint, hello.incarnation, hello.generation, hello.max_message_bytes};
 }
 
-// The difference between the word of the rendezvous and its own; empty: none.
+// The difference between what the rendezvous says of a peer and what that says itself; empty: none.
 std::string difference(const Peer& vouched, const Peer& said) {
   const bool is_same = vouched.name == said.name && vouched.rank == said.rank && vouched.endpoint == said.endpoint &&
                        vouched.generation == said.generation;
@@ -71,7 +71,7 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
     return refuse_it(wire::RefuseReason::kIncarnation, "another incarnation listens at its address");
   }
   PeerRecord* record = find(hello.incarnation);
-  // Those to whom LEAVE goes may still have to dial back to acknowledge it.
+  // The receivers of LEAVE may still have to dial back to acknowledge it.
   if (leaving && (record == nullptr || record->outgoing.is_idle())) {
     return refuse_it(wire::RefuseReason::kStopping, "it is shutting down");
   }
@@ -217,7 +217,7 @@ void Session::State::reply(const ConnectionToken& to, wire::Body body) {
   acceptor->reply(to, std::move(frames));
 }
 
-// ---- from whom we dialled ----
+// ---- from the side that we dialled ----
 
 void Session::State::on_answer(PeerRecord& record, Frames frames) {
   assert_on_loop(shared.loop);

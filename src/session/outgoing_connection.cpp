@@ -9,7 +9,7 @@ namespace {
 
 constexpr Nanos kFirstRetry = 10 * kMillisecond;
 constexpr unsigned kMaxDoublings = 5;
-// Redials that nobody answers, after a drop: then the peer's process is gone.
+// Redials without an answer, after a drop: then the peer's process is gone.
 constexpr unsigned kRefusalsToLoss = 2;
 
 }  // namespace
@@ -115,7 +115,7 @@ void OutgoingConnection::dial() {
       return transition(Event::kStalled);
     }
     transition(Event::kDropped);
-    // Of an address that is none, or takes a key that we have not.
+    // Of an address that is invalid, or takes a key that we have not.
     const bool is_denied = error.status() == Status::kDenied;
     if (is_denied || error.status() == Status::kInvalidArgument) {
       owner_.on_dead(Error(is_denied ? Status::kDenied : Status::kDisconnected, error.message()));

@@ -8,8 +8,8 @@
 namespace distag {
 namespace {
 
-// One task sends so many bytes of what waits before the loop looks at everything else again; a message takes as long as
-// some bytes do.
+// One task sends this many bytes of what waits before the loop looks at everything else again; a message takes as long
+// as some bytes do.
 constexpr size_t kBytesPerTurn = size_t{4} << 20;
 constexpr size_t kBytesPerMessage = kBytesPerTurn / 64;
 
@@ -151,7 +151,7 @@ void OutgoingStream::number(wire::Body body, SendOptions options) {
   number(message, options, nullptr);
 }
 
-// One that finds no memory before others reckon with it stays in front.
+// One that finds no memory before others count on it stays in front.
 void OutgoingStream::number_queued() {
   std::unique_ptr<QueuedMessage> queued = queue_.borrow_front();
   wire::Message message{0, 0, {}, std::move(queued->body)};
@@ -179,7 +179,7 @@ void OutgoingStream::number_large() {
   large_.tidy();
 }
 
-// on_number first: what it sends to the same peer goes before. From then on others reckon with the message: it goes out
+// on_number first: what it sends to the same peer goes before. From then on others count on the message: it goes out
 // whatever happens, and the place where it waits for memory, if need be, is there before.
 void OutgoingStream::number(wire::Message& message, SendOptions& options, LargeMessage* large) {
   make_spare();
@@ -340,7 +340,7 @@ bool OutgoingStream::begin_turn() {
   return true;
 }
 
-// False when this turn has sent enough: the next one goes on. On a loop that is stopping there is none. Throws when
+// False when this turn has sent enough: the next one goes on. On a loop that is stopping no turn follows. Throws when
 // there is no memory for it: then the tick goes on.
 bool OutgoingStream::has_turn() {
   if (waits_for_turn_) return false;

@@ -43,7 +43,7 @@ class OutgoingStream final : OutgoingConnection::Owner {
   const Error* lack() const { return connection_.lack() ? &*connection_.lack() : nullptr; }
   // For good: drops the connection and whatever was not acknowledged.
   void close() { connection_.close(); }
-  // A message that came on the connection, or the word of the peer on it, shows that bytes were changed: the connection
+  // A message that came on the connection, or a report of the peer on it, shows that bytes were changed: the connection
   // is dialled again.
   void on_damaged() { connection_.drop(); }
   // The peer has said LEAVE: nothing more goes to it but the acknowledgement, and a drop is the end.
@@ -78,8 +78,8 @@ class OutgoingStream final : OutgoingConnection::Owner {
   // The loop was away: what is owed counts from now.
   void restart_lease(Nanos now);
   // Keeps the stream alive where the transport does not report every loss, or dials again where half a lease has
-  // brought nothing, or two where the link is slow. Of whom a message was heard just now has asked whether
-  // this worker lives, and is not asked in turn.
+  // brought nothing, or two where the link is slow. A peer that was heard just now has asked whether this worker lives,
+  // and is not asked in turn.
   void tick(Nanos now, Nanos heard_at, Nanos hears_at);
 
  private:
@@ -141,7 +141,7 @@ class OutgoingStream final : OutgoingConnection::Owner {
   Fifo<LargeMessage> large_;
   std::vector<uint64_t> abandoned_;  // transfers that the peer is to forget
   uint64_t last_transfer_ = 0;
-  // Messages that are to be numbered next, as there was no memory when it was their turn: others reckon with them, so
+  // Messages that are to be numbered next, as there was no memory when it was their turn: others count on them, so
   // they go as soon as there is some. The room for one is kept ready.
   std::unique_ptr<Stuck> stuck_;
   std::unique_ptr<Stuck> spare_;

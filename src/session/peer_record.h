@@ -49,7 +49,7 @@ class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
   Inbox inbox;
   Task on_heard;  // an end that waits until the inbox is empty
 
-  // For the two events of a peer that nobody hears in another way; held by their tasks.
+  // For the two events of a peer that are heard in no other way; held by their tasks.
   std::shared_ptr<TaskPlace> admission = std::make_shared<TaskPlace>();
   std::shared_ptr<TaskPlace> ending = std::make_shared<TaskPlace>();
   bool has_events_to_tell() const { return admission.use_count() + ending.use_count() != 2; }

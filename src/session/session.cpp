@@ -165,7 +165,7 @@ void Session::State::open(PeerRecord& record) {
   record.outgoing.open();
 }
 
-// The same encoding and order as to a peer; nothing can get lost on the way. Once others reckon with the message it
+// The same encoding and order as to a peer; nothing can get lost on the way. Once others count on the message it
 // goes, as soon as there is memory for it.
 Session::Ticket Session::State::send_to_self(wire::Body body, SendOptions options) {
   wire::check(body, shared.config.limits);

@@ -17,7 +17,7 @@
 
 namespace distag {
 
-// Another worker as the rendezvous tells of it. Keyed by incarnation everywhere.
+// Another worker as the rendezvous describes it. Keyed by incarnation everywhere.
 struct Peer {
   int32_t rank = -1;
   std::string name;
@@ -56,7 +56,7 @@ struct SessionStats {
   uint64_t peers_lost = 0;
 };
 
-// How a message was taken by whom it is for: see "Three verdicts" in schemas/session.fbs. One that is refused was
+// How its receiver took a message: see "Three verdicts" in schemas/session.fbs. One that is refused was
 // handled: its sender may not ask for that.
 enum class Heard { kHandled, kStale, kRefused };
 
@@ -66,7 +66,7 @@ class SessionEvents {
   virtual ~SessionEvents() = default;
   // In the order of the stream, exactly once. A throw of Violation ends the peer. OUT_OF_MEMORY leaves of the message
   // what on_unstored needs, which follows after a while; the messages behind it wait. Any other throw is a failure of
-  // this worker, which the message does not outlive: it is logged, and nobody is given up.
+  // this worker, which the message does not outlive: it is logged, and no peer is given up.
   virtual Heard on_message(const Peer& from, wire::Message& message) = 0;
   // In its place, when there was no memory for its payload: `outline` has null for each value with some. The work that
   // the message is about fails with `why`, here and at the peer. Called again after a while when it throws
@@ -76,7 +76,7 @@ class SessionEvents {
   virtual void on_lost(const Peer& peer, const Error& error) = 0;
   // It said LEAVE, or was told to. No message follows.
   virtual void on_left(const Peer& peer) = 0;
-  // Someone who is not among the peers says HELLO. True: it waits for the word of settle_stranger(), at most for a
+  // Someone who is not among the peers says HELLO. True: it waits for settle_stranger(), at most for a
   // lease; false: REFUSE(unknown). When it is added, on_admitted follows.
   virtual bool on_stranger(const Peer& peer) = 0;
   virtual void on_admitted(const Peer&) {}
@@ -143,7 +143,7 @@ class Session {
   // sent after it.
   void leave(Nanos deadline, Task done);
 
-  // The end in turns, as that of hundreds of streams takes long: closes a few of them without a word, and tells of
+  // The end in turns, as that of hundreds of streams takes long: closes a few of them without a word, and reports
   // nothing more. After leave(), and nothing but stats() is asked of the session from then on. False: all are closed.
   bool close_some();
 

@@ -64,7 +64,7 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
     wire::Message message;
     Task on_acknowledged;
   };
-  // On its way. Its places are there before others reckon with it.
+  // On its way. Its places are there before others count on it.
   struct Travelling {
     wire::Encoded encoded;
     size_t bytes = 0;
@@ -124,7 +124,7 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void on_denied(const std::string& why);
   void on_hello(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched = nullptr);
   PeerRecord* admit(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched);
-  // One that says HELLO and waits for the word of the rendezvous.
+  // One that says HELLO and waits for the answer of the rendezvous.
   struct Stranger {
     ConnectionToken connection;
     wire::Hello hello;
@@ -198,7 +198,7 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   std::shared_ptr<TaskPlace> self_place = std::make_shared<TaskPlace>();  // for the next attempt
   bool waits_for_self = false;                                            // in that place
   Inbox::Place spare;                                      // for a message that can not even be refused yet
-  std::shared_ptr<char> alive = std::make_shared<char>();  // nullptr: it is being closed, and tells of nothing
+  std::shared_ptr<char> alive = std::make_shared<char>();  // nullptr: it is being closed, and reports nothing
 
   std::vector<PeerRecord*> owed_acks;
   Loop::TimerId ack_timer = 0;
@@ -206,7 +206,7 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   Nanos next_tick = 0;
 
   bool leaving = false;
-  size_t settled = 0;  // of in_order, the first so many: nothing more goes to them
+  size_t settled = 0;  // how many of in_order, the first ones, get nothing more
   struct LeftAll {
     Task done;
     TaskPlace place;

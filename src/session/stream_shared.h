@@ -29,7 +29,7 @@ struct StreamShared {
   // Whether frames that have come may stay where they came to lie: not in memory of malloc that a socket was read into,
   // of which a burst would leave much with the process for good, and not where the host has named other memory.
   bool keeps_frames() const { return config.memory == nullptr && transport.is_exact(); }
-  // The same of loans, which nobody copies but for the memory of the host.
+  // The same of loans, which are copied only for the memory of the host.
   bool keeps_loans() const { return config.memory == nullptr; }
   // A message was checked before it waited; what it gets with its number makes it a little larger.
   wire::Limits numbering_limits() const {

@@ -45,7 +45,7 @@ void Transfers::add(const wire::Chunk& chunk) {
   add_to(partial, chunk.piece);
 }
 
-// Without memory for the note of a loan there is none for the frame.
+// Without memory for the note of a loan the frame gets no memory.
 void Transfers::add_to(Partial& partial, const Frame& piece) {
   if (partial.loans) {
     try {

@@ -288,7 +288,7 @@ class JointContext final : public ContextHandle {
   }
 
   // As a pass of several workers, which the context's creator begins: from the call itself, where all members come in.
-  // Its verdict is with each member before the word of its initiator is.
+  // Its verdict is with each member before the message of its initiator is.
   void run_with_others(CallOnLine& call, const std::shared_ptr<RootsNode>& entry, const BackwardOptions& options) {
     const Nanos timeout = options.timeout > 0 ? options.timeout : line_.program->mesh().timeout();
     std::optional<Error> failure;

@@ -16,8 +16,8 @@ namespace distag::spmd {
 // A backward pass of all members of a mesh, on the thread that calls it. Steps that all members make (those of sharded
 // nodes, the gradients of sharded leaves) come in one order, which follows from the graph: as soon as all consumers
 // have run, those of leaves first, and others by the number of the forward call, the latest first. What belongs to this
-// worker alone runs in between; where that fails, the pass goes on, so that nobody waits for this member, and fails in
-// the end.
+// worker alone runs in between; where that fails, the pass goes on, so that no other waits for this member, and fails
+// in the end.
 //
 // Steps that wait for gradients from outside come when nothing else can run, those of one line the latest first: what
 // entered a line later may hang on it. Where several lines have such steps the first member says which one goes on.

@@ -20,7 +20,7 @@ class LocalOp {
   // `needed`: the inputs whose gradients are wanted, as in ops::Saved.
   LocalOp(std::shared_ptr<const OpPlan> plan, Tensors inputs, uint64_t needed);
 
-  // `across`: those with whom it merges, where it works on a part.
+  // `across`: the members that it merges with, where it works on a part.
   Tensors run(Across& across);
   // The weights of this member's rows, added up. After run().
   Tensor weights_of_rows() const;
@@ -33,7 +33,7 @@ class LocalOp {
   // Once its outputs are there: what backward needs is saved.
   void drop_inputs() { inputs_.clear(); }
 
-  // The gradient of each input, from those of the outputs; of some there is none. May gather inputs again.
+  // The gradient of each input, from those of the outputs; some outputs have none. May gather inputs again.
   Tensors run_backward(Tensors gradients, CallOnLine& call) const;
 
  private:

@@ -7,7 +7,7 @@
 namespace distag::spmd {
 
 // The shape of the whole that parts make up, one of each member by position. Throws INVALID_ARGUMENT with all of them
-// when there is none; `what` says of which call.
+// when no shape fits them; `what` names the call.
 Dims shape_of_parts(const layout::MeshShape& mesh, const layout::Spec& spec, const std::vector<Dims>& parts,
                     const char* what);
 

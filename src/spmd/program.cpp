@@ -279,7 +279,7 @@ Tensor CallOnLine::move(const Dims& shape, const Tensor& shard, const layout::Sp
   if (places_alike(mesh, from, to)) return shard;
   const layout::Move move(mesh, shape, from, to);
   if (move.is_local()) {
-    // To cut what is repeated takes nobody else.
+    // To cut what is repeated needs no other member.
     const layout::Box held = box_of(mesh, from, shape, line_.program->position());
     const layout::Box box = box_of(mesh, to, shape, line_.program->position());
     int64_t offset = shard.offset();

@@ -22,7 +22,7 @@ class Sharding final : public autograd::OpPlace {
  public:
   Sharding(Line line, TensorName name, const Dims& shape, Lying lying);
 
-  // Nobody else puts anything into the slot; nullptr for a plain tensor, or none.
+  // The slot holds a Sharding and nothing else; nullptr for a plain tensor, or none.
   static Sharding* of(const Tensor& tensor) { return tensor ? static_cast<Sharding*>(tensor.shard_slot()) : nullptr; }
 
   const Line& line() const { return line_; }

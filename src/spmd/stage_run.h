@@ -38,7 +38,7 @@ class StageRun final : public autograd::JointRun, JointPass::Outside {
 
   struct Awaited {
     std::shared_ptr<Future<Tensor>> gradient;
-    std::set<Incarnation> elsewhere;  // the members that have not told of theirs; empty on those that are not told
+    std::set<Incarnation> elsewhere;  // the members that have yet to report theirs; empty on those that get no report
   };
   void note_if_everywhere(const autograd::Node& entry, const Awaited& awaited);
 

@@ -107,7 +107,7 @@ std::vector<int64_t> list_of(const Dims& dims) { return {dims.begin(), dims.end(
 }
 
 Dims dims_of(const json& given, const std::string& file, const std::string& path) {
-  if (!given.is_array() || given.size() > kMaxRank) refuse_entry(file, path, "has a list that is none of dims");
+  if (!given.is_array() || given.size() > kMaxRank) refuse_entry(file, path, "has an invalid list of dims");
   Dims dims;
   for (const json& size : given) {
     if (!size.is_number_unsigned() || size.get<uint64_t>() > INT64_MAX)
@@ -130,7 +130,7 @@ const json& at(const json& given, const char* key, const std::string& file, cons
 void check_file_name(const std::string& name, const std::string& file, const std::string& path) {
   const bool is_name = !name.empty() && name[0] != '.' && name.find('/') == std::string::npos && name.size() <= 255 &&
                        name.find('\0') == std::string::npos;
-  if (!is_name) refuse_entry(file, path, "lies in a file whose name is none, or names a folder");
+  if (!is_name) refuse_entry(file, path, "lies in a file whose name is invalid or has a folder in it");
 }
 
 StoredBox box_of(const json& given, const StoredEntry& entry, const std::string& file, const std::string& path) {

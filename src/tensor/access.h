@@ -31,10 +31,10 @@ Values hold(const Values& values);
 // The same without waiting.
 bool try_hold(Values& values);
 
-// Has tensors to itself for writing, and through mutable_data() where they are: nobody reads or writes them, or views
-// of them, until it ends. Throws INVALID_STATE for borrowed memory, OUT_OF_MEMORY where a buffer is held by others and
-// there is none for a copy; then nothing has changed. Meanwhile they are read through data() alone: what takes hold
-// would wait for ever.
+// Has tensors to itself for writing, and through mutable_data() where they are: no thread reads or writes them, or
+// views of them, until it ends. Throws INVALID_STATE for borrowed memory, OUT_OF_MEMORY where a buffer is held by
+// others and a copy finds no memory; then nothing has changed. Meanwhile they are read through data() alone: what takes
+// hold would wait for ever.
 class TensorWriter {
  public:
   explicit TensorWriter(std::span<const Tensor> targets);

@@ -41,7 +41,7 @@ struct Wait {
 Mutex g_waits_mutex;
 Wait* g_waits GUARDED_BY(g_waits_mutex) = nullptr;
 
-// nullptr: it waits for nobody. A wait that is over, but not taken out yet, is none.
+// nullptr: it waits for no thread. A wait that is over, but not taken out yet, does not count.
 const void* awaited_by(const void* thread) REQUIRES(g_waits_mutex) {
   for (const Wait* wait = g_waits; wait != nullptr; wait = wait->next) {
     if (wait->thread == thread && !wait->end->is_done()) return wait->maker;
@@ -161,7 +161,7 @@ class DeferredStorage::MakingEnd {
 };
 
 // The initialiser for the thread that is to make them now, with the Making that it has to end; nullptr for one that is
-// to wait for that of another, or has nothing to do: then there is none.
+// to wait for that of another, or has nothing to do: then `making` is null.
 std::shared_ptr<const Initialiser> DeferredStorage::begin(std::shared_ptr<Making>& making) {
   MutexLock lock(mutex_);
   making.reset();

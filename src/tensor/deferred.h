@@ -25,7 +25,7 @@ class Initialiser {
   virtual void fill(const Dims& offset, const Dims& extent, std::byte* out) const = 0;
 };
 
-// A box is filled in parts of at most so many bytes, cut along its first dim; an element of that dim is one part.
+// A box is filled in parts of at most this many bytes, cut along its first dim; an element of that dim is one part.
 inline constexpr size_t kMostDeferredPart = size_t{64} << 20;
 
 // The elements of one box of the whole as a tensor of their own, which count as made here. Throws as fill() does, and
@@ -50,7 +50,7 @@ class DeferredStorage final : public Storage {
 
   void make();
   bool is_made() const { return is_made_.load(std::memory_order_acquire); }
-  // For who has put another buffer there: nobody needs these elements. Not under the lock of the storage.
+  // For who has put another buffer there: these elements are no longer needed. Not under the lock of the storage.
   void give_up();
 
  private:

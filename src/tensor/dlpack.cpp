@@ -88,7 +88,7 @@ Dims dims_of(const int64_t* items, int32_t ndim, const char* name) {
   return ndim == 0 ? Dims() : Dims(std::span<const int64_t>(items, static_cast<size_t>(ndim)));
 }
 
-// As given, but for those that do not matter: libraries leave anything there.
+// As given, except those that do not matter: libraries leave anything there.
 Dims strides_of(const DLTensor& given, const Dims& shape, int64_t count) {
   const Dims plain = row_major_strides(shape);
   if (given.strides == nullptr || count == 0) return plain;

@@ -54,8 +54,8 @@ namespace distag {
 inline constexpr uint64_t kDlpackReadOnly = 1;
 inline constexpr uint64_t kDlpackIsCopied = 2;
 
-// A new owner of the values that a tensor has: its deleter, on any thread, runs `release` and ends it. Nobody else may
-// write the tensor from here on. A copy is the consumer's to write, anything else is marked read-only.
+// A new owner of the values that a tensor has: its deleter, on any thread, runs `release` and ends it. From here on
+// others may not write the tensor. A copy is the consumer's to write, anything else is marked read-only.
 DLManagedTensorVersioned* export_dlpack(const Tensor& tensor, bool is_copy, Task release);
 DLManagedTensor* export_dlpack_legacy(const Tensor& tensor, Task release);
 

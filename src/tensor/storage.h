@@ -17,8 +17,8 @@ namespace distag {
 //
 // Many threads may use one. A reader holds the buffer: it takes the lock, retains the buffer and lets the lock go
 // again. A writer has the lock for as long as it writes: where the slot is the buffer's only holder it writes in place,
-// since nobody can take hold of it meanwhile; else it puts a copy here and writes that. So a reader has the values
-// before a write or after it, and writers come one after the other. Nobody runs code of the host under the lock, or
+// since no reader can take hold of it meanwhile; else it puts a copy here and writes that. So a reader has the values
+// before a write or after it, and writers come one after the other. No thread runs code of the host under the lock, or
 // takes it twice; whoever takes those of several storages takes them in the order of their addresses (LockedStorages).
 //
 // A deferred one (tensor/deferred.h) has no buffer until its elements are made. Who reads or writes has them made

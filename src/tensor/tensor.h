@@ -85,9 +85,9 @@ struct TensorData {
 // same tensor, with the same id. A default-made one is undefined, as is a gradient that nothing reached; it only
 // answers operator bool.
 //
-// Thread-safe, but for data() and mutable_data(): they are for tensors that are held, that a TensorWriter has, or that
-// nobody else knows yet. A handle that is *held* keeps the buffer of one moment, and so the values, for itself and for
-// the views made of it; see HeldTensors, through which ops get their inputs.
+// Thread-safe, except data() and mutable_data(): they are for tensors that are held, that a TensorWriter has, or that
+// no other thread knows yet. A handle that is *held* keeps the buffer of one moment, and so the values, for itself and
+// for the views made of it; see HeldTensors, through which ops get their inputs.
 class Tensor {
  public:
   Tensor() = default;
@@ -99,7 +99,7 @@ class Tensor {
   // 0-d. The value is converted.
   static Tensor scalar(Dtype dtype, double value);
   // One that lies over the members of a mesh: without memory. What reads or writes its elements throws INVALID_STATE,
-  // but for copy_to() and item() where this member has all of it.
+  // except copy_to() and item() where this member has all of it.
   static Tensor sharded(Dtype dtype, const Dims& shape, std::unique_ptr<ShardSlot> slot);
 
   // Row-major, without memory until somebody needs its elements; see tensor/deferred.h.

@@ -114,9 +114,9 @@ class Value {
 
 using Values = std::vector<Value>;
 
-// Whether lists and maps among them hold at least so many items in all. Looks at no more than those.
+// Whether lists and maps among them hold at least `count` items in all. Looks at no more than those.
 bool has_items(const Values& values, size_t count);
-// Whether they have so many items, or one of them so many bytes, that a loop should leave their end to another thread.
+// Whether they have too many items, or one of them too many bytes, for a loop: it leaves their end to another thread.
 bool takes_long_to_free(const Values& values);
 
 }  // namespace distag

@@ -27,9 +27,9 @@ class KeyRing {
   // Gives the names whose key is gone, or another one now.
   std::vector<std::string> replace(Keys keys);
 
-  // nullopt: it is nobody's, so whoever has it is not let in.
+  // nullopt: it belongs to no worker, so its holder is refused.
   std::optional<std::string> name_of(const CurveKey& key) const;
-  // nullopt: nobody may be called so.
+  // nullopt: no worker may have that name.
   std::optional<CurveKey> key_of(const std::string& name) const;
   // Another one after each change.
   uint64_t version() const { return version_.load(std::memory_order_acquire); }

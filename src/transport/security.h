@@ -33,10 +33,10 @@ struct WorkerKeys {
 struct Security {
   // Of this worker. Each peer has to prove its own, which is bound to its name.
   std::optional<WorkerKeys> worker_keys;
-  // Of the group: each member has the same, and whoever has it is let in. None: nothing is encrypted.
+  // Of the group: each member has the same, and its holders are admitted. None: nothing is encrypted.
   std::optional<CurveKeyPair> group_key;
-  // The key of this user on this machine, with which loopback speaks where the group has none. Throws DENIED where
-  // there is none to be had. Empty: loopback has no keys.
+  // The key of this user on this machine, with which loopback speaks where the group has none. Throws DENIED where it
+  // cannot be had. Empty: loopback has no keys.
   std::function<CurveKeyPair()> user_key;
   // Sockets without a key may listen where other machines reach them.
   bool allow_insecure = false;

@@ -18,9 +18,9 @@ namespace distag {
 // is immutable; copies share.
 //
 // A loan is a frame that does not travel: the receiver reads it where it lies in the memory of the sender, which shows
-// it to nobody but processes of its user and changes nothing there as long as the receiver has it. A broken or hostile
-// sender can change it at any time: whoever checks a loan before use copies it first. Writing to one that has come ends
-// the process.
+// it only to processes of its user and changes nothing there as long as the receiver has it. A broken or hostile sender
+// can change it at any time: whoever checks a loan before use copies it first. Writing to one that has come ends the
+// process.
 class Frame {
  public:
   Frame() = default;
@@ -79,9 +79,9 @@ class Connection {
   virtual ~Connection() = default;
   // Multipart, all or nothing. False when it would block: nothing was taken, on_writable follows.
   virtual bool send(const Frames& frames) = 0;
-  // Of a message that is sent next: makes loans of the frames, but for the first, that can be. A loan is sent by the
-  // connection that made it only. `ahead`: so many bytes of the same frame go in later messages; then there is none
-  // unless there is room for all of it. May throw bad_alloc.
+  // Of a message that is sent next: makes loans of the frames, except the first, that can be. A loan is sent by the
+  // connection that made it only. `ahead`: this many bytes of the same frame go in later messages; then it makes no
+  // loan unless there is room for all of it. May throw bad_alloc.
   virtual void lend(Frames& frames, size_t ahead) {
     static_cast<void>(frames);
     static_cast<void>(ahead);
@@ -99,10 +99,10 @@ struct AcceptorEvents {
   std::function<void(const ConnectionToken& from, Frames frames)> on_message;
   // Some bytes of a message have come that is not whole yet. A transport whose messages take no time need not tell.
   std::function<void(const ConnectionToken& from)> on_part = nullptr;
-  // Somebody dialled and was not let in, a task for each: who has not the keys, or whose handshake is none, breaks off
-  // in its midst, takes too long or gives way to others. `why` says so, and names the address that they came from. Not
-  // told of are those who hang up without a word (a look whether somebody listens), nor the end of who was let in, but
-  // for a key that counts no more.
+  // A dialler was refused, a task for each: it has not the keys, or its handshake is invalid, breaks off
+  // in its midst, takes too long or gives way to others. `why` says so, and names the address that it came from. A
+  // dialler that hangs up without a word (a look whether somebody listens) is not reported, and the end of an admitted
+  // one only for a key that counts no more.
   std::function<void(const std::string& why)> on_denied = nullptr;
 };
 
@@ -110,7 +110,7 @@ struct ConnectionEvents {
   std::function<void()> on_connected;
   std::function<void(Frames frames)> on_message;
   std::function<void()> on_writable;
-  // The connection is gone, or could not be made: `refused` when the endpoint answers that nobody listens there.
+  // The connection is gone, or could not be made: `refused` when the endpoint answers that it has no listener.
   // The last event.
   std::function<void(bool refused)> on_dropped;
   // Right before on_dropped: the sides do not agree on keys, so it would be in vain to dial again.
@@ -155,10 +155,10 @@ class Transport {
  public:
   virtual ~Transport() = default;
   // "tcp://127.0.0.1:0", "ipc:///path", "inproc://name". Throws INVALID_STATE when the address is in use,
-  // INVALID_ARGUMENT when it is none of this transport's, DENIED when it is reachable from other machines and there is
-  // no key, OUT_OF_MEMORY when descriptors run out.
+  // INVALID_ARGUMENT when it is not one of this transport's, DENIED when it is reachable from other machines and there
+  // is no key, OUT_OF_MEMORY when descriptors run out.
   virtual std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) = 0;
-  // Never waits; a failure comes as on_dropped. Throws INVALID_ARGUMENT for an address that is none of this
+  // Never waits; a failure comes as on_dropped. Throws INVALID_ARGUMENT for an address that is not one of this
   // transport's.
   virtual std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) = 0;
   // The same to the worker of that name: where each has a key of its own, no other answers. dial() expects the key of
@@ -176,7 +176,7 @@ class Transport {
   // process. Elsewhere a bit may flip, which the layers above have to notice.
   virtual bool is_exact() const = 0;
   // Whether the end of whoever listens comes as on_dropped, always and at once, and what was taken comes as long as
-  // both sides live: a connection on which nothing is under way needs nobody to look after it. Elsewhere a side that is
+  // both sides live: a connection on which nothing is under way needs no check. Elsewhere a side that is
   // cut off goes unnoticed until something is sent.
   virtual bool reports_every_loss() const = 0;
   // On the loop.

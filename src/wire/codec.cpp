@@ -127,7 +127,7 @@ void finish(flatbuffers::FlatBufferBuilder& builder, uint64_t number, uint64_t a
       protocol::MessageIdentifier());
 }
 
-// Those that travel on numbered streams, but for what the streams themselves say.
+// Those that travel on numbered streams, except what the streams themselves say.
 bool may_be_long(protocol::Body type) {
   return type >= protocol::Body::Call && type != protocol::Body::Join && type != protocol::Body::Roster &&
          type != protocol::Body::Long;
@@ -260,7 +260,7 @@ uint32_t checksum_of(std::span<const std::byte> header, size_t hole, std::span<c
   return sum.value();
 }
 
-// The first message of an older version has no checksum, and is heard as far as it leads to a refusal.
+// The first message of an older version has no checksum, and is read only if it leads to a refusal.
 bool is_refusal_of_version(const protocol::Message& message) {
   if (const auto* hello = message.body_as_Hello()) return hello->protocol() != kProtocolVersion;
   if (const auto* join = message.body_as_Join()) return join->protocol() != kProtocolVersion;

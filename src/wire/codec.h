@@ -36,7 +36,7 @@ struct Payload {
 };
 Payload payload_of(const Body& body, const Limits& limits);
 
-// Throws what encode would, as far as it does not depend on what may still be added when the message is numbered; gives
+// Throws what encode would, unless that depends on what may still be added when the message is numbered; gives
 // about the bytes it takes. Cheap unless the message is near the limits.
 size_t check(const Body& body, const Limits& limits);
 

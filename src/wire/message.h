@@ -20,9 +20,9 @@ namespace distag::wire {
 
 inline constexpr uint32_t kProtocolVersion = 2;
 
-// ---- session: the stream itself (not numbered, but for Ping, Leave and Chunk) ----
+// ---- session: the stream itself (not numbered, except Ping, Leave and Chunk) ----
 
-// Of the group key. Nobody can give or check one yet.
+// Of the group key. No worker can give or check one yet.
 using Proof = std::vector<std::byte>;
 
 struct Hello {
@@ -34,7 +34,7 @@ struct Hello {
   Incarnation incarnation = 0;
   uint64_t generation = 0;
   std::string endpoint;
-  Incarnation wanted = 0;  // whom the sender means to reach
+  Incarnation wanted = 0;  // the worker that the sender means to reach
   uint64_t max_message_bytes = 0;
   Proof proof = {};
 };
@@ -92,7 +92,7 @@ struct AutogradMetadata {
   int32_t creator_rank = -1;
   Id pair;                          // {0,0}: no tensor requires grad
   std::vector<bool> tracked;        // empty when there is no pair
-  std::vector<Incarnation> joined;  // in answers: who holds the context below this call, as far as the sender knows
+  std::vector<Incarnation> joined;  // in answers: known holders of the context below this call
   std::vector<Link> lineage = {};
 };
 
@@ -165,14 +165,14 @@ struct PeerCount {
 };
 struct ShutdownPoll {  // answered each time the answer changes, until the next round
   uint64_t round = 0;
-  std::vector<Incarnation> missing;  // who has not asked for the shutdown yet, as far as the leader knows
+  std::vector<Incarnation> missing;  // who has not asked the leader for the shutdown yet
 };
 struct ShutdownAnswer {
   uint64_t round = 0;
   bool stopping = false;  // shutdown was asked for here
   bool idle = false;
   std::vector<PeerCount> counts;
-  std::vector<Incarnation> lost;  // whom the sender has lost
+  std::vector<Incarnation> lost;  // those that the sender has lost
 };
 struct ShutdownVerdict {
   uint64_t round = 0;  // all are quiet: leave
@@ -369,7 +369,7 @@ struct Here {
   CallHash last;                   // that was made
 };
 
-// In the order of the union of the schema; but for Long, which stands between Sought and Part there.
+// In the order of the union of the schema; except Long, which stands between Sought and Part there.
 using Body = std::variant<Hello, Welcome, Refuse, Ack, Ping, Leave, Chunk, Call, Reply, Cancel, Join, Roster,
                           ShutdownPoll, ShutdownAnswer, ShutdownVerdict, Joined, Release, Discover, Discovered, Start,
                           Grad, Done, Verdict, Probe, ProbeAnswer, Holders, Fork, Forked, Drop, Seek, Sought, Part,

@@ -25,19 +25,19 @@ struct Event {
 // One event on its way: who has the node needs no memory to pass it on.
 using OneEvent = std::list<Event>;
 
-// Events of a worker that nobody has taken yet, first in, first out. Any thread.
+// Events of a worker that are not taken yet, first in, first out. Any thread.
 class EventQueue {
  public:
   void push(OneEvent event);
   // Before all others again.
   void put_back(OneEvent event) noexcept;
-  OneEvent pop() noexcept;  // empty: there is none
+  OneEvent pop() noexcept;  // empty: no event waits
   bool is_empty() const;
 
   // No more will come. Those that are there may still be taken.
   void mark_left();
   bool has_left() const;
-  // Drops all: calls that nobody took fail, if they can still be told.
+  // Drops all: calls that were not taken fail, if they can still be told.
   void clear();
 
   // Completes with the next event, or when no more will come. To be forgotten by who waits no longer.

@@ -72,7 +72,7 @@ void EventTaker::run_due() {
   }
 }
 
-// Nobody waits for an answer to a call that is over.
+// A call that is over needs no answer.
 OneEvent EventTaker::pop_open() {
   for (;;) {
     OneEvent event = queue_.pop();

@@ -22,7 +22,7 @@ class Greeting {
   Greeting(Loop& loop, Session& session, Done done);
   ~Greeting();
 
-  // `done` runs once each of them has acknowledged or is gone, at once when there is nobody.
+  // `done` runs once each of them has acknowledged or is gone, at once without members.
   void begin(const std::vector<Peer>& members, Nanos deadline);
   void on_gone(Incarnation member) { settle(member); }
   // A member does not let this worker in: the start fails with that.

@@ -186,7 +186,7 @@ Value HostedWorker::keep_report(const ShutdownReport& report) {
   return report_;
 }
 
-// The worker has left: its trace ends, while the log can still be told of a loss; its threads; then what the host gave.
+// The worker has left: its trace ends, while the log can still report a loss; its threads; then what the host gave.
 void HostedWorker::take_down(Nanos timeout) {
   const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
   const auto patience = [deadline] {
@@ -269,7 +269,7 @@ void HostedWorker::end_for_good(Task then) noexcept {
 bool HostedWorker::take_down_for_good(bool is_thread) noexcept {
   try {
     if (is_thread && hooks_.on_start) hooks_.on_start(kReleaseThread);
-    const ReserveScope may_draw(reserve());  // the host lets go of it: there is nobody to answer
+    const ReserveScope may_draw(reserve());  // the host lets go of it: no caller waits for an answer
     wait(*begin_leaving(0), kForever);
     tracer_.stop_for_good(kForever);
     worker_.finish(kForever);

@@ -26,7 +26,7 @@ bool has_worker_keys(const SecurityOptions& options, const std::function<const c
 
 // The keys themselves, as a worker starts; where none is given and allow_insecure is not set, loopback has that of the
 // user. Keys of the options count before those of files, of either kind. Throws DENIED for a file that others may read,
-// INVALID_STATE for one that cannot be read, INVALID_ARGUMENT for a key that is none, for one half of a worker's keys
+// INVALID_STATE for one that cannot be read, INVALID_ARGUMENT for an invalid key, for one half of a worker's keys
 // without the other, and for files of both kinds.
 Security load_security(const SecurityOptions& options, const std::function<const char*(const char*)>& get_environment);
 

@@ -123,7 +123,7 @@ void Worker::State::open(const Places& found, SessionEvents& events) {
   join(found);
 }
 
-// Members that cannot dial it would be told of a member that is lost.
+// Members that cannot dial it would hear of a member that is lost.
 void Worker::State::check_advertised(const std::string& address) const {
   if (address.empty()) return;
   try {

@@ -17,7 +17,7 @@ bool Worker::on_stranger(const Peer& peer) {
   return state_->on_stranger(peer);
 }
 
-// Whoever has the key of the group can say HELLO, and anything about himself: the rendezvous knows whom it let in. It
+// Whoever has the key of the group can say HELLO, and anything about himself: the rendezvous knows its members. It
 // is asked once the roster is there: members of our group may know it before we do.
 bool Worker::State::on_stranger(const Peer& peer) {
   if (!rendezvous || (gate.is_open() && !may_join(peer))) return false;

@@ -132,7 +132,7 @@ std::shared_ptr<void> ThreadedWorker::open_server(Incarnation incarnation) {
   }
 }
 
-// A lane asks for no key, so nobody would know there whose name it is.
+// A lane asks for no key, so no key would show there whose name it is.
 std::unique_ptr<Transport> ThreadedWorker::make_transport() {
   Security security = load_keys();
   const bool has_keys = security.worker_keys.has_value();
@@ -172,7 +172,7 @@ void ThreadedWorker::set_peers(KeyRing::Keys keys) {
   if (!has_worker_keys()) {
     fail(Status::kUnsupported, "this worker has no key of its own: who has the group's key may connect");
   }
-  KeyRing{KeyRing::Keys(keys)};  // throws for what is none
+  KeyRing{KeyRing::Keys(keys)};  // throws for an invalid one
   std::shared_ptr<KeyRing> ring;
   {
     MutexLock lock(mutex_);

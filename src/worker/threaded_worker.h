@@ -56,8 +56,8 @@ class ThreadedWorker {
   bool finish(Nanos timeout);
   bool is_finished() const { return finished_.load(); }
 
-  // From now on these workers may connect, each with that key, and nobody else: whoever is connected with another one
-  // is lost. Throws UNSUPPORTED for a worker that has no key of its own, INVALID_ARGUMENT for a key with two names.
+  // From now on only these workers may connect, each with that key: whoever is connected with another one is lost.
+  // Throws UNSUPPORTED for a worker that has no key of its own, INVALID_ARGUMENT for a key with two names.
   void set_peers(KeyRing::Keys keys);
   // Whether each worker has a key of its own.
   bool has_worker_keys() const;

@@ -368,7 +368,7 @@ void Worker::State::end_by_failure(const Error& error) {
 
 // ---- messages and losses ----
 
-// A failure of this worker is nobody's fault: it ends the one thing that the message is about.
+// A failure of this worker is no fault of a peer: it ends the one thing that the message is about.
 Heard Worker::State::lead(const Peer& from, wire::Message& message) {
   try {
     if (const std::optional<Error> denial = denial_of(message)) {
@@ -436,8 +436,8 @@ void Worker::State::refuse(const Peer& from, wire::Message& outline, const Error
   }
 }
 
-// It met the group before us. A message that there is no room for is refused, as far as its sender waits for an answer:
-// before anything ran here, nobody has to ask for more than calls and passes of the FAST kind.
+// It met the group before us. A message that there is no room for is refused if its sender waits for an answer: before
+// anything ran here, a peer has to ask for no more than calls and passes of the FAST kind.
 Heard Worker::State::keep_for_start(const Peer& from, wire::Message& message) {
   // There is always room for this one: requests may be waiting for it that are refused here.
   if (std::holds_alternative<wire::WantCredit>(message.body)) return rpc.handle(from, message);

@@ -18,7 +18,7 @@ class InprocListener final : public InprocMailbox::Owner, public std::enable_sha
   void open(const std::shared_ptr<InprocPort>& port);
   // Takes it out, and drops all connections.
   void close();
-  // The listener at the name; nullptr: nobody listens.
+  // The listener at the name, or nullptr.
   static std::shared_ptr<InprocListener> find(const std::string& name);
 
   const std::string& name() const { return name_; }

@@ -6,7 +6,7 @@
 
 namespace distag {
 
-// Everything on the loop, but for what others push into the mailbox. Dialling -> connected -> ended; a refused dial and
+// Everything on the loop, except what others push into the mailbox. Dialling -> connected -> ended; a refused dial and
 // close() go to ended at once. A callback may destroy the connection.
 class InprocConnection::State final : public InprocMailbox::Owner,
                                       public std::enable_shared_from_this<InprocConnection::State> {

@@ -99,7 +99,7 @@ void InprocMailbox::deliver() {
   post_delivery();
 }
 
-// False when there is none; the next push posts a task again.
+// False when it is empty; the next push posts a task again.
 bool InprocMailbox::take(Item& item, Waiters& woken) {
   MutexLock lock(mutex_);
   if (take_word(item, Item::Kind::kConnected) || take_word(item, Item::Kind::kWritable)) return true;

@@ -112,7 +112,7 @@ std::optional<LentPlace> Borrower::find(const std::byte* data, size_t size) cons
 
 Frame Borrower::read(const Loan& loan, size_t size) {
   if (loan.check != loan.checksum(size)) fail(Status::kProtocol, "the place of a loan was changed on its way");
-  if ((loan.number & ~kGivenBack) >= kMaxLoans) fail(Status::kProtocol, "loan {} of a lane is none", loan.number);
+  if ((loan.number & ~kGivenBack) >= kMaxLoans) fail(Status::kProtocol, "a lane has no loan {}", loan.number);
   if ((loan.number & kGivenBack) != 0) return read_given_back(loan, size);
   const auto found = blocks_.find(loan.block);
   if (found == blocks_.end()) fail(Status::kProtocol, "a loan in block {} of a lane, which was not shown", loan.block);
@@ -123,7 +123,7 @@ Frame Borrower::read(const Loan& loan, size_t size) {
   }
   found->second.is_fresh = found->second.is_present = true;
   const std::byte* const data = mapping->data + loan.offset;
-  // In a forked child there is nobody to tell.
+  // A forked child has no lender to tell.
   const std::shared_ptr<const void> owner(data, [memory = memory_, mapping, number = loan.number](const void*) {
     if (memory->is_here()) memory->returned(number).store(1, std::memory_order_release);
   });

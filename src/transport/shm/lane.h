@@ -20,7 +20,7 @@ struct LaneEvents {
   std::function<void()> on_dropped;
 };
 
-// One end of an open lane: messages go by a ring each way, and the socket tells of wakes and of the end. Large frames
+// One end of an open lane: messages go by a ring each way, and the socket carries wakes and the end. Large frames
 // of who dialled are loans. A ring is memory that the other side may write to at any time; a count or message that
 // cannot be ends the lane. Held by shared_ptr, because a callback may end its owner. On the loop.
 class Lane : public std::enable_shared_from_this<Lane>, LoanReader, PeerLoans {

@@ -18,7 +18,7 @@ constexpr int kAcceptsPerTurn = 16;
 // Those who have not made their offer yet; above this many the next one is hung up on.
 constexpr size_t kMaxWaiting = 64;
 constexpr Nanos kLongestOffer = 2 * kSecond;
-// How long nobody is accepted after descriptors were short.
+// How long accepting pauses after descriptors were short.
 constexpr Nanos kPause = 20 * kMillisecond;
 }  // namespace
 

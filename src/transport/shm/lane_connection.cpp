@@ -101,7 +101,7 @@ void LaneConnection::State::offer() {
   FdLoop& loop = context_->loop();
   timer_ = loop.start_timer(loop.now() + kOfferTimeout, [weak = weak_from_this()] {
     const auto state = weak.lock();
-    if (state && state->phase_ == Phase::kOffered) state->go_below("nobody has answered the offer of a lane");
+    if (state && state->phase_ == Phase::kOffered) state->go_below("the offer of a lane has had no answer");
   });
   loop.watch(socket_.fd(), [weak = weak_from_this()] {
     if (const auto state = weak.lock()) state->on_answer();

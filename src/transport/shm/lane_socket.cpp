@@ -152,7 +152,7 @@ LaneSocket LaneSocket::connect(const SocketAddress& address) {
   if (socket.fd_ < 0) fail(Status::kOutOfMemory, "no socket for a lane: {}", std::strerror(errno));
   const auto* const to = reinterpret_cast<const sockaddr*>(&address.address);
   if (retry([&] { return ::connect(socket.fd_, to, address.length); }) != 0) {
-    fail(Status::kDisconnected, "nobody takes lanes at \"{}\": {}", address.path(), std::strerror(errno));
+    fail(Status::kDisconnected, "no worker takes lanes at \"{}\": {}", address.path(), std::strerror(errno));
   }
   return socket;
 }

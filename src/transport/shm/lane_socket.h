@@ -60,7 +60,7 @@ struct LanePeer {
   bool operator==(const LanePeer&) const = default;
 };
 
-// The socket of one lane: SEQPACKET, nobody waits on it. Closes it at its end; the other side is told of that even
+// The socket of one lane: SEQPACKET, no thread waits on it. Closes it at its end; the other side notices that even
 // while a forked child holds a copy.
 class LaneSocket {
  public:
@@ -75,7 +75,7 @@ class LaneSocket {
   }
   ~LaneSocket();
 
-  // Throws DISCONNECTED when nobody takes lanes there, OUT_OF_MEMORY.
+  // Throws DISCONNECTED when no worker takes lanes there, OUT_OF_MEMORY.
   static LaneSocket connect(const SocketAddress& address);
 
   int fd() const { return fd_; }
@@ -94,7 +94,7 @@ class LaneSocket {
   // kEnd also for what is no offer with one descriptor, or no answer. `memory_fd` is the caller's to close.
   Got receive(LaneOffer& offer, int& memory_fd);
   Got receive(LaneAnswer& answer);
-  // Of an open lane: a wake, for which the id is 0, or a block. kEnd also for a packet that is none, or a descriptor
+  // Of an open lane: a wake, for which the id is 0, or a block. kEnd also for an invalid packet, or a descriptor
   // with the wrong one. `memory_fd` is -1 or the caller's to close.
   Got receive_packet(ShownBlock& block, int& memory_fd) noexcept;
 
@@ -113,7 +113,7 @@ class LaneListener {
   LaneListener& operator=(const LaneListener&) = delete;
 
   int fd() const { return fd_; }
-  // nullopt: nobody waits, with errno as accept has set it.
+  // nullopt: no dialler waits, with errno as accept has set it.
   std::optional<LaneSocket> accept();
 
  private:

@@ -14,7 +14,7 @@ constexpr size_t kMaxBytesOut = size_t{1} << 30;
 // Of what is ahead, as it comes.
 constexpr size_t kLoanBytes = size_t{1} << 20;
 
-// A copy in shared memory; the frame itself where there is none.
+// A copy in shared memory; the frame itself where that has no room.
 Frame move_to_shared(const Frame& frame) {
   std::byte* const place = shared_memory::allocate(frame.size(), false);
   if (place == nullptr) return frame;

@@ -19,7 +19,7 @@ struct LentPlace {
 class PeerLoans {
  public:
   virtual ~PeerLoans() = default;
-  // Memory of the other worker that this one has borrowed; nullopt: it is none.
+  // Memory of the other worker that this one has borrowed; nullopt: it is not borrowed.
   virtual std::optional<LentPlace> find_borrowed(const std::byte* data, size_t size) const = 0;
   // Memory of this worker, of which the other one has all of these bytes now; its owners hold it as they did before.
   // nullopt: it has not.

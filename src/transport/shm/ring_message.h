@@ -29,7 +29,7 @@ inline constexpr uint32_t kGivenBack = 1u << 31;
 class LoanReader {
  public:
   virtual ~LoanReader() = default;
-  // Throws PROTOCOL for one that is none.
+  // Throws PROTOCOL for an invalid loan.
   virtual Frame read(const Loan& loan, size_t size) = 0;
 };
 
@@ -72,7 +72,7 @@ class RingMessageReader {
   bool is_under_way() const noexcept { return is_under_way_ || head_done_ != 0; }
   void freeze() { ring_.freeze(); }
   // The next whole message, once all of it was read, of which `most` bytes are read now. Small frames lie together in
-  // one block, each aligned to 64 bytes; a large one has its own. Throws PROTOCOL for what is none or too large,
+  // one block, each aligned to 64 bytes; a large one has its own. Throws PROTOCOL for what is invalid or too large,
   // bad_alloc; then the ring is of no more use.
   std::optional<Frames> next(size_t most = SIZE_MAX);
 

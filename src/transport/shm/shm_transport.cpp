@@ -29,7 +29,7 @@ std::unique_ptr<Acceptor> ShmTransport::listen(const std::string& address, Accep
       context_->begin_lending();
     }
   } catch (...) {
-    // Nobody is offered a lane; what stands against the address itself is said below.
+    // No peer is offered a lane; what stands against the address itself is said below.
     context_->note_way(address, current_error().message());
   }
   return std::make_unique<LaneAcceptor>(context_, std::move(listener), *below_, address, std::move(events));

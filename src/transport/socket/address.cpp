@@ -117,7 +117,7 @@ TcpParts split_tcp(const std::string& endpoint) {
   return parts;
 }
 
-// AI_NUMERICHOST: nobody is asked.
+// AI_NUMERICHOST: no name server is asked.
 SocketAddress look_up(const std::string& endpoint, const std::string& host, int flags) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;

@@ -8,7 +8,7 @@
 
 namespace distag {
 
-// An endpoint of ZeroMQ as the operating system takes it: numbers, no names, so nobody waits for a name server.
+// An endpoint of ZeroMQ as the operating system takes it: numbers, no names, so no thread waits for a name server.
 struct SocketAddress {
   std::string endpoint;  // numeric: "tcp://127.0.0.1:4711", "tcp://[::1]:4711-4720", "ipc:///path"
   sockaddr_storage address{};
@@ -25,7 +25,7 @@ struct SocketAddress {
   const char* path() const { return reinterpret_cast<const sockaddr_un&>(address).sun_path; }
 };
 
-// "tcp://127.0.0.1:4711" for the address, which is none of ipc.
+// "tcp://127.0.0.1:4711" for the address, which must not be of ipc.
 std::string tcp_endpoint(const SocketAddress& address);
 
 // Throws INVALID_ARGUMENT for what is no tcp or ipc endpoint, or names a host: only numbers come over the wire, and

@@ -13,7 +13,7 @@ CurveKeyPair group_key_of(std::string_view secret);
 // The secret that a file holds: without the end of line that editors and shells add. Throws as read_private_file().
 std::string read_secret(const std::string& path);
 
-// 64 characters that nobody knows.
+// 64 random hexadecimal digits.
 std::string new_secret();
 
 }  // namespace distag

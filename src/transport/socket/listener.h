@@ -19,7 +19,7 @@ class Listener {
   // With the port that was chosen.
   const std::string& endpoint() const { return endpoint_; }
 
-  // The next connection, which does not block either; -1 with errno when there is none.
+  // The next connection, which does not block either; -1 with errno when none waits.
   int accept();
 
  private:

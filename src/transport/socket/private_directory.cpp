@@ -27,7 +27,7 @@ int open_directory(int base, const char* name) {
 
 bool try_lock(int directory) { return flock(directory, LOCK_EX | LOCK_NB) == 0; }
 
-// As try_lock; but where the file system has no locks, nobody will clear the directory, either.
+// As try_lock; but true also where the file system has no locks: then no other process clears the directory, either.
 bool lock_or_do_without(int directory) { return try_lock(directory) || errno != EWOULDBLOCK; }
 
 bool is_still_at(int base, const char* name, int directory) {

@@ -18,7 +18,7 @@ SocketTransport::SocketTransport(std::unique_ptr<SocketEngine> engine, Security 
 
 SocketTransport::~SocketTransport() = default;
 
-// Throws DENIED for an address that takes a key where there is none.
+// Throws DENIED for an address that needs a key if none was given.
 std::optional<SocketKeys> SocketTransport::keys_for(const SocketAddress& address, const std::string& text,
                                                     const CurveKey* server) {
   if (security_.worker_keys) {

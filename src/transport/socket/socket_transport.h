@@ -14,7 +14,7 @@ class PrivateDirectory;
 
 // tcp and ipc in the protocol of ZeroMQ, by an engine. Decides on addresses and keys. Made, used and destroyed on the
 // loop, or while the loop does not run; what it made may outlive it. With a key of the group all that goes over tcp is
-// encrypted (CURVE), and nobody without the key is let in; without one tcp stays on loopback, and speaks with the key
+// encrypted (CURVE), and a peer without the key is refused; without one tcp stays on loopback, and speaks with the key
 // of the user. With a key for each worker ipc speaks CURVE as well.
 class SocketTransport final : public Transport {
  public:

@@ -8,8 +8,8 @@
 
 namespace distag {
 
-// A key in the 40 characters of Z85 (rfc.zeromq.org/spec/32). Throws INVALID_ARGUMENT for what is none; the text, which
-// may be a secret, is in no message.
+// A key in the 40 characters of Z85 (rfc.zeromq.org/spec/32). Throws INVALID_ARGUMENT for any other text; the text,
+// which may be a secret, is in no message.
 CurveKey parse_key(std::string_view text, const char* what);
 std::string print_key(const CurveKey& key);
 

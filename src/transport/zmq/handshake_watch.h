@@ -35,7 +35,7 @@ class HandshakeWatch {
   // An event as it came. The outcome waits for settle().
   void add(const ZmqEvent& event);
   // Looks at the addresses of those that were accepted; an address counts once the events that came meanwhile do not
-  // say that the descriptor is closed: add() them, then confirm_addresses(). False: there is none to look at.
+  // say that the descriptor is closed: add() them, then confirm_addresses(). False: no address is left to look at.
   bool look_at_addresses();
   void confirm_addresses();
 

@@ -146,7 +146,7 @@ std::string ZapHandler::add(Guard guard) {
   return domain;
 }
 
-// A handler that is told of a denial may destroy its acceptor, but not this: the turn holds it.
+// A handler that hears of a denial may destroy its acceptor, but not this: the turn holds it.
 bool ZapHandler::take_turn() {
   assert_on_loop(socket_.context().loop());
   for (int i = 0; i < kRequestsPerTurn; ++i) {
@@ -179,7 +179,7 @@ void ZapHandler::answer(std::span<ZmqPart> parts) {
                                       describe_zap_address(request->address, found->second.is_ipc), why));
 }
 
-// Empty: it is let in, with the name of its key.
+// Empty: the connection is admitted, and has the name of its key.
 std::string ZapHandler::why_refused(const Guard& guard, const ZapRequest& request, std::string& name) const {
   if (!guard.keys) {
     if (request.key) return "it has a key, and this worker has none";

@@ -15,7 +15,7 @@
 
 namespace distag {
 
-// A question of libzmq whether a connection is let in (rfc.zeromq.org/spec/27).
+// A question of libzmq whether to admit a connection (rfc.zeromq.org/spec/27).
 struct ZapRequest {
   std::string domain;   // of the acceptor
   std::string address;  // "127.0.0.1" without a port; over ipc it ends in ":uid:gid:pid"
@@ -24,10 +24,10 @@ struct ZapRequest {
   std::optional<CurveKey> key;  // of CURVE
 };
 
-// The parts of a request, without the routing id. nullopt for what is none.
+// The parts of a request, without the routing id. nullopt for parts that make no request.
 std::optional<ZapRequest> parse_zap_request(std::span<const std::string_view> parts);
 
-// A connection that was let in, as its messages name it.
+// An admitted connection, as its messages name it.
 struct ZapTicket {
   uint64_t serial = 0;
   std::optional<CurveKey> key;
@@ -42,7 +42,7 @@ std::string describe_zap_address(const std::string& address, bool is_ipc);
 // The user of an address of ipc; nullopt where it has none.
 std::optional<uint32_t> user_of_zap_address(const std::string& address);
 
-// Answers libzmq which connections are let in, for the acceptors of a context. On the loop. Without it libzmq lets in
+// Tells libzmq which connections to admit, for the acceptors of a context. On the loop. Without it libzmq admits
 // everybody: so it is bound before the first ROUTER, and the context, which has it, closes it after the last.
 //
 // Each connection gets a serial number of its own, never used again, which comes with each of its messages: whatever
@@ -64,9 +64,9 @@ class ZapHandler final : public SocketWork, public std::enable_shared_from_this<
   void remove(const std::string& domain) { guards_.erase(domain); }
 
   // The serial number that this handler has given the connection of a message; 0 for a message of one that it has not
-  // let in.
+  // admitted.
   uint64_t serial_of(ZmqPart& part) const;
-  // All that it knows of that connection; nullopt for a message of one that it has not let in.
+  // All that it knows of that connection; nullopt for a message of one that it has not admitted.
   std::optional<ZapTicket> ticket_of(ZmqPart& part) const;
 
   bool take_turn() override;
@@ -78,7 +78,7 @@ class ZapHandler final : public SocketWork, public std::enable_shared_from_this<
   std::string next_ticket(const ZapRequest& request, const std::string& name);
 
   ZmqSocket socket_;
-  const std::string secret_;  // in each ticket: what a peer calls a User-Id of its own is none
+  const std::string secret_;  // in each ticket, so that no peer can make up a User-Id
   std::map<std::string, Guard> guards_;
   uint64_t last_serial_ = 0;
 };

@@ -176,7 +176,7 @@ void ZmqAcceptor::State::on_dialler() {
 }
 
 void ZmqAcceptor::State::bind() {
-  zap_ = context_->zap();  // first: without it everybody is let in
+  zap_ = context_->zap();  // first: without it libzmq admits everybody
   if (domain_.empty()) {
     domain_ = zap_->add({keys_, address_.is_ipc(), [weak = weak_from_this()](const std::string& why) {
                            const auto state = weak.lock();
@@ -231,7 +231,7 @@ bool ZmqAcceptor::State::take_turn() {
   if (std::exchange(has_news_, false)) look_at_monitor();
   const bool has_more = receive();
   if (!router_) return false;
-  // libzmq tells of the handshake before the first message, by another way: that is looked at once more.
+  // libzmq reports the handshake before the first message, but by another way: look there once more.
   if (std::exchange(has_newcomer_, false)) return has_news_ = true;
   // An end is told after the messages that came before it.
   if (!has_more || watch_.waiting() > kMostEvents) settle();
@@ -299,7 +299,7 @@ Known& ZmqAcceptor::State::add(Serial serial, const ZapTicket& ticket, ZmqPart& 
   known.name = ticket.name;
   known.fd = libzmq.zmq_msg_get(router_->parts()[1].get(), ZMQ_SRCFD);
   if (!address_.is_ipc()) known.bytes = received_bytes(known.fd);
-  // The one before it has ended, or it would have the routing id: answers to it go to nobody else.
+  // The one before it has ended, or it would have the routing id: no other peer gets the answers to it.
   const auto before = serials_.find(known.routing_id);
   if (before != serials_.end()) known_.erase(before->second);
   serials_[known.routing_id] = serial;
@@ -342,7 +342,7 @@ void ZmqAcceptor::State::forget(Serial serial) {
   known_.erase(found);
 }
 
-// By a task of its own, as whoever is told may destroy the acceptor. Without memory nobody is told.
+// By a task of its own, as the handler may destroy the acceptor. Without memory it hears nothing.
 void ZmqAcceptor::State::tell_of(std::string why) noexcept {
   if (!events_.on_denied) return;
   try {

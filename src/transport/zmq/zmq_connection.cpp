@@ -17,7 +17,7 @@ namespace {
 
 // Messages handed out before the loop looks at everything else again.
 constexpr int kMessagesPerTurn = 64;
-// The IO thread tells of every failure that it sees; this is for one that it does not.
+// The IO thread reports every failure that it sees; this is for one that it does not see.
 constexpr Nanos kDialTimeout = 10 * kSecond;
 constexpr Nanos kLastWords = 100 * kMillisecond;
 // A listener of libzmq whose key is another one, or that has a key where the dialler has none, hangs up at once, mostly
@@ -40,8 +40,8 @@ bool is_denial(const ZmqEvent& event) {
 
 // Dialling -> connected -> ending -> ended; the first three may go to ended at once, by close().
 //
-//   dialling   the monitor tells of the handshake      connected  on_connected
-//   dialling,  the monitor tells of the end, the dial  ending     what has arrived is still handed out
+//   dialling   the monitor reports the handshake       connected  on_connected
+//   dialling,  the monitor reports the end, the dial   ending     what has arrived is still handed out
 //   connected  takes too long, a message broke
 //   ending     nothing is left to receive              ended      after a probe if it never connected: on_dropped
 //
@@ -133,7 +133,7 @@ void ZmqConnection::State::dial() {
     if (const auto state = weak.lock()) state->on_readable();
   };
   loop_.watch(socket_->fd(), on_readable);
-  // Nothing but look_at_monitor touches the monitor, so its descriptor tells of all that comes after the first look.
+  // Nothing but look_at_monitor touches the monitor, so its descriptor shows all that comes after the first look.
   loop_.watch(monitor_->fd(), [weak = weak_from_this()] {
     const auto state = weak.lock();
     if (!state) return;
@@ -256,7 +256,7 @@ bool ZmqConnection::State::receive() {
       return false;
     }
     left -= socket_->turn_cost();
-    // Before on_connected nothing is handed out: a peer that was not let in may have sent something.
+    // Before on_connected nothing is handed out: a peer that was refused may have sent something.
     if (was_connected_ && events_.on_message) events_.on_message(frames_of(socket_->parts()));
   }
   return phase_ != Phase::kEnded;

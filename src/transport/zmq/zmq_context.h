@@ -40,10 +40,10 @@ class ZmqContext {
   // A socket of libzmq. Throws OUT_OF_MEMORY.
   void* open_socket(int type);
 
-  // Which connections are let in; bound with the first call. Throws OUT_OF_MEMORY.
+  // Decides which connections to admit; bound with the first call. Throws OUT_OF_MEMORY.
   const std::shared_ptr<ZapHandler>& zap();
 
-  // Calls libzmq, whose containers may throw for want of memory. A socket may then be left that nobody can close, so
+  // Calls libzmq, whose containers may throw for want of memory. A socket may then be left that cannot be closed, so
   // the context is left alone as well: its end would wait for ever.
   template <typename Call>
   auto call(Call&& of_libzmq) {

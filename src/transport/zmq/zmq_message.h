@@ -41,7 +41,7 @@ enum class ZmqSent { kAll, kNothing, kSome, kNoMemory };
 ZmqSent send_parts(void* socket, std::span<const std::byte> to, const Frames& frames,
                    const std::shared_ptr<LentFrames>& lent);
 
-// False when there is none.
+// False when none waits.
 bool receive_part(void* socket, ZmqPart& part);
 
 // The frames of a message. Small ones are copied together into one block, each aligned to 64 bytes; a large one is what

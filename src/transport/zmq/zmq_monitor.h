@@ -21,7 +21,7 @@ struct ZmqEvent {
 std::optional<ZmqEvent> parse_event(std::span<const std::byte> part);
 
 // Reads the events of a socket, on the loop. Made before the socket binds or connects, and destroyed before the socket:
-// the IO thread waits for room in a monitor that nobody reads, so the monitor is told to stop before its reading end
+// the IO thread waits for room in a monitor without a reader, so the monitor is told to stop before its reading end
 // closes, and that end has no bound.
 class ZmqMonitor {
  public:

@@ -58,7 +58,7 @@ CurveBoxes::Nonce CurveBoxes::nonce_of(std::string_view prefix, const uint8_t* r
 
 void CurveBoxes::agree(const CurveKey& theirs, const CurveKey& own_secret) {
   if (sodium.crypto_box_beforenm(shared_.data(), theirs.data(), own_secret.data()) != 0)
-    curve::refuse("a key that is none");
+    curve::refuse("an invalid key");
 }
 
 bool CurveBoxes::open(const Nonce& nonce, std::span<const uint8_t> box, uint8_t* plain) const {

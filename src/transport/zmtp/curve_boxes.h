@@ -39,8 +39,8 @@ class CurveBoxes {
   CurveBoxes(const CurveBoxes&) = delete;
   CurveBoxes& operator=(const CurveBoxes&) = delete;
 
-  // From now on boxes are of these keys: one product on the curve, whatever goes by them. Throws PROTOCOL for a key
-  // that is none.
+  // From now on boxes are of these keys: one product on the curve, whatever goes by them. Throws PROTOCOL for an
+  // invalid key.
   void agree(const CurveKey& theirs, const CurveKey& own_secret);
 
   // Boxes of the handshake. False for one that was not made with these keys and this nonce.

@@ -79,7 +79,7 @@ std::vector<std::byte> CurveClient::answer_welcome(std::span<const std::byte> co
   const CurveBoxes::Nonce vouch_nonce = CurveBoxes::nonce_of(kVouchPrefix, plain.data() + kVouchNonceAt);
   if (sodium.crypto_box_easy(plain.data() + kVouchAt, vouched.data(), vouched.size(), vouch_nonce.data(),
                              server_short.data(), keys_.own.secret_key.data()) != 0) {
-    refuse("a key that is none");
+    refuse("an invalid key");
   }
   std::memcpy(plain.data() + kPropertiesAt, kPropertiesOfDealer.data(), kPropertiesOfDealer.size());
 

@@ -10,7 +10,7 @@
 
 namespace distag {
 
-// The side of CURVE that dials, for one connection. Nobody but the holder of the server's key can answer HELLO, and
+// The side of CURVE that dials, for one connection. Only the holder of the server's key can answer HELLO, and
 // each connection has short-term keys of its own: who gets to know a lasting key later reads nothing of what went.
 class CurveClient final : public CurveSide {
  public:
@@ -35,7 +35,7 @@ class CurveClient final : public CurveSide {
 
   const SocketKeys& keys_;
   CurveKeyPair own_short_;
-  // Until WELCOME of the server's lasting key and the own short-term one, then of both short-term keys.
+  // Until WELCOME of the server's lasting key and this side's short-term one, then of both short-term keys.
   CurveBoxes boxes_{CurveBoxes::Side::kClient};
   Stage stage_ = Stage::kWelcome;
   std::string properties_;

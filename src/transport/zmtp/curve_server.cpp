@@ -78,7 +78,7 @@ bool CurveServer::find_client() {
   return is_same;
 }
 
-// The client's lasting key has to be one that is let in, and to vouch for the short-term key of this connection.
+// The client's lasting key has to be one that is admitted, and to vouch for the short-term key of this connection.
 void CurveServer::check_vouch(const uint8_t* initiate) {
   std::array<uint8_t, 2 * kKey> vouch{};
   const CurveBoxes::Nonce nonce = CurveBoxes::nonce_of(kVouchPrefix, initiate + kVouchNonceAt);

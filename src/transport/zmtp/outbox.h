@@ -17,7 +17,7 @@ class Outbox {
   bool is_empty() const { return first_ == pieces_.size(); }
   bool is_full() const { return bytes_ + (pieces_.size() - first_) * kPerPiece >= kFull; }
 
-  // From now on so many pieces can be added without a need for memory. Throws bad_alloc.
+  // From now on `count` pieces can be added without a need for memory. Throws bad_alloc.
   void reserve(size_t count);
   // All or nothing: throws bad_alloc. None of the pieces is empty.
   void add(Frames pieces);

@@ -31,7 +31,7 @@ constexpr int kMessagesPerTurn = 64;  // of a connection
 constexpr int kAcceptsPerTurn = 16;
 // Connections without a message of theirs: about 20 KiB each. One more closes the oldest.
 constexpr size_t kMostSilent = 1024;
-// How long nobody is accepted after descriptors were short; and how long a connection may be silent then.
+// How long accepting pauses after descriptors were short; and how long a connection may be silent then.
 constexpr Nanos kPause = 20 * kMillisecond;
 constexpr Nanos kSilenceWhenShort = 50 * kMillisecond;
 
@@ -92,7 +92,7 @@ class ZmtpAcceptor::State final : public SocketWork, public std::enable_shared_f
   using Id = uint64_t;
 
   static ConnectionToken token_of(Id id);
-  static Id id_of(const ConnectionToken& token);  // 0: it is none
+  static Id id_of(const ConnectionToken& token);  // 0: not one of ours
   void accept_waiting();
   void pause();
   void begin(int fd);
@@ -215,7 +215,7 @@ void ZmtpAcceptor::State::read(Id id) {
     const bool is_known = connection->handshake_timer == 0;
     if (is_known && connection->reader.has_part() && events_.on_part) events_.on_part(token_of(id));
     if (!has(id)) return;
-    if (static_cast<size_t>(got) < room.size()) return;  // more is told of
+    if (static_cast<size_t>(got) < room.size()) return;  // the loop reports more
   }
 }
 
@@ -277,8 +277,8 @@ bool ZmtpAcceptor::State::take_turn() {
   return !put_off_.empty();
 }
 
-// Whoever calls holds the connection. A message that is none, and a shortage of this worker, are told to nobody here:
-// the layers above know of a member that is gone.
+// The caller holds the connection. An invalid message, and a shortage of this worker, are not reported here: the layers
+// above know of a member that is gone.
 void ZmtpAcceptor::State::on_failure(Id id, Accepted& connection, const Error& error) {
   if (error.status() != Status::kDenied) return drop(id, error.status() == Status::kProtocol ? error.message() : "");
   drop(id);
@@ -293,7 +293,7 @@ void ZmtpAcceptor::State::on_failure(Id id, Accepted& connection, const Error& e
   tell_of(connection, error.message());
 }
 
-// By a task of its own, as whoever is told may destroy the acceptor. Without memory nobody is told.
+// By a task of its own, as the handler may destroy the acceptor. Without memory it hears nothing.
 void ZmtpAcceptor::State::tell_of(const Accepted& connection, std::string_view why) noexcept {
   if (!events_.on_denied) return;
   try {
@@ -350,7 +350,7 @@ void ZmtpAcceptor::State::on_hung_up(Id id) {
   drop(id, has_spoken ? "it hung up in the midst of its handshake" : "");
 }
 
-// `why` is told of one that has not ended its handshake.
+// Reports `why` for a connection that has not ended its handshake.
 void ZmtpAcceptor::State::drop(Id id, std::string_view why) {
   silent_.erase(id);
   const auto found = connections_.find(id);

@@ -13,9 +13,9 @@ namespace distag {
 
 class SocketTurns;
 
-// Listens for DEALERs of ZeroMQ at an ipc or tcp address. Nobody is accepted while fewer than kAcceptReserve
-// descriptors are free: who dials waits, and connections that have not ended their handshake give way. With keys nobody
-// is let in who has another one, or none. On the loop.
+// Listens for DEALERs of ZeroMQ at an ipc or tcp address. It accepts none while fewer than kAcceptReserve descriptors
+// are free: who dials waits, and connections that have not ended their handshake give way. With keys it refuses a
+// client that has another one, or none. On the loop.
 class ZmtpAcceptor final : public Acceptor {
  public:
   // Throws INVALID_STATE when the address is in use, OUT_OF_MEMORY when descriptors run out. Once it is destroyed the

@@ -59,7 +59,7 @@ void check_own_lack(int error, const SocketAddress& address) {
 // Dialling -> connected -> ending -> ended; the first three may go to ended at once, by close().
 //
 //   dialling   the handshake is over                    connected  on_connected
-//   dialling,  the system tells of the end, no such     ending     what has arrived is still handed out
+//   dialling,  the system reports the end, no such      ending     what has arrived is still handed out
 //   connected  stream, the dial takes too long
 //   ending     nothing is left to hand out              ended      on_denied, on_dropped
 //
@@ -164,7 +164,7 @@ bool ZmtpConnection::State::send(const Frames& frames) {
 void ZmtpConnection::State::close() {
   assert_on_loop(loop_);
   is_closed_ = true;
-  // The last words of its owner go as far as they can without waiting.
+  // The owner's last messages go out where that needs no waiting.
   if (phase_ == Phase::kConnected) outbox_.write_to(fd_, kDialledBytesPerTurn);
   phase_ = Phase::kEnded;
   release();
@@ -229,7 +229,7 @@ bool ZmtpConnection::State::receive() {
   return false;
 }
 
-// The messages that have come whole, up to so many. False: none will follow.
+// Hands out the messages that have come whole, at most `left`. False: none will follow.
 bool ZmtpConnection::State::hand_out(int& left) {
   for (; left > 0; --left) {
     std::optional<Frames> frames = next_message();
@@ -242,7 +242,7 @@ bool ZmtpConnection::State::hand_out(int& left) {
   return true;
 }
 
-// Of a stream that is none, or for which there is no memory, nothing more is read.
+// Reads nothing more of an invalid stream, or of one for which there is no memory.
 std::optional<Frames> ZmtpConnection::State::next_message() {
   const bool was_ready = reader_.is_ready();
   try {

@@ -11,9 +11,9 @@
 
 namespace distag {
 
-// Dials as a DEALER of ZeroMQ. `refused` is what the system says of the address: nobody listens there, or no path is.
-// A message waits until the tasks of this turn of the loop are done, so that many go at once; and while Outbox::kFull
-// bytes wait none is taken. On the loop.
+// Dials as a DEALER of ZeroMQ. `refused` is what the system says of the address: it has no listener, or its path does
+// not exist. A message waits until the tasks of this turn of the loop are done, so that many go at once; and while
+// Outbox::kFull bytes wait none is taken. On the loop.
 class ZmtpConnection final : public Connection {
  public:
   // For the system to connect, and for the handshake.

@@ -130,7 +130,7 @@ constexpr std::string_view kReadyOfDealer(
     "\x08Identity\0\0\0\0",
     41);
 
-// ERROR, which says in three digits that the other side does not let in who asks; as libzmq reads it.
+// ERROR, by which the other side refuses the client with three digits; as libzmq reads it.
 bool is_denial(std::string_view command) {
   const std::string_view reason = command.substr(std::min(kError.size() + 1, command.size()));
   return reason == "300" || reason == "400" || reason == "500";
@@ -225,7 +225,7 @@ std::optional<Frames> ZmtpReader::next() {
   return std::nullopt;
 }
 
-// Refuses what is none as soon as it can be told.
+// Refuses an invalid greeting as soon as its bytes show it.
 bool ZmtpReader::take_greeting() {
   const std::span<const std::byte> bytes = buffered();
   const bool has_signature = (bytes.empty() || bytes[0] == std::byte{0xff}) &&

@@ -14,7 +14,7 @@
 
 namespace distag {
 
-// The command that ends the handshake of a client that is not let in.
+// The command that ends the handshake of a refused client.
 std::vector<std::byte> zmtp_denial();
 
 // From this size a frame goes out without being copied, unless it is encrypted.
@@ -50,7 +50,7 @@ class ZmtpReader {
 
   // The handshake is over.
   bool is_ready() const { return stage_ == Stage::kMessages; }
-  // Of whom the key is by which it came; empty where none says that.
+  // The name of the client that owns its key; empty where the key has no name.
   std::string client_name() const { return curve_ ? curve_->peer_name() : std::string(); }
   // The key by which it came may be taken away.
   bool is_still_let_in() { return !is_ready() || !curve_ || curve_->is_still_let_in(); }

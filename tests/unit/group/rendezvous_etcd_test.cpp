@@ -418,7 +418,7 @@ TEST_F(RendezvousEtcdTest, MembersGoOnWithoutEtcdAndTakeWhoComesAfterwards) {
   for (int rank : {0, 1}) {
     const auto& logged = meeting().joiners[static_cast<size_t>(rank)]->logged;
     ASSERT_EQ(logged.size(), 1u);
-    EXPECT_TRUE(has(logged[0], "the group goes on, but nobody can join it meanwhile")) << logged[0];
+    EXPECT_TRUE(has(logged[0], "the group goes on, but no worker can join it meanwhile")) << logged[0];
   }
   etcd().mute.clear();
   pass(5 * kSecond);
@@ -566,7 +566,7 @@ TEST_F(RendezvousEtcdTest, WithoutAServerThatIsEtcdItFailsAtOnce) {
     for (const char* server : {"etcd1:2379", "etcd2:2379", "etcd3:2379"}) etcd().garbage[server] = body;
     Joiner& joiner = add(0, 2);
     EXPECT_EQ(joiner.error().status(), Status::kProtocol) << body;
-    EXPECT_TRUE(has(joiner.error().message(), "its answer is none of etcd v3")) << joiner.error().message();
+    EXPECT_TRUE(has(joiner.error().message(), "its answer is not one of etcd v3")) << joiner.error().message();
   }
 }
 
@@ -601,7 +601,7 @@ TEST_F(RendezvousEtcdTest, AMemberThatNobodyCanDialIsRefused) {
   etcd().put("/jobs/train/group", record);
   Joiner& second = add(1, 2);
   EXPECT_EQ(second.error().status(), Status::kProtocol);
-  EXPECT_TRUE(has(second.error().message(), "the endpoint of worker \"w0\" is none")) << second.error().message();
+  EXPECT_TRUE(has(second.error().message(), "the endpoint of worker \"w0\" is invalid")) << second.error().message();
   first.leave();
 }
 

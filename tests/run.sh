@@ -1,7 +1,8 @@
 #!/bin/sh
 # Builds everything and runs the whole suite through ctest. usage: tests/run.sh [PRESET [CTEST ARGUMENTS...]]
 # PRESET: dev (default: optimised, with asserts), release, asan or tsan, as in CMakePresets.json.
-# In dev each task of a loop that takes more than 5 ms is noted, and one that does so again and again fails the run.
+# A test that fails runs once more, alone (tests/verdict/suite.py). In dev each task of a loop that takes more than 5 ms
+# is noted and told at the end.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -12,6 +13,7 @@ scripts/setup.sh tests
 cmake --preset "$preset"
 cmake --build "build/$preset"
 rm -f "build/$preset/long_tasks.txt"
-ctest --test-dir "build/$preset" --output-on-failure -j "$(nproc)" "$@" || exit
-exec /usr/bin/python3 -B tests/long_tasks/judge.py "build/$preset/long_tasks.txt" \
-  ctest --test-dir "build/$preset"
+verdict=0
+/usr/bin/python3 -B tests/verdict/suite.py "build/$preset" -j "$(nproc)" "$@" || verdict=$?
+/usr/bin/python3 -B tests/long_tasks/report.py "build/$preset/long_tasks.txt"
+exit $verdict

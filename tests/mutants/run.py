@@ -233,6 +233,9 @@ def try_out(folder, mutant):
 
 def main():
     arguments = sys.argv[1:]
+    if arguments and arguments[0].startswith("-") and arguments[0] not in ("--jobs", "--try", "--check"):
+        print(__doc__, file=sys.stderr)  # else a wrong word starts a run of an hour
+        sys.exit(0 if arguments[0] in ("-h", "--help") else 2)
     with open(os.path.join(HERE, "mutants.txt"), encoding="utf-8") as file:
         mutants = parse(file.read())
     if arguments[:1] == ["--check"]:

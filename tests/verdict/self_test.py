@@ -1,0 +1,74 @@
+#!/usr/bin/python3
+"""The runner of the suite is red, green or green with flaky tests, as the tests planted here deserve."""
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PASSES = "exit 0"
+FAILS = "echo wrong; exit 1"
+EACH_SECOND_TIME = "if [ -e $0.seen ]; then echo right; else echo wrong; touch $0.seen; exit 1; fi"
+
+
+def run(tests, *arguments):
+    """Exit code and text of a suite of these shell programs, by name. Outputs kept in its folder come last."""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "CTestTestfile.cmake"), "w", encoding="utf-8") as file:
+            for name, program in tests.items():
+                path = os.path.join(folder, name)
+                if program is not None:
+                    with open(path, "w", encoding="utf-8") as script:
+                        script.write(program + "\n")
+                file.write(f"add_test({name} {'/bin/sh ' if program is not None else ''}{path})\n"
+                           f"set_tests_properties({name} PROPERTIES TIMEOUT 60 SKIP_RETURN_CODE 77)\n")
+        done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "suite.py"), folder, *arguments],
+                              capture_output=True, text=True, check=False)
+        kept = ""
+        for name in sorted(os.listdir(os.path.join(folder, "verdict"))):
+            if name.endswith(".txt"):
+                with open(os.path.join(folder, "verdict", name), encoding="utf-8") as file:
+                    kept += f"{name}: {file.read()}"
+        return done.returncode, done.stdout.replace(folder, "B") + kept
+
+
+def seen(expected_code, expected, tests, *arguments):
+    code, text = run(tests, *arguments)
+    assert code == expected_code, (code, text)
+    for part in expected:
+        assert part in text, (part, text)
+    return text
+
+
+seen(0, ["verdict: green: 2 tests, 0 failed, 0 flaky"], {"one": PASSES, "two": PASSES})
+seen(0, ["verdict: green: 1 tests"], {"one": PASSES, "two": FAILS}, "-R", "one")
+seen(0, ["verdict: green"], {"one": PASSES, "skipped": "exit 77"})
+
+# Fails always; fails each second time.
+seen(1, ["verdict: red: bad (Failed, twice): B/verdict/bad.1.txt B/verdict/bad.2.txt", "bad.2.txt: wrong"],
+     {"one": PASSES, "bad": FAILS})
+text = seen(0, ["verdict: flaky: shaky (Failed): B/verdict/shaky.1.txt B/verdict/shaky.2.txt",
+                "verdict: green: 2 tests, 0 failed, 1 flaky", "shaky.1.txt: wrong", "shaky.2.txt: right"],
+            {"shaky": EACH_SECOND_TIME, "one": PASSES})
+assert text.index("Test #2") < text.index("again, alone: shaky"), text
+seen(0, ["0 failed, 3 flaky"], {f"shaky{i}": EACH_SECOND_TIME for i in range(3)})
+seen(1, ["verdict: red: shaky0 (Failed)", "4 failed"], {f"shaky{i}": EACH_SECOND_TIME for i in range(4)})
+
+# Never flaky: they pass if they are run again, and are not.
+for name, first, word in [
+        ("race", "echo 'WARNING: ThreadSanitizer: data race (pid=1)'; exit 66", "(ThreadSanitizer)"),
+        ("address", "echo '==1==ERROR: AddressSanitizer: heap-use-after-free'; exit 1", "(AddressSanitizer)"),
+        ("undefined", "echo 'a.cpp:1:2: runtime error: signed integer overflow'; exit 1", "(: runtime error: )"),
+        ("asserted", "echo 'x: a.cpp:1: f(): Assertion \"a\" failed.'; exit 1", "failed)"),
+        ("crash", "kill -SEGV $$", "(SEGFAULT)"),
+        ("abort", "kill -ABRT $$", "(Subprocess aborted)")]:
+    text = seen(1, [f"verdict: red: {name} ", word, "1 failed, 0 flaky"],
+                {name: f"if [ ! -e $0.seen ]; then touch $0.seen; {first}; fi"})
+    assert "again" not in text, text
+seen(1, ["verdict: red: gone (Not Run)"], {"gone": None})
+seen(1, ["verdict: red: ctest ended with"], {"one": PASSES}, "--no-tests=error", "-R", "nothing")
+
+# What a test measures is told, and decides nothing.
+seen(0, ["figure: self_test.waited 12.5 ms; last release: 10"], {"one": "echo 'figure: self_test.waited 12.5 ms'"})
+seen(0, ["figure: self_test.new 3 us; last release: -"], {"one": "echo 'figure: self_test.new 3 us'"})
+print("ok")

@@ -15,7 +15,7 @@ def main():
     names = [case["name"] for case in cases]
     language, program = (sys.argv[3], sys.argv[4:]) if sys.argv[2] == "--language" else (None, sys.argv[2:])
     may_refuse = {case["name"] for case in cases if language in case.get("refused_by", [])}
-    done = subprocess.run(program, stdout=subprocess.PIPE, text=True, timeout=100)
+    done = subprocess.run(program, stdout=subprocess.PIPE, text=True, timeout=500)
     print(done.stdout, end="")
     complaints = [] if done.returncode == 0 else [f"the program left with {done.returncode}"]
     lines = re.findall(r"^(ok|not ok) (\d+) - (.*)$", done.stdout, re.M)

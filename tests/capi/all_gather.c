@@ -22,7 +22,7 @@ static void *gather_rounds(void *given) {
     distag_value *mine = NULL, *all = NULL;
     const size_t expected = me->ranks == NULL ? kSize : me->count;
     CHECK_OK(distag_value_create_int64(100 * round + me->rank, &mine, &err));
-    CHECK_OK(distag_worker_all_gather(workers[me->rank], mine, me->ranks, me->count, 20 * DISTAG_SECOND, &all, &err));
+    CHECK_OK(distag_worker_all_gather(workers[me->rank], mine, me->ranks, me->count, 120 * DISTAG_SECOND, &all, &err));
     CHECK_INT(distag_value_get_count(all), expected);
     for (size_t i = 0; i < expected; ++i) {
       int64_t seen = -1;
@@ -91,7 +91,7 @@ static void after_one_has_left(distag_value *value) {
   CHECK_INT(group_start(pair, 2), 0);
   distag_worker_shutdown(pair[1], 0, NULL, NULL);
   for (int i = 0; i < 20; ++i) {
-    CHECK_FAILS(distag_worker_all_gather(pair[0], value, NULL, 0, 20 * DISTAG_SECOND, NULL, &err),
+    CHECK_FAILS(distag_worker_all_gather(pair[0], value, NULL, 0, 120 * DISTAG_SECOND, NULL, &err),
                 DISTAG_E_DISCONNECTED, "w1");
   }
   distag_worker_shutdown(pair[0], 0, NULL, NULL);

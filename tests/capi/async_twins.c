@@ -27,7 +27,7 @@ static void check_gathered(distag_future *future, const int64_t *expected, size_
   distag_value *all = NULL;
   int64_t seen[kSize] = {0};
   size_t seen_count = 0;
-  CHECK_OK(distag_future_wait(future, 20 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_future_wait(future, 120 * DISTAG_SECOND, &err));
   CHECK_OK(distag_future_get_value(future, &all, &err));
   CHECK_OK(distag_value_copy_int64s(all, seen, kSize, &seen_count, &err));
   CHECK_INT(seen_count, count);
@@ -40,7 +40,7 @@ static void gathers(void) {
   static const int32_t down[] = {2, 0};
   const int64_t all[] = {10, 11, 12}, two[] = {22, 20};
   distag_future *futures[kSize], *first = gather(0, 20, down, 2, DISTAG_FOREVER);
-  for (int i = 0; i < kSize; ++i) futures[i] = gather(i, 10 + i, NULL, 0, 20 * DISTAG_SECOND);
+  for (int i = 0; i < kSize; ++i) futures[i] = gather(i, 10 + i, NULL, 0, 120 * DISTAG_SECOND);
   for (int i = 0; i < kSize; ++i) check_gathered(futures[i], all, kSize);
   CHECK_INT(distag_future_poll(first), 0);
   check_gathered(gather(2, 22, down, 2, DISTAG_FOREVER), two, 2);
@@ -51,7 +51,7 @@ static void gathers_that_fail(void) {
   static const int32_t twice[] = {0, 1, 1};
   distag_future *future = gather(0, 1, NULL, 0, 100 * DISTAG_MILLISECOND);
   distag_value *value = number(1);
-  CHECK_FAILS(distag_future_wait(future, 20 * DISTAG_SECOND, &err), DISTAG_E_DEADLINE, "rank 2");
+  CHECK_FAILS(distag_future_wait(future, 120 * DISTAG_SECOND, &err), DISTAG_E_DEADLINE, "rank 2");
   distag_future_release(future);
   CHECK_FAILS(distag_worker_all_gather_async(workers[0], value, twice, 3, 0, &future, &err), DISTAG_E_INVALID_ARGUMENT,
               "named twice");
@@ -123,7 +123,7 @@ static distag_optimizer *sgd(distag_worker *worker, distag_tensor *parameter) {
 
 static distag_value *value_of(distag_future *future) {
   distag_value *value = NULL;
-  CHECK_OK(distag_future_wait(future, 20 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_future_wait(future, 120 * DISTAG_SECOND, &err));
   CHECK_OK(distag_future_get_value(future, &value, &err));
   return value;
 }

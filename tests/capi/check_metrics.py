@@ -106,7 +106,7 @@ def main():
               for name, is_now in fields.items()}
     seen, times = {}, {}
     with tempfile.TemporaryDirectory() as directory:
-        subprocess.run([sys.argv[1], directory], check=True, timeout=60)
+        subprocess.run([sys.argv[1], directory], check=True, timeout=240)
         for path in os.listdir(directory):
             with open(os.path.join(directory, path), encoding="utf-8", newline="") as file:
                 state = path.removesuffix(".prom")

@@ -83,7 +83,7 @@ def check_lanes(reports):
 
 def main():
     with tempfile.TemporaryDirectory() as directory:
-        subprocess.run([sys.argv[1], directory], check=True, timeout=60)
+        subprocess.run([sys.argv[1], directory], check=True, timeout=240)
         reports = {}
         for name in os.listdir(directory):
             with open(os.path.join(directory, name), encoding="utf-8") as file:

@@ -46,7 +46,7 @@ static void save(members *group, int32_t rank) {
   distag_tensor *w = tensor_of(mesh, "('x', None)", 1);
   distag_value *map = map_of(w, 7);
   CHECK_OK(distag_checkpoint_save(mesh, folder, map, 0, &err));
-  CHECK_OK(distag_checkpoint_save(mesh, folder, map, 20 * DISTAG_SECOND, &err)); /* over the first */
+  CHECK_OK(distag_checkpoint_save(mesh, folder, map, 120 * DISTAG_SECOND, &err)); /* over the first */
   distag_value_release(map);
   distag_tensor_release(w);
   distag_mesh_release(mesh);

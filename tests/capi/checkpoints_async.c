@@ -111,7 +111,7 @@ static distag_future *save(distag_mesh *mesh, const char *name, distag_tensor *w
 static void finish(distag_future *future) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_value *value = NULL;
-  CHECK_OK(distag_future_wait(future, 20 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_future_wait(future, 120 * DISTAG_SECOND, &err));
   CHECK_OK(distag_future_get_value(future, &value, &err));
   CHECK_INT(distag_value_get_kind(value), DISTAG_VALUE_NULL);
   distag_future_release(future);
@@ -157,7 +157,7 @@ static void one_after_the_other(members *group, int32_t rank) {
   fill(w, 50, kRows);
   map = map_of(w, w, 0);
   CHECK_OK(distag_checkpoint_load_async(mesh, path_of("c", path, sizeof path), map, 0, &loading, &err));
-  CHECK_OK(distag_future_wait(loading, 20 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_future_wait(loading, 120 * DISTAG_SECOND, &err));
   CHECK_OK(distag_future_get_value(loading, &loaded, &err));
   int64_t step = 0;
   CHECK_OK(distag_value_get_int64(distag_value_get_entry(loaded, "step"), &step, &err));
@@ -209,11 +209,11 @@ static void failures(members *group, int32_t rank) {
   distag_future *future = NULL;
   char path[128];
   CHECK_OK(distag_checkpoint_save_async(mesh, path_of("no/parent", path, sizeof path), map, 0, &future, &err));
-  CHECK_FAILS(distag_future_wait(future, 20 * DISTAG_SECOND, &err), DISTAG_E_INVALID_STATE, "no/parent");
+  CHECK_FAILS(distag_future_wait(future, 120 * DISTAG_SECOND, &err), DISTAG_E_INVALID_STATE, "no/parent");
   CHECK_INT(err.origin_rank, 0);
   distag_future_release(future);
   CHECK_OK(distag_checkpoint_load_async(mesh, path, NULL, 0, &future, &err));
-  CHECK_FAILS(distag_future_wait(future, 20 * DISTAG_SECOND, &err), DISTAG_E_NOT_FOUND, "no/parent");
+  CHECK_FAILS(distag_future_wait(future, 120 * DISTAG_SECOND, &err), DISTAG_E_NOT_FOUND, "no/parent");
   distag_future_release(future);
   future = NULL;
   CHECK_FAILS(distag_checkpoint_save_async(mesh, folder, wrong, 0, &future, &err), DISTAG_E_INVALID_ARGUMENT,
@@ -262,7 +262,7 @@ static void not_alike(members *group, int32_t rank) {
     CHECK_FAILS(distag_checkpoint_save(mesh, path, map, DISTAG_FOREVER, &err), DISTAG_E_DIVERGED, "checkpoint_save");
   } else {
     CHECK_OK(distag_checkpoint_save_async(mesh, path, map, DISTAG_FOREVER, &future, &err));
-    CHECK_FAILS(distag_future_wait(future, 20 * DISTAG_SECOND, &err), DISTAG_E_DIVERGED, "checkpoint_save_async");
+    CHECK_FAILS(distag_future_wait(future, 120 * DISTAG_SECOND, &err), DISTAG_E_DIVERGED, "checkpoint_save_async");
   }
   distag_future_release(future);
   distag_value_release(map);

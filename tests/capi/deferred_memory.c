@@ -126,7 +126,7 @@ static int run(const char *rendezvous, int32_t rank, int32_t count, void *data) 
   distag_mesh *mesh = NULL;
   distag_tensor *layers[kLayers];
   const int has_lanes = *(const int *)data;
-  alarm(110);
+  alarm(500);
   keep_nothing();
   distag_worker_options options = group_options(rank, count, rendezvous);
   options.no_lane = !has_lanes;

@@ -18,7 +18,7 @@
 #include "capi/support/engine.h"
 #include "capi/support/group.h"
 
-enum { kFirst = 8, kLast = 64, kLastZmq = 96, kBurst = 1000, kPatienceMs = 10000, kChildSeconds = 40 };
+enum { kFirst = 8, kLast = 64, kLastZmq = 96, kBurst = 1000, kPatienceMs = 120000, kChildSeconds = 240 };
 enum { kFree = 4, kMoment = 4 };
 enum { kServed = 0, kRefused = 2 };
 enum { kInproc, kIpc, kTcp, kKinds };
@@ -96,7 +96,7 @@ static int live_short(int kind, size_t count, int limit, int to, int from) {
     if (distag_worker_create(&options, &workers[i], &err) != DISTAG_OK) break;
   }
   distag_future *started[2] = {NULL, NULL};
-  for (size_t i = 0; i < count; ++i) distag_worker_start_async(workers[i], 10 * DISTAG_SECOND, &started[i], &err);
+  for (size_t i = 0; i < count; ++i) distag_worker_start_async(workers[i], 120 * DISTAG_SECOND, &started[i], &err);
   distag_wait_all(started, count, DISTAG_FOREVER, &err);
   for (size_t i = 0; i < count; ++i) distag_future_release(started[i]);
   if (err.code != DISTAG_OK) {

@@ -138,9 +138,9 @@ static void a_start(void) {
   options.on_log = note;
   options.log_level = DISTAG_LOG_INFO;
   CHECK_OK(distag_worker_create(&options, &worker, &err));
-  CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
   CHECK_INT(distag_worker_get_world_size(worker), 1);
-  CHECK_OK(distag_worker_shutdown(worker, 10 * DISTAG_SECOND, NULL, &err));
+  CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
   CHECK(strstr(log_text, "started by kubernetes: rank 0 of 1") != NULL);
   distag_worker_release(worker);
   setenv("SLURM_PROCID", "0", 1);
@@ -148,7 +148,7 @@ static void a_start(void) {
   unsetenv("JOB_COMPLETION_INDEX");
   worker = NULL;
   CHECK_OK(distag_worker_create(&options, &worker, &err));
-  CHECK_FAILS(distag_worker_start(worker, 10 * DISTAG_SECOND, &err), DISTAG_E_INVALID_ARGUMENT,
+  CHECK_FAILS(distag_worker_start(worker, 120 * DISTAG_SECOND, &err), DISTAG_E_INVALID_ARGUMENT,
               "start the workers by srun");
   distag_worker_shutdown(worker, 0, NULL, NULL);
   distag_worker_release(worker);

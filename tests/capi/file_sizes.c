@@ -76,7 +76,7 @@ static int live_apart(const char *rendezvous, int32_t rank, rlim_t limit, int is
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (!is_late) limit_files(limit);
   CHECK_OK(distag_worker_create(&options, &worker, &err));
-  if (distag_worker_start(worker, 20 * DISTAG_SECOND, &err) != DISTAG_OK) {
+  if (distag_worker_start(worker, 120 * DISTAG_SECOND, &err) != DISTAG_OK) {
     const int result = refused();
     distag_worker_release(worker);
     return result;
@@ -84,7 +84,7 @@ static int live_apart(const char *rendezvous, int32_t rank, rlim_t limit, int is
   if (is_late) limit_files(limit);
   use(worker, rank == 0 ? "w1" : "w0");
   if (!is_late || limit >= kLane) check_way(worker, limit >= kLane); /* the peer may have dialled before */
-  CHECK_OK(distag_worker_shutdown(worker, 20 * DISTAG_SECOND, NULL, &err));
+  CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
   distag_worker_release(worker);
   CHECK_INT(signals, 0);
   return check_end() == 0 ? kServed : kWrong;

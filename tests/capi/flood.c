@@ -101,7 +101,7 @@ static void flood_by_all(int64_t size) {
   for (int sender = 0; sender < kSenders; ++sender) {
     int done = 0;
     for (int i = 0; i < counts[sender]; ++i) {
-      const distag_status status = distag_future_wait(accepted[sender][i], 30 * DISTAG_SECOND, &err);
+      const distag_status status = distag_future_wait(accepted[sender][i], 120 * DISTAG_SECOND, &err);
       if (status != DISTAG_E_OVERLOADED) CHECK_INT(status, DISTAG_OK);
       done += status == DISTAG_OK;
       err.code = DISTAG_OK;

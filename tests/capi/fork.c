@@ -25,7 +25,7 @@ static distag_worker *start_worker(const char *rendezvous, uint32_t executor) {
   options.executor = executor;
   CHECK_OK(distag_worker_create(&options, &worker, &err));
   CHECK_OK(distag_worker_register(worker, "answer", answer, &destroyed, count_destroy, NULL, &err));
-  CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
   return worker;
 }
 
@@ -105,7 +105,7 @@ static void child(handles *h) {
   CHECK_INT(distag_value_get_kind(result), DISTAG_VALUE_INT64);
   distag_value_release(result);
   distag_value_release(value);
-  CHECK_OK(distag_worker_shutdown(worker, 10 * DISTAG_SECOND, NULL, &err));
+  CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
   distag_worker_release(worker);
   CHECK_INT(destroyed, 1);
   release(h);
@@ -123,7 +123,7 @@ static void fork_with(uint32_t executor) {
   CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status));
   CHECK_INT(WEXITSTATUS(status), 0);
   CHECK_OK(distag_future_wait(h.future, DISTAG_FOREVER, &err)); /* the parent is as it was */
-  CHECK_OK(distag_worker_shutdown(h.worker, 10 * DISTAG_SECOND, NULL, &err));
+  CHECK_OK(distag_worker_shutdown(h.worker, 120 * DISTAG_SECOND, NULL, &err));
   destroyed = 0;
   release(&h);
   CHECK_INT(destroyed, 1); /* the borrowed tensor's */

@@ -10,7 +10,7 @@
 #include "capi/check.h"
 #include "capi/support/group.h"
 
-enum { kSize = 192, kForkers = 2, kMultipliers = 2, kForks = 60, kSeconds = 20 };
+enum { kSize = 192, kForkers = 2, kMultipliers = 2, kForks = 60, kSeconds = 240 };
 static distag_error err = DISTAG_ERROR_INIT;
 static atomic_int is_over, products;
 

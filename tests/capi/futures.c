@@ -58,7 +58,7 @@ static int64_t whole_of(distag_future *future) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_value *value = NULL;
   int64_t whole = -1;
-  CHECK_OK(distag_future_wait(future, 20 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_future_wait(future, 120 * DISTAG_SECOND, &err));
   CHECK_OK(distag_future_get_value(future, &value, &err));
   CHECK_OK(distag_value_get_int64(value, &whole, &err));
   return whole;
@@ -288,7 +288,7 @@ static void polled(void) {
   options.executor = DISTAG_EXECUTOR_HOST;
   CHECK_OK(distag_worker_create(&options, &worker, &err));
   CHECK_OK(distag_worker_register(worker, "echo", echo, NULL, NULL, NULL, &err));
-  CHECK_OK(distag_worker_start(worker, 20 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
   CHECK_OK(distag_value_create_int64(1, &args[0], &err));
   CHECK_OK(distag_call_async(worker, NULL, "w0", "echo", args, 1, NULL, &first, &err));
   distag_future *next = then(first, add_one);
@@ -301,7 +301,7 @@ static void polled(void) {
   distag_value_release(args[0]);
   distag_future_release(first);
   distag_future_release(next);
-  CHECK_OK(distag_worker_shutdown(worker, 20 * DISTAG_SECOND, NULL, &err));
+  CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
   distag_worker_release(worker);
 }
 

@@ -59,7 +59,7 @@ static void poll_until(const int *counter, int value) {
   descriptors[0].events = descriptors[1].events = POLLIN;
   while (*counter < value && check_failures == 0) {
     size_t done = 0;
-    if (!CHECK(poll(descriptors, 2, 10000) > 0)) return;
+    if (!CHECK(poll(descriptors, 2, 120000) > 0)) return;
     CHECK_OK(distag_worker_poll(w0, 0, DISTAG_FOREVER, &done, &err));
     CHECK_OK(distag_worker_poll(w1, 0, DISTAG_FOREVER, NULL, &err));
   }
@@ -198,8 +198,8 @@ static void another_thread_waits(void) {
 static void shutdown_both(void) {
   distag_future *future = NULL;
   const int before = destroyed;
-  CHECK_OK(distag_worker_shutdown_async(w1, 20 * DISTAG_SECOND, &future, &err));
-  CHECK_OK(distag_worker_shutdown(w0, 20 * DISTAG_SECOND, NULL, &err));
+  CHECK_OK(distag_worker_shutdown_async(w1, 120 * DISTAG_SECOND, &future, &err));
+  CHECK_OK(distag_worker_shutdown(w0, 120 * DISTAG_SECOND, NULL, &err));
   CHECK_OK(distag_future_wait(future, DISTAG_FOREVER, &err));
   distag_future_release(future);
   CHECK_INT(destroyed, before + 4);

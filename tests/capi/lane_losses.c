@@ -90,13 +90,13 @@ static void end_worker(distag_worker *worker) {
 static void wait_for_loss(void) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += 60;
+  until.tv_sec += 240;
   CHECK(sem_timedwait(&other_is_lost, &until) == 0);
 }
 
 /* Whether the bytes come down to that within some seconds: memory goes back now and then. */
 static int comes_below(int64_t (*bytes)(void), int64_t most) {
-  const int64_t end = now_ns() + 20 * DISTAG_SECOND;
+  const int64_t end = now_ns() + 120 * DISTAG_SECOND;
   while (bytes() > most && now_ns() < end) poll(NULL, 0, 10);
   if (bytes() <= most) return 1;
   fprintf(stderr, "%lld bytes, not at most %lld\n", (long long)bytes(), (long long)most);
@@ -190,7 +190,7 @@ static pid_t process_of(distag_worker *worker, const char *peer) {
 }
 
 static void check_holds_are_dropped(distag_worker *worker) {
-  const int64_t end = now_ns() + kLease;
+  const int64_t end = now_ns() + 120 * DISTAG_SECOND;
   while (lane_number(worker, "loans_out") != 0 && now_ns() < end) poll(NULL, 0, 1);
   CHECK_INT(lane_number(worker, "loans_out"), 0);
   CHECK_INT(lane_number(worker, "bytes_out"), 0);
@@ -232,7 +232,7 @@ static int outlive_receiver(const char *rendezvous, shared *both) {
 /* Until it is killed, or goes on as one that others have lost. */
 static int be_lost(const char *rendezvous, shared *both) {
   distag_worker *worker = start_worker(rendezvous, 1, 2, both->signal == SIGKILL ? kLease : kShortLease);
-  const int64_t end = now_ns() + 60 * DISTAG_SECOND;
+  const int64_t end = now_ns() + 240 * DISTAG_SECOND;
   while (!both->has_written && now_ns() < end) poll(NULL, 0, 1);
   CHECK_INT(both->has_written, 1);
   check_kept();

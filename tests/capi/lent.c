@@ -439,14 +439,14 @@ int main(void) {
   CHECK_OK(distag_worker_create(&options, &worker, &err));
   CHECK_OK(distag_worker_register(worker, "function", function, NULL, NULL, NULL, &err));
   sem_init(&member_seen, 0, 0);
-  CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
   sem_wait(&member_seen);
   of_rrefs();
   of_invocations();
   of_futures();
   of_owned();
   of_sharded_tensors();
-  CHECK_OK(distag_worker_shutdown(worker, 10 * DISTAG_SECOND, NULL, &err));
+  CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
   distag_worker_release(worker);
   return check_end();
 }

@@ -104,9 +104,9 @@ static void a_shutdown_cannot_be_cancelled(void) {
   distag_worker *worker = NULL;
   const distag_worker_options options = group_options(0, 1, "inproc://cancelled-shutdown");
   CHECK_OK(distag_worker_create(&options, &worker, &err));
-  CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
   distag_future *shutdown = NULL;
-  CHECK_OK(distag_worker_shutdown_async(worker, 10 * DISTAG_SECOND, &shutdown, &err));
+  CHECK_OK(distag_worker_shutdown_async(worker, 120 * DISTAG_SECOND, &shutdown, &err));
   distag_future_cancel(shutdown);
   CHECK_OK(distag_future_wait(shutdown, DISTAG_FOREVER, &err));
   distag_future_release(shutdown);
@@ -146,11 +146,11 @@ int main(void) {
   distag_worker *worker = NULL;
   const distag_worker_options options = group_options(0, 1, "inproc://lifetimes");
   CHECK_OK(distag_worker_create(&options, &worker, &err));
-  CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
   a_pass_outlives_the_last_release_of_its_context(worker);
   a_snapshot_of_gradients_is_the_readers_own(worker);
   a_cancelled_pass_leaves_no_gradients(worker);
-  CHECK_OK(distag_worker_shutdown(worker, 10 * DISTAG_SECOND, NULL, &err));
+  CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
   distag_worker_release(worker);
   return check_end();
 }

@@ -95,7 +95,7 @@ static void read_rows(members *group, int32_t rank) {
   options.prefetch += (uint32_t)rank; /* each member is free in that */
   CHECK_OK(distag_loader_create(mesh, feed_source, &feeds[rank], feed_destroy, &options, &loader, &err));
   size_t batches = 0, all = 0;
-  while (CHECK_OK(distag_loader_next(loader, 20 * DISTAG_SECOND, &batch, &err)) && batch != NULL) {
+  while (CHECK_OK(distag_loader_next(loader, 120 * DISTAG_SECOND, &batch, &err)) && batch != NULL) {
     int64_t rows[kMostRows];
     const size_t count = rows_of(batch, rows);
     distag_value_release(batch);
@@ -248,12 +248,12 @@ static void read_mode(members *group, int32_t rank) {
   CHECK_OK(distag_loader_create(mesh, feed_source, &data, feed_destroy, &options, &loader, &err));
   for (int64_t k = 0; k < 5; ++k) {
     int64_t rows[kMostRows];
-    if (!CHECK_OK(distag_loader_next(loader, 20 * DISTAG_SECOND, &batch, &err)) || !CHECK(batch != NULL)) break;
+    if (!CHECK_OK(distag_loader_next(loader, 120 * DISTAG_SECOND, &batch, &err)) || !CHECK(batch != NULL)) break;
     CHECK_INT(rows_of(batch, rows), kFedRows);
     for (int64_t i = 0; i < kFedRows; ++i) CHECK_INT(rows[i], k * kFedRows + i);
     distag_value_release(batch);
   }
-  CHECK_OK(distag_loader_next(loader, 20 * DISTAG_SECOND, &batch, &err));
+  CHECK_OK(distag_loader_next(loader, 120 * DISTAG_SECOND, &batch, &err));
   CHECK(batch == NULL);
   distag_loader_info info = DISTAG_LOADER_INFO_INIT;
   CHECK_OK(distag_loader_get_info(loader, &info, &err));
@@ -296,7 +296,7 @@ static void read_many_parts(members *group, int32_t rank) {
   options.prefetch = 3;
   CHECK_OK(distag_loader_create(mesh, many_parts, NULL, NULL, &options, &loader, &err));
   for (int k = 0; k < 3; ++k) {
-    if (!CHECK_OK(distag_loader_next(loader, 20 * DISTAG_SECOND, &batch, &err)) || !CHECK(batch != NULL)) break;
+    if (!CHECK_OK(distag_loader_next(loader, 120 * DISTAG_SECOND, &batch, &err)) || !CHECK(batch != NULL)) break;
     CHECK_INT(distag_value_get_count(batch), kParts);
     for (int i = 0; i < kParts; i += 299) {
       distag_tensor *part = NULL, *whole = NULL;
@@ -309,7 +309,7 @@ static void read_many_parts(members *group, int32_t rank) {
     }
     distag_value_release(batch);
   }
-  CHECK_OK(distag_loader_next(loader, 20 * DISTAG_SECOND, &batch, &err));
+  CHECK_OK(distag_loader_next(loader, 120 * DISTAG_SECOND, &batch, &err));
   CHECK(batch == NULL);
   distag_loader_release(loader);
   distag_mesh_release(mesh);
@@ -359,8 +359,9 @@ static void many(members *group, int32_t rank) {
   }
   open_and_close(mesh, 1000);
   if (rank == 0) {
-    CHECK(count_in("task") <= threads + 2);
-    CHECK(count_in("fd") <= files + 2); /* another thread may have one open for a moment; a leak makes 1,000 */
+    /* Other threads may have some open for a moment, and may be preempted then; a leak makes 1,000. */
+    CHECK(count_in("task") <= threads + 100);
+    CHECK(count_in("fd") <= files + 100);
     CHECK(distag_get_handle_count() < 20);
   }
   distag_mesh_release(mesh);

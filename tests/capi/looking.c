@@ -86,12 +86,12 @@ static distag_worker *begin_alone(uint32_t executor) {
   options.executor = executor;
   CHECK_OK(distag_worker_create(&options, &worker, &err));
   CHECK_OK(distag_worker_register(worker, "hold", hold, NULL, NULL, NULL, &err));
-  CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
   return worker;
 }
 
 static void end(distag_worker *worker) {
-  CHECK_OK(distag_worker_shutdown(worker, 10 * DISTAG_SECOND, NULL, &err));
+  CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
   distag_worker_release(worker);
 }
 
@@ -181,7 +181,7 @@ static void while_host_code_hangs(uint32_t executor) {
                                              : "\"executor\":\"pool\""));
   CHECK(has("\"made_here\":true,\"function\":\"hold\""));
   CHECK_INT(write(go_on[1], "x", 1), 1);
-  CHECK_OK(distag_future_wait(call, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_future_wait(call, 120 * DISTAG_SECOND, &err));
   distag_future_release(call);
   end(worker);
 }
@@ -193,7 +193,7 @@ static int run_child(int (*run)(void)) {
   const pid_t child = fork();
   if (child == 0) {
     check_failures = 0;
-    alarm(60);
+    alarm(300);
     _exit(run());
   }
   CHECK_INT(waitpid(child, &status, 0), child);
@@ -286,7 +286,7 @@ static void a_group_through_one_member(void) {
   CHECK_INT(size, 0);
   CHECK_INT(group_start(workers, 3), 0);
   CHECK_OK(distag_call_async(workers[0], NULL, "w1", "hold", NULL, 0, NULL, &call, &err));
-  do copy_group(workers[2], 10 * DISTAG_SECOND);
+  do copy_group(workers[2], 120 * DISTAG_SECOND);
   while (strstr(text, "\"state\":\"running\"") == NULL);
   CHECK(strncmp(text, "{\"asked\":\"w2\",\"members\":[{\"name\":\"w0\",\"rank\":0,", 47) == 0);
   CHECK(has("{\"name\":\"w1\",\"rank\":1,") && has("{\"name\":\"w2\",\"rank\":2,"));
@@ -310,7 +310,7 @@ static void a_group_through_one_member(void) {
   CHECK_FAILS(distag_worker_copy_group_report(NULL, 0, few, sizeof few, &size, &err), DISTAG_E_INVALID_ARGUMENT,
               "worker");
   CHECK_INT(write(go_on[1], "x", 1), 1);
-  CHECK_OK(distag_future_wait(call, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_future_wait(call, 120 * DISTAG_SECOND, &err));
   distag_future_release(call);
   CHECK_INT(group_shutdown(workers, 3), 0);
   CHECK_FAILS(distag_worker_copy_group_report(workers[0], 0, few, sizeof few, &size, &err), DISTAG_E_INVALID_STATE,

@@ -50,14 +50,14 @@ static distag_worker *make(int32_t rank, int32_t size, const char *name, const c
 
 static distag_worker *start(int32_t rank, const char *name, const char *rendezvous) {
   distag_worker *worker = make(rank, -1, name, rendezvous);
-  distag_worker_start(worker, 20 * DISTAG_SECOND, &err);
+  distag_worker_start(worker, 120 * DISTAG_SECOND, &err);
   return worker;
 }
 
 static void end(distag_worker *worker) {
   distag_value *report = NULL;
   int32_t clean = 0;
-  CHECK_OK(distag_worker_shutdown(worker, 20 * DISTAG_SECOND, &report, &err));
+  CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, &report, &err));
   CHECK_OK(distag_value_get_bool(distag_value_get_entry(report, "clean"), &clean, &err));
   CHECK_INT(clean, 1);
   distag_value_release(report);
@@ -80,14 +80,14 @@ static void open_world(const char *rendezvous) {
   distag_worker *first = make(0, -1, "first", rendezvous);
   CHECK_INT(distag_worker_get_world_size(first), 0);
   CHECK_FAILS(distag_worker_get_member(first, 0, &member, &err), DISTAG_E_NOT_FOUND, "rank 0");
-  CHECK_OK(distag_worker_start(first, 20 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(first, 120 * DISTAG_SECOND, &err));
   CHECK_INT(distag_worker_get_world_size(first), 1);
 
   distag_worker *server = start(-1, "ps:1", rendezvous);
   distag_worker *other = start(7, "ps:7", rendezvous);
   distag_worker *nameless = make(-1, -1, NULL, rendezvous);
   CHECK(distag_worker_get_name(nameless) == NULL);
-  CHECK_OK(distag_worker_start(nameless, 20 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(nameless, 120 * DISTAG_SECOND, &err));
   CHECK_INT(err.code, DISTAG_OK);
   CHECK_TEXT(distag_worker_get_name(nameless), "worker2");
   CHECK_INT(distag_worker_get_rank(nameless), 2);
@@ -114,13 +114,13 @@ static void open_world(const char *rendezvous) {
 
   /* A name that lives is taken, one that has left comes back to its rank. */
   distag_worker *rival = make(-1, -1, "ps:7", rendezvous);
-  CHECK_FAILS(distag_worker_start(rival, 20 * DISTAG_SECOND, &err), DISTAG_E_INVALID_STATE, "ps:7");
+  CHECK_FAILS(distag_worker_start(rival, 120 * DISTAG_SECOND, &err), DISTAG_E_INVALID_STATE, "ps:7");
   end(other);
   CHECK_INT(rank_of(first, "first"), 0); /* by now its loop has told of the end that it acknowledged */
   CHECK_OK(distag_worker_get_member(first, 7, &member, &err));
   CHECK_INT(member.state, DISTAG_MEMBER_LEFT);
   CHECK_FAILS(distag_call(first, NULL, "ps:7", "rank", NULL, 0, NULL, NULL, &err), DISTAG_E_DISCONNECTED, "has left");
-  CHECK_OK(distag_worker_start(rival, 20 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(rival, 120 * DISTAG_SECOND, &err));
   CHECK_INT(rank_of(first, "ps:7"), 7);
   CHECK_INT(distag_worker_get_world_size(server), 4);
 
@@ -140,7 +140,7 @@ static void static_world_again(void) {
   distag_value_release(report);
   distag_worker_release(workers[1]);
   workers[1] = make(1, 2, "w1", "inproc://again");
-  CHECK_OK(distag_worker_start(workers[1], 20 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(workers[1], 120 * DISTAG_SECOND, &err));
   CHECK_INT(rank_of(workers[0], "w1"), 1);
   CHECK_INT(rank_of(workers[1], "w0"), 0);
   CHECK_INT(distag_worker_get_world_size(workers[0]), 2);
@@ -170,13 +170,13 @@ static void callbacks(void) {
   options.on_member = note_member;
   CHECK_OK(distag_worker_create(&options, &watcher, &err));
   ranks_before_the_start(watcher);
-  CHECK_OK(distag_worker_start(watcher, 20 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(watcher, 120 * DISTAG_SECOND, &err));
   distag_worker *guest = start(-1, "guest", "inproc://watched");
   CHECK_INT(err.code, DISTAG_OK);
   end(guest);
   while (strstr(told.text, "guest-") == NULL) {
     struct pollfd ready = {(int)distag_worker_get_fd(watcher), POLLIN, 0};
-    CHECK(poll(&ready, 1, 20000) == 1);
+    CHECK(poll(&ready, 1, 120000) == 1);
     CHECK_OK(distag_worker_poll(watcher, 0, DISTAG_FOREVER, NULL, &err));
     if (check_failures != 0) break;
   }

@@ -14,7 +14,7 @@ static void meet(members *group, int32_t rank) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_value *null = NULL;
   CHECK_OK(distag_value_create_null(&null, &err));
-  CHECK_OK(distag_worker_all_gather(group->workers[rank], null, NULL, 0, 20 * DISTAG_SECOND, NULL, &err));
+  CHECK_OK(distag_worker_all_gather(group->workers[rank], null, NULL, 0, 120 * DISTAG_SECOND, NULL, &err));
   distag_value_release(null);
 }
 
@@ -25,7 +25,7 @@ static distag_mesh *make_mesh(members *group, int32_t rank) {
   distag_mesh *mesh = NULL;
   distag_mesh_options options = DISTAG_MESH_OPTIONS_INIT;
   options.name = "train";
-  options.timeout_ns = 20 * DISTAG_SECOND;
+  options.timeout_ns = 120 * DISTAG_SECOND;
   CHECK_OK(distag_mesh_create(group->workers[rank], NULL, 0, shape, names, 2, &options, &mesh, &err));
   return mesh;
 }
@@ -142,7 +142,7 @@ static void one_missing(members *group, int32_t rank) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_tensor *y = NULL;
   made_call brief = kUsual;
-  brief.options.timeout_ns = DISTAG_SECOND;
+  brief.options.timeout_ns = 5 * DISTAG_SECOND;
   meet(group, rank);
   if (rank == kOdd) meet(group, rank); /* it comes when the others have given up */
   CHECK_INT(make(mesh, &brief, &y, &err), DISTAG_E_DEADLINE);
@@ -170,7 +170,7 @@ static void one_early(members *group, int32_t rank) {
     }
     meet(group, rank);
   }
-  CHECK_OK(distag_wait_all(futures, 100, 20 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_wait_all(futures, 100, 120 * DISTAG_SECOND, &err));
   for (int i = 0; i < 100; ++i) {
     distag_value *value = NULL;
     distag_tensor *y = NULL;
@@ -191,7 +191,7 @@ static void another_line(members *group, int32_t rank) {
   distag_tensor *y = NULL;
   CHECK_OK(distag_mesh_open_line(mesh, rank == kOdd ? "b" : "a", &line, &err));
   made_call brief = kUsual;
-  brief.options.timeout_ns = DISTAG_SECOND;
+  brief.options.timeout_ns = 5 * DISTAG_SECOND;
   meet(group, rank);
   CHECK_INT(make(line, &brief, &y, &err), DISTAG_E_DEADLINE);
   if (strstr(err.message, "mesh \"train\", line \"a\"") != NULL) {
@@ -212,7 +212,7 @@ static void one_waits_elsewhere(members *group, int32_t rank) {
   made_call row = kUsual, column = kUsual;
   row.axes = "y";
   column.axes = "x";
-  if (rank == 0) column.options.timeout_ns = DISTAG_SECOND;
+  if (rank == 0) column.options.timeout_ns = 5 * DISTAG_SECOND;
   meet(group, rank);
   if (rank < 2) CHECK_OK(make(mesh, &row, &y, &err));
   if (rank == 2) CHECK_INT(make(mesh, &row, &y, &err), DISTAG_E_DEADLINE);
@@ -252,7 +252,8 @@ static void too_many(members *group, int32_t rank) {
     if (rank != kOdd) {
       if (!waits) {
         more = begin(mesh, 7);
-        CHECK_FAILS(distag_future_wait(more, 20 * DISTAG_SECOND, &err), DISTAG_E_OVERLOADED, "256 calls are under way");
+        CHECK_FAILS(distag_future_wait(more, 120 * DISTAG_SECOND, &err), DISTAG_E_OVERLOADED,
+                    "256 calls are under way");
         distag_future_release(more);
       }
       meet(group, rank);
@@ -261,7 +262,7 @@ static void too_many(members *group, int32_t rank) {
       CHECK_OK(make(mesh, &kUsual, &y, &err));
       distag_tensor_release(y);
     }
-    CHECK_OK(distag_wait_all(futures, kMost, 20 * DISTAG_SECOND, &err));
+    CHECK_OK(distag_wait_all(futures, kMost, 120 * DISTAG_SECOND, &err));
     for (int i = 0; i < kMost; ++i) {
       distag_value *value = NULL;
       double item = 0;
@@ -317,7 +318,7 @@ static void one_shuts_down(members *group, int32_t rank) {
 
 int main(void) {
   members group;
-  alarm(100);
+  alarm(500);
   CHECK_INT(members_start(&group, kSize, "mesh_mismatches"), 0);
   members_run(&group, kSize, other_calls);
   members_run(&group, kSize, other_order);

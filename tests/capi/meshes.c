@@ -353,7 +353,7 @@ static void others(members *group, int32_t rank) {
   options.hidden_moves = DISTAG_HIDDEN_LOG;
   options.keep_gathered = 1;
   options.bucket_bytes = 1;
-  options.timeout_ns = 20 * DISTAG_SECOND;
+  options.timeout_ns = 120 * DISTAG_SECOND;
   CHECK_OK(distag_mesh_create(group->workers[rank], NULL, 0, inner, kNames, 2, &options, &mesh, &err));
   CHECK_OK(distag_mesh_create(group->workers[rank], NULL, 4, inner, kNames, 2, &options, &other, &err));
   CHECK_OK(distag_mesh_get_info(other, &info, &err));
@@ -374,8 +374,8 @@ static void async(members *group, int32_t rank) {
   distag_tensor *x = ones(2), *y = NULL;
   distag_mesh_info info = DISTAG_MESH_INFO_INIT;
   distag_mesh_options options = DISTAG_MESH_OPTIONS_INIT;
-  options.timeout_ns = 100 * DISTAG_MILLISECOND;
-  if (rank == 0) { /* alone */
+  options.timeout_ns = 10 * DISTAG_SECOND; /* in which it is looked at */
+  if (rank == 0) {                         /* alone */
     CHECK_OK(distag_mesh_create_async(group->workers[0], NULL, 0, shape, kNames, 2, &options, &mesh, &made, &err));
     CHECK_FAILS(distag_mesh_get_info(mesh, &info, &err), DISTAG_E_INVALID_STATE, "being made");
     CHECK_FAILS(distag_collective(mesh, DISTAG_ALL_REDUCE, NULL, x, NULL, &y, &err), DISTAG_E_INVALID_STATE,
@@ -398,7 +398,7 @@ static void async_together(members *group, int32_t rank) {
   distag_tensor *x = ones(2), *y = NULL;
   distag_value *value = NULL;
   CHECK_OK(distag_mesh_create_async(group->workers[rank], NULL, 0, shape, kNames, 2, NULL, &mesh, &made, &err));
-  CHECK_OK(distag_future_wait(made, 20 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_future_wait(made, 120 * DISTAG_SECOND, &err));
   CHECK_OK(distag_future_get_value(made, &value, &err));
   CHECK_INT(distag_value_get_kind(value), DISTAG_VALUE_NULL);
   for (int i = 0; i < 8; ++i) {
@@ -408,7 +408,7 @@ static void async_together(members *group, int32_t rank) {
         distag_collective_async(mesh, i < 4 ? DISTAG_REDUCE : DISTAG_ALL_REDUCE, NULL, x, &options, &sums[i], &err));
   }
   distag_mesh_release(mesh); /* this worker goes out once all are done */
-  CHECK_OK(distag_wait_all(sums, 8, 20 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_wait_all(sums, 8, 120 * DISTAG_SECOND, &err));
   for (int i = 0; i < 8; ++i) {
     double item[2] = {0, 0};
     CHECK_OK(distag_future_get_value(sums[i], &value, &err));
@@ -445,7 +445,7 @@ static void lines(members *group, int32_t rank) {
     CHECK_OK(distag_collective_async(handles[which], DISTAG_ALL_REDUCE, NULL, x, NULL, &sums[which], &err));
     distag_tensor_release(x);
   }
-  CHECK_OK(distag_wait_all(sums, 3, 20 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_wait_all(sums, 3, 120 * DISTAG_SECOND, &err));
   for (int32_t i = 0; i < 3; ++i) {
     distag_value *value = NULL;
     distag_tensor *y = NULL;

@@ -483,7 +483,7 @@ int main(void) {
   CHECK_OK(distag_value_create_text("v", &v, &err));
   CHECK_OK(distag_worker_create(&options, &w, &err));
   CHECK_OK(distag_worker_register(w, "answer_nothing", answer_nothing, NULL, NULL, NULL, &err));
-  CHECK_OK(distag_worker_start(w, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(w, 120 * DISTAG_SECOND, &err));
   CHECK_OK(distag_call_async(w, NULL, "w0", "answer_nothing", NULL, 0, NULL, &f, &err));
   CHECK_OK(distag_future_wait(f, DISTAG_FOREVER, &err));
   CHECK_OK(distag_context_create(NULL, &c, &err));
@@ -503,7 +503,7 @@ int main(void) {
   distag_context_release(c);
   distag_gradients_release(g);
   distag_future_release(f);
-  CHECK_OK(distag_worker_shutdown(w, 10 * DISTAG_SECOND, NULL, &err));
+  CHECK_OK(distag_worker_shutdown(w, 120 * DISTAG_SECOND, NULL, &err));
   distag_worker_release(w);
   return check_end();
 }

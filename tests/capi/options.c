@@ -132,11 +132,11 @@ static distag_status start_with(uint32_t engine, const char *environment, const 
   options.rendezvous = uri;
   options.socket_engine = engine;
   CHECK_OK(distag_worker_create(&options, &worker, &err));
-  const distag_status status = distag_worker_start(worker, 20 * DISTAG_SECOND, &err);
+  const distag_status status = distag_worker_start(worker, 120 * DISTAG_SECOND, &err);
   if (status == DISTAG_OK) {
     CHECK_OK(distag_worker_copy_report(worker, report, sizeof report, &size, &err));
     CHECK(strstr(report, in_report) != NULL);
-    CHECK_OK(distag_worker_shutdown(worker, 20 * DISTAG_SECOND, NULL, &err));
+    CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
   } else {
     CHECK(strstr(err.message, in_report) != NULL);
     err = (distag_error)DISTAG_ERROR_INIT;
@@ -241,7 +241,7 @@ static void other_options(void) {
   function.caller_count = 0;
   CHECK_OK(distag_worker_register(worker, "f", nothing, NULL, NULL, &function, &err));
   CHECK_FAILS(distag_worker_start(worker, -3, &err), DISTAG_E_INVALID_ARGUMENT, "timeout_ns");
-  CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
 
   char label[130] = "";
   call.label = "a label";
@@ -287,7 +287,7 @@ static void other_options(void) {
   distag_tensor_release(x);
   distag_tensor_release(y);
   distag_context_release(context);
-  CHECK_OK(distag_worker_shutdown(worker, 10 * DISTAG_SECOND, NULL, &err));
+  CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
   distag_worker_release(worker);
 }
 

@@ -16,7 +16,7 @@
 enum { kSlow, kAsker, kAnswerer, kFirstSender, kMostSenders = 16 };
 enum { kBudget = 24 << 20, kElements = 32 << 10, kBytes = 8 * kElements, kMost = 4 * kBudget / kBytes };
 enum { kReadAhead = 64 * kBytes };
-enum { kServeMs = 5, kCalls = 50, kTimes = 30, kLeastRounds = 2, kMostRounds = 20, kLeastShare = 80 /* percent */ };
+enum { kServeMs = 5, kCalls = 50, kTimes = 30, kRounds = 2 };
 _Static_assert(kFirstSender + (int)kMostSenders <= (int)kMostProcesses, "all of them find room in a group");
 static int senders = 2;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -178,18 +178,16 @@ static void ask_all(distag_worker *worker) {
   distag_tensor *data = NULL;
   int round = 0;
   CHECK_OK(distag_full(1, DISTAG_FLOAT64, &size, 1, &data, &err));
-  for (; round < kMostRounds; ++round) {
-    if (round >= (kIsMeasured ? kLeastRounds : 1) && (!kIsMeasured || quiet * 100 >= flooded * kLeastShare)) break;
+  for (; round < (kIsMeasured ? kRounds : 1); ++round) {
     reach(kQuiet);
     quiet = time_of_calls(worker, data, quiet);
     reach(kFlood);
     flooded = time_of_calls(worker, data, flooded);
   }
   common->phase = kDone;
-  const int share = (int)(quiet * 100 / flooded);
-  printf("%d rounds: a call takes %.1f us, beside the flood %.1f us: %d %%\n", round, (double)quiet / kCalls / 1e3,
-         (double)flooded / kCalls / 1e3, share);
-  if (kIsMeasured) CHECK(share >= kLeastShare);
+  printf("%d rounds: a call takes %.1f us, beside the flood %.1f us\n", round, (double)quiet / kCalls / 1e3,
+         (double)flooded / kCalls / 1e3);
+  printf("figure: capi_overload.speed_beside_flood_percent %.1f %%\n", 100 * (double)quiet / (double)flooded);
   distag_tensor_release(data);
 }
 
@@ -203,7 +201,7 @@ static int run_member(const char *rendezvous, int32_t rank, int32_t count, void 
   if (rank == kSlow) options.thread_count = 1;
   CHECK_OK(distag_worker_create(&options, &worker, &err));
   CHECK_OK(distag_worker_register(worker, "serve", serve, NULL, NULL, NULL, &err));
-  CHECK_OK(distag_worker_start(worker, 30 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
   const int64_t base = resident_bytes();
   if (rank == kSlow) limit_memory();
   if (rank == kAsker) ask_all(worker);

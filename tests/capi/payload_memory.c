@@ -41,7 +41,7 @@ static distag_worker *start_worker(int rank, const char *rendezvous) {
   options.max_in_flight_bytes = (uint64_t)1 << 40; /* the burst is not to be held up */
   CHECK_OK(distag_worker_create(&options, &worker, &err));
   CHECK_OK(distag_worker_register(worker, "consume", consume, NULL, NULL, NULL, &err));
-  CHECK_OK(distag_worker_start(worker, 30 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
   return worker;
 }
 
@@ -69,7 +69,7 @@ static int produce(const char *rendezvous) {
   printf("%lld tensors of 1 MiB and 100 KiB\n", (long long)sent);
   distag_tensor_release(x);
   distag_tensor_release(y);
-  CHECK_OK(distag_worker_shutdown(worker, 30 * DISTAG_SECOND, NULL, &err));
+  CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
   distag_worker_release(worker);
   fflush(stdout);
   return check_failures;

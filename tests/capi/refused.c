@@ -51,7 +51,7 @@ static void refused_start(const char *rendezvous, const char *bind, distag_statu
   options.bind = bind;
   CHECK_OK(distag_worker_create(&options, &other, &err));
   CHECK_FAILS(distag_worker_start(other, DISTAG_SECOND, &err), status, word);
-  CHECK_OK(distag_worker_shutdown(other, 10 * DISTAG_SECOND, NULL, &err)); /* a release alone would not wait for it */
+  CHECK_OK(distag_worker_shutdown(other, 120 * DISTAG_SECOND, NULL, &err)); /* a release alone would not wait for it */
   distag_worker_release(other);
 }
 
@@ -70,12 +70,12 @@ static void backends(void) {
 int main(void) {
   distag_worker_options options = group_options(0, 1, "inproc://refused");
   CHECK_OK(distag_worker_create(&options, &w, &err));
-  CHECK_OK(distag_worker_start(w, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(w, 120 * DISTAG_SECOND, &err));
   code();
   objects();
   devices_and_layouts();
   backends();
-  CHECK_OK(distag_worker_shutdown(w, 10 * DISTAG_SECOND, NULL, &err));
+  CHECK_OK(distag_worker_shutdown(w, 120 * DISTAG_SECOND, NULL, &err));
   distag_worker_release(w);
   return check_end();
 }

@@ -104,7 +104,7 @@ static void in_the_middle(void) {
   retain.retain_graph = 1;
   CHECK_OK(distag_backward(context, &used, 1, &retain, &err));
   options.label = "the slow one";
-  options.timeout_ns = 30 * DISTAG_SECOND;
+  options.timeout_ns = 120 * DISTAG_SECOND;
   CHECK_OK(distag_call_async(w0, context, "w1", "deferring", NULL, 0, &options, &future, &err));
   while ((reply = atomic_load(&kept_reply)) == NULL) {
   }

@@ -40,7 +40,7 @@ static void run_group(const char *folder, const char *bind, distag_error *err) {
     options.rendezvous = uri;
     options.bind = bind;
     distag_worker_create(&options, &worker[rank], err);
-    distag_worker_start_async(worker[rank], 5 * DISTAG_SECOND, &start[rank], err);
+    distag_worker_start_async(worker[rank], 30 * DISTAG_SECOND, &start[rank], err);
   }
   for (int rank = 0; rank < 2; ++rank) distag_future_wait(start[rank], DISTAG_FOREVER, err);
   distag_arange(0, 3, 1, DISTAG_FLOAT32, &x, err);
@@ -90,7 +90,7 @@ static void check_denial(const denial *denied, const char *folder) {
   const pid_t child = fork();
   if (child == 0) {
     distag_error err = DISTAG_ERROR_INIT;
-    alarm(10); /* a worker that hangs fails the test */
+    alarm(120); /* a worker that hangs fails the test */
     if (!deny(denied->number)) _exit(kSkipped);
     run_group(folder, denied->bind, &err);
     printf("%-16s %s\n", denied->call, err.code == DISTAG_OK ? "goes without" : err.message);

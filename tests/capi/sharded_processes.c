@@ -14,7 +14,7 @@ static int run_member(const char *rendezvous, int32_t rank, int32_t count, void 
   distag_worker *worker = NULL;
   distag_mesh *mesh = NULL;
   (void)data;
-  alarm(110);
+  alarm(500);
   const distag_worker_options options = group_options(rank, count, rendezvous);
   CHECK_OK(distag_worker_create(&options, &worker, &err));
   CHECK_OK(distag_worker_start(worker, 60 * DISTAG_SECOND, &err));

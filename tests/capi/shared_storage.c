@@ -138,7 +138,7 @@ static void an_exported_copy_is_of_this_process_alone(void) {
 int main(void) {
   char folder[] = "/tmp/distag-shared-XXXXXX", rendezvous[64];
   distag_worker *worker[2];
-  alarm(100);
+  alarm(500);
   CHECK(mkdtemp(folder) != NULL);
   snprintf(rendezvous, sizeof rendezvous, "file://%s", folder);
   distag_tensor *before = make(3);

@@ -87,7 +87,7 @@ static void a_port_in_use(int job) {
   distag_worker *worker = NULL;
   enter_step(job, 0, 2);
   CHECK_OK(distag_worker_create(NULL, &worker, &err));
-  CHECK_FAILS(distag_worker_start(worker, 10 * DISTAG_SECOND, &err), DISTAG_E_INVALID_STATE, "is in use");
+  CHECK_FAILS(distag_worker_start(worker, 120 * DISTAG_SECOND, &err), DISTAG_E_INVALID_STATE, "is in use");
   distag_worker_shutdown(worker, 0, NULL, NULL);
   distag_worker_release(worker);
 }

@@ -137,7 +137,7 @@ static int on_pool(void (*scenario)(void), int serves) {
   await_reached();
   if (serves) {
     distag_future *future = call_async("plain");
-    CHECK_OK(distag_future_wait(future, 20 * DISTAG_SECOND, &err));
+    CHECK_OK(distag_future_wait(future, 120 * DISTAG_SECOND, &err));
   }
   distag_future *leaving = NULL;
   CHECK_OK(distag_worker_shutdown_async(workers[1], DISTAG_SECOND / 10, &leaving, &err));
@@ -157,7 +157,7 @@ static void add_thread_stop(distag_worker_options *options) { options->on_thread
 static int in_thread_hook(prepare add) {
   start(add);
   distag_future *answer = call_async("plain");
-  CHECK_OK(distag_future_wait(answer, 20 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_future_wait(answer, 120 * DISTAG_SECOND, &err));
   distag_future_release(answer);
   CHECK_INT(group_shutdown(workers, 2), 0);
   CHECK_INT(atomic_load(&reached), 1);
@@ -242,7 +242,7 @@ static void expect_life(const char *name, void (*pool)(void), int serves, void *
   const pid_t child = fork();
   if (child == 0) {
     check_failures = 0; /* those of the parent */
-    alarm(60);
+    alarm(300);
     _exit(hooks != NULL ? in_thread_hook(hooks) : pool != NULL ? on_pool(pool, serves) : on_host(host));
   }
   waitpid(child, &status, 0);

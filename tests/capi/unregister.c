@@ -155,7 +155,7 @@ static void polled(void) {
   CHECK_OK(distag_worker_unregister(worker, "early", DISTAG_FOREVER, &err));
   CHECK_INT(atomic_load(&destroyed), 1);
   CHECK_OK(distag_worker_register(worker, "f", quick, &destroyed, count_destroy, NULL, &err));
-  CHECK_OK(distag_worker_start(worker, 20 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
   CHECK_OK(distag_call_async(worker, NULL, "w0", "f", NULL, 0, NULL, &future, &err));
   distag_stats stats = DISTAG_STATS_INIT;
   do {
@@ -165,7 +165,7 @@ static void polled(void) {
   CHECK_INT(atomic_load(&destroyed), 2);
   CHECK_OK(distag_future_wait(future, DISTAG_FOREVER, &err));
   distag_future_release(future);
-  CHECK_OK(distag_worker_shutdown(worker, 20 * DISTAG_SECOND, NULL, &err));
+  CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
   distag_worker_release(worker);
 }
 
@@ -173,13 +173,13 @@ int main(void) {
   distag_error err = DISTAG_ERROR_INIT;
   const distag_worker_options options = group_options(0, 1, "inproc://unregister");
   CHECK_OK(distag_worker_create(&options, &w, &err));
-  CHECK_OK(distag_worker_start(w, 20 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(w, 120 * DISTAG_SECOND, &err));
   idle_ones();
   running_ones();
   ok_comes_after_the_last_run();
   from_within();
   polled();
-  CHECK_OK(distag_worker_shutdown(w, 20 * DISTAG_SECOND, NULL, &err));
+  CHECK_OK(distag_worker_shutdown(w, 120 * DISTAG_SECOND, NULL, &err));
   CHECK_FAILS(distag_worker_unregister(w, "suicidal", 0, &err), DISTAG_E_INVALID_STATE, "down");
   distag_worker_release(w);
   return check_end();

@@ -105,7 +105,7 @@ static void lent(void) {
   CHECK_OK(distag_worker_register(worker, "keep_what_is_lent", keep_what_is_lent, NULL, NULL, NULL, &err));
   CHECK_OK(distag_worker_register(worker, "wait", wait_to_go, NULL, NULL, NULL, &err));
   sem_init(&go, 0, 0);
-  CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
   CHECK_OK(distag_value_create_int64(1, &arg, &err));
   CHECK_OK(distag_call_async(worker, NULL, "w0", "keep_what_is_lent", &arg, 1, NULL, &future, &err));
   CHECK_OK(distag_future_wait(future, DISTAG_FOREVER, &err));
@@ -115,7 +115,7 @@ static void lent(void) {
   distag_future_release(future);
   CHECK_FAILS(distag_future_wait(future, 0, &err), DISTAG_E_INVALID_ARGUMENT, "released");
   released_by_the_host_alone(worker);
-  CHECK_OK(distag_worker_shutdown(worker, 10 * DISTAG_SECOND, NULL, &err));
+  CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
   distag_value_release(arg);
   distag_worker_release(worker);
   CHECK_FAILS(distag_worker_start(worker, 0, &err), DISTAG_E_INVALID_ARGUMENT, "released");
@@ -167,16 +167,16 @@ static void finished(void) {
   options.executor = DISTAG_EXECUTOR_HOST;
   CHECK_OK(distag_worker_create(&options, &worker, &err));
   CHECK_OK(distag_worker_offer(worker, "f", 1, NULL, &err));
-  CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
   CHECK_OK(distag_call_async(worker, NULL, "w0", "f", NULL, 0, NULL, &future, &err));
-  CHECK_OK(distag_worker_take_event(worker, 10 * DISTAG_SECOND, &event, &err));
+  CHECK_OK(distag_worker_take_event(worker, 120 * DISTAG_SECOND, &event, &err));
   CHECK_OK(distag_invocation_finish(event.invocation, NULL, NULL, &err));
   CHECK_FAILS(distag_invocation_finish(event.invocation, NULL, NULL, &err), DISTAG_E_INVALID_ARGUMENT, "released");
   CHECK(distag_invocation_get_function(event.invocation) == NULL);
   CHECK(distag_invocation_get_traceparent(event.invocation) == NULL);
-  CHECK_OK(distag_future_wait(future, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_future_wait(future, 120 * DISTAG_SECOND, &err));
   distag_future_release(future);
-  CHECK_OK(distag_worker_shutdown(worker, 10 * DISTAG_SECOND, NULL, &err));
+  CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
   distag_worker_release(worker);
 }
 

@@ -22,7 +22,7 @@ static distag_status serve(void *user_data, distag_invocation *invocation, dista
 /* On a thread of the pool of the other worker: waits there, too. */
 static distag_status wait_in_function(void *user_data, distag_invocation *invocation, distag_error *told) {
   (void)user_data, (void)invocation;
-  return distag_worker_wait(host, 20 * DISTAG_SECOND, told);
+  return distag_worker_wait(host, 120 * DISTAG_SECOND, told);
 }
 
 static distag_future *call_host(void) {
@@ -33,7 +33,7 @@ static distag_future *call_host(void) {
 
 static void finish(distag_future *future) {
   while (!distag_future_poll(future) && check_failures == 0) {
-    CHECK_OK(distag_worker_wait(host, 20 * DISTAG_SECOND, &err));
+    CHECK_OK(distag_worker_wait(host, 120 * DISTAG_SECOND, &err));
     CHECK_OK(distag_worker_poll(host, 0, DISTAG_FOREVER, NULL, &err));
     if (distag_future_wait(future, DISTAG_SECOND, NULL) == DISTAG_OK) break;
   }
@@ -91,8 +91,8 @@ static void beside_a_shutdown(void) {
   pthread_t waiters[kWaiters];
   for (int i = 0; i < kWaiters; ++i) CHECK_INT(pthread_create(&waiters[i], NULL, wait_for_it, (void *)&answers[i]), 0);
   distag_future *future = NULL;
-  CHECK_OK(distag_worker_shutdown_async(caller, 20 * DISTAG_SECOND, &future, &err));
-  CHECK_OK(distag_worker_shutdown(host, 20 * DISTAG_SECOND, NULL, &err));
+  CHECK_OK(distag_worker_shutdown_async(caller, 120 * DISTAG_SECOND, &future, &err));
+  CHECK_OK(distag_worker_shutdown(host, 120 * DISTAG_SECOND, NULL, &err));
   CHECK_OK(distag_future_wait(future, DISTAG_FOREVER, &err));
   distag_future_release(future);
   for (int i = 0; i < kWaiters; ++i) {

@@ -110,10 +110,10 @@ static void failing_starts(void) {
   distag_future *future = NULL;
   CHECK_OK(distag_worker_create(&options, &worker, &err));
   CHECK_FAILS(distag_worker_start(worker, 20 * DISTAG_MILLISECOND, &err), DISTAG_E_DEADLINE, "rank");
-  CHECK_OK(distag_worker_start_async(worker, 20 * DISTAG_SECOND, &future, &err)); /* it can be started again */
+  CHECK_OK(distag_worker_start_async(worker, 120 * DISTAG_SECOND, &future, &err)); /* it can be started again */
   options = group_options(1, 2, "inproc://failing_starts");
   CHECK_OK(distag_worker_create(&options, &other, &err));
-  CHECK_OK(distag_worker_start(other, 20 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(other, 120 * DISTAG_SECOND, &err));
   CHECK_OK(distag_future_wait(future, DISTAG_FOREVER, &err));
   distag_future_release(future);
   CHECK_OK(distag_worker_shutdown(worker, 0, NULL, &err)); /* waits for nobody */
@@ -143,7 +143,7 @@ static void taken_and_unreachable(void) {
   for (int i = 0; i < 2; ++i) { /* both under the name of the first: who comes second is refused */
     options.rank = i;
     CHECK_OK(distag_worker_create(&options, &both[i], &err));
-    CHECK_OK(distag_worker_start_async(both[i], 20 * DISTAG_SECOND, &futures[i], &err));
+    CHECK_OK(distag_worker_start_async(both[i], 120 * DISTAG_SECOND, &futures[i], &err));
   }
   while (distag_future_poll(futures[0]) + distag_future_poll(futures[1]) == 0) sched_yield();
   const int refused = distag_future_poll(futures[0]) ? 0 : 1;
@@ -192,7 +192,7 @@ static void nested_calls(void) {
   options.thread_count = 1;
   CHECK_OK(distag_worker_create(&options, &worker, &err));
   CHECK_OK(distag_worker_register(worker, "descend", descend, NULL, NULL, NULL, &err));
-  CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
   CHECK_OK(distag_value_create_int64(200, &depth, &err));
   CHECK_OK(distag_call(worker, NULL, "w0", "descend", &depth, 1, NULL, NULL, &err));
   distag_value_release(depth);
@@ -200,7 +200,7 @@ static void nested_calls(void) {
   CHECK_FAILS(distag_call(worker, NULL, "w0", "descend", &depth, 1, NULL, NULL, &err), DISTAG_E_OVERLOADED, "wait");
   CHECK(strlen(err.message) <= 495);
   distag_value_release(depth);
-  CHECK_OK(distag_worker_shutdown(worker, 10 * DISTAG_SECOND, NULL, &err));
+  CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
   distag_worker_release(worker);
 }
 
@@ -212,11 +212,11 @@ static void last_release(void) {
   distag_future *future = NULL;
   CHECK_OK(distag_worker_create(&options, &worker, &err));
   CHECK_OK(distag_worker_register(worker, "echo", echo, &counts, destroy, NULL, &err));
-  CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
   CHECK_OK(distag_call_async(worker, NULL, "w0", "neg", NULL, 0, NULL, &future, &err));
   distag_worker_release(worker);
   while (atomic_load(&counts.destroyed) == 0) sched_yield();
-  CHECK(distag_future_wait(future, 10 * DISTAG_SECOND, &err) != DISTAG_OK); /* done: a handle stays safe */
+  CHECK(distag_future_wait(future, 120 * DISTAG_SECOND, &err) != DISTAG_OK); /* done: a handle stays safe */
   CHECK_INT(distag_future_poll(future), 1);
   distag_future_release(future);
   while (distag_get_handle_count() != 0) sched_yield();
@@ -243,7 +243,7 @@ static void function_that_stays(void) {
   int64_t open_calls = -1;
   CHECK_OK(distag_worker_create(&options, &worker, &err));
   CHECK_OK(distag_worker_register(worker, "stay", stay, NULL, NULL, NULL, &err));
-  CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
   CHECK_OK(distag_call_async(worker, NULL, "w0", "stay", NULL, 0, NULL, &future, &err));
   while (atomic_load(&is_inside) == 0) sched_yield();
   CHECK_FAILS(distag_worker_shutdown(worker, 10 * DISTAG_MILLISECOND, &report, &err), DISTAG_E_DEADLINE, "stay");
@@ -254,7 +254,7 @@ static void function_that_stays(void) {
   CHECK_FAILS(distag_future_wait(future, DISTAG_FOREVER, &err), DISTAG_E_DEADLINE, "stay");
   distag_future_release(future);
   atomic_store(&may_go_on, 1);
-  CHECK_OK(distag_worker_shutdown(worker, 10 * DISTAG_SECOND, &report, &err));
+  CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, &report, &err));
   CHECK_OK(distag_value_get_int64(distag_value_get_entry(report, "open_calls"), &open_calls, &err));
   CHECK(open_calls > 0);
   distag_value_release(report);
@@ -270,7 +270,7 @@ static distag_status end_own_worker(void *user_data, distag_invocation *invocati
   (void)user_data;
   CHECK_INT(distag_worker_shutdown(self, DISTAG_FOREVER, NULL, &inner), DISTAG_E_INVALID_STATE);
   CHECK(strstr(inner.message, "_async") != NULL);
-  if (distag_worker_shutdown_async(self, 10 * DISTAG_SECOND, &future, told) != DISTAG_OK) return told->code;
+  if (distag_worker_shutdown_async(self, 120 * DISTAG_SECOND, &future, told) != DISTAG_OK) return told->code;
   CHECK_INT(distag_future_wait(future, DISTAG_FOREVER, &inner), DISTAG_E_INVALID_STATE);
   CHECK_INT(distag_wait_all(&future, 1, DISTAG_FOREVER, &inner), DISTAG_E_INVALID_STATE);
   atomic_store(&begun_inside, future);
@@ -283,7 +283,7 @@ static void shutdown_from_inside(void) {
   distag_worker *worker = NULL;
   CHECK_OK(distag_worker_create(&options, &worker, &err));
   CHECK_OK(distag_worker_register(worker, "end_own_worker", end_own_worker, NULL, NULL, NULL, &err));
-  CHECK_OK(distag_worker_start(worker, 10 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
   CHECK_OK(distag_call(worker, NULL, "w0", "end_own_worker", NULL, 0, NULL, NULL, &err));
   distag_future *future = atomic_load(&begun_inside);
   CHECK_OK(distag_future_wait(future, DISTAG_FOREVER, &err));

@@ -33,7 +33,7 @@ inline TransportKind dialling(TransportKind kind) {
   return kind;
 }
 
-inline constexpr Nanos kPatience = 30 * kSecond;
+inline constexpr Nanos kPatience = 120 * kSecond;
 
 // A loop on its thread with a transport on it.
 class Side {

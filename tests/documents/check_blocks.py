@@ -66,7 +66,7 @@ def run_block(block, folder, environment):
     with open(os.path.join(folder, "block." + block.language), "w", encoding="utf-8") as file:
         file.write(block.body)
     done = subprocess.run(["sh", "-c", COMMANDS[block.language]], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=100, check=False)
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=240, check=False)
     if done.returncode != 0:
         return f"line {block.line}: leaves with {done.returncode}: {(done.stdout + done.stderr)[-1500:]}"
     if block.output is not None and done.stdout != block.output:
@@ -92,7 +92,7 @@ def check_document(name, text, folder, environment):
 def install(cmake, build, work):
     """The environment of a user who has installed the library."""
     prefix = os.path.join(work, "prefix")
-    subprocess.run([cmake, "--install", build, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL, timeout=100)
+    subprocess.run([cmake, "--install", build, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL, timeout=240)
     (pc,) = glob.glob(os.path.join(prefix, "**", "distag.pc"), recursive=True)
     libraries = os.path.dirname(os.path.dirname(pc))
     clean = {name: value for name, value in os.environ.items() if not name.startswith("DISTAG_")}

@@ -21,7 +21,7 @@ except distag.DistagError as error:
 
 
 def run(program):
-    done = subprocess.run([sys.executable, "-B", "-c", RUNNER], input=program, capture_output=True, text=True, timeout=60,
+    done = subprocess.run([sys.executable, "-B", "-c", RUNNER], input=program, capture_output=True, text=True, timeout=240,
                           check=False)
     return done.returncode, done.stdout.strip(), done.stderr.strip()
 

@@ -40,7 +40,7 @@ def self_test():
 
 def main():
     repository, ctest, build = sys.argv[1:]
-    listed = subprocess.run([ctest, "--test-dir", build, "-N"], stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+    listed = subprocess.run([ctest, "--test-dir", build, "-N"], stdout=subprocess.PIPE, text=True, check=True, timeout=240).stdout
     tests = set(re.findall(r"Test +#\d+: (\S+)", listed))
     with open(os.path.join(repository, "CHANGELOG.md"), encoding="utf-8") as file:
         versions = {version[: version.rindex(".")] for version in re.findall(r"^## (\d+\.\d+\.\d+)", file.read(), re.M)}

@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kAnswerTime = 10000;  // milliseconds
+constexpr int kAnswerTime = 120000;  // milliseconds
 
 // A connection to a port of the loopback, or -1.
 int connect_to(const std::string& port) {

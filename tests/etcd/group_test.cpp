@@ -11,6 +11,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int64_t kAmple = 120 * DISTAG_SECOND;  // of what is refused at once
+
 class EtcdGroupTest : public ::testing::Test {
  protected:
   ~EtcdGroupTest() override {
@@ -27,7 +29,7 @@ class EtcdGroupTest : public ::testing::Test {
   void spawn(const ParticipantOptions& given) { others_.push_back(std::make_unique<Process>(given)); }
   void start_self(const ParticipantOptions& given) {
     self_ = std::make_unique<Participant>(given);
-    ASSERT_EQ(self_->start(60 * DISTAG_SECOND, &err_), DISTAG_OK) << text_of(err_);
+    ASSERT_EQ(self_->start(240 * DISTAG_SECOND, &err_), DISTAG_OK) << text_of(err_);
   }
   // How many members answered when that one asked all.
   int64_t call_all(const std::string& worker) {
@@ -35,9 +37,9 @@ class EtcdGroupTest : public ::testing::Test {
   }
   void expect_clean_end() {
     Value report;
-    EXPECT_EQ(self_->shutdown(60 * DISTAG_SECOND, report.out(), &err_), DISTAG_OK) << text_of(err_);
+    EXPECT_EQ(self_->shutdown(240 * DISTAG_SECOND, report.out(), &err_), DISTAG_OK) << text_of(err_);
     self_.reset();
-    for (auto& other : others_) EXPECT_EQ(other->wait(60000), 0);
+    for (auto& other : others_) EXPECT_EQ(other->wait(240000), 0);
   }
   // The status and text of a start that fails.
   static distag_error failure(const ParticipantOptions& given, int64_t timeout = 4 * DISTAG_SECOND) {
@@ -207,16 +209,16 @@ TEST_F(EtcdGroupTest, AUserComesInByItsPasswordAndNobodyElse) {
   ASSERT_NO_FATAL_FAILURE(enable_users(etcd));
   const TemporaryDirectory folder;
   const std::string uri = etcd.uri("/jobs/one");
-  EXPECT_EQ(failure(options(uri, 0, 2)).code, DISTAG_E_DENIED);
+  EXPECT_EQ(failure(options(uri, 0, 2), kAmple).code, DISTAG_E_DENIED);
   const std::string file = folder.path() + "/password";
   const Variable user("DISTAG_ETCD_USER", "distag");
   const Variable password("DISTAG_ETCD_PASSWORD_FILE", file);
   ASSERT_NO_FATAL_FAILURE(write_file(file, "wrong password\n"));
-  distag_error err = failure(options(uri, 0, 2));
+  distag_error err = failure(options(uri, 0, 2), kAmple);
   EXPECT_EQ(err.code, DISTAG_E_DENIED) << err.message;
   EXPECT_FALSE(has(err, "wrong password")) << err.message;
   ASSERT_NO_FATAL_FAILURE(write_file(file, "distag password\n"));
-  err = failure(options(etcd.uri("/elsewhere"), 0, 2));
+  err = failure(options(etcd.uri("/elsewhere"), 0, 2), kAmple);
   EXPECT_EQ(err.code, DISTAG_E_DENIED) << err.message;
   EXPECT_TRUE(has(err, "permission denied")) << err.message;
   spawn(options(uri, 1, 2));
@@ -255,7 +257,7 @@ TEST_F(EtcdGroupTest, WithTlsEachSideKnowsTheOther) {
   }
   {
     const Variable authorities("DISTAG_ETCD_CACERT", path + "/other.pem");
-    const distag_error err = failure(options(uri, 0, 2));
+    const distag_error err = failure(options(uri, 0, 2), kAmple);
     EXPECT_EQ(err.code, DISTAG_E_DENIED) << err.message;
     EXPECT_TRUE(has(err, "certificate")) << err.message;
   }

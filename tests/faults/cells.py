@@ -2,6 +2,7 @@
 
 # A lease of the members, and how long they are stopped: shorter and longer than a peer may be silent (1.4 leases).
 LEASE = 1.0
+LEASE_OF_KILL = 60.0  # a killed member is lost long before it: where the others hold connections to it
 SHORT_STOP = 0.3
 LONG_STOP = 2.5
 ETCD_DOWN = 1.0  # until a server of etcd that was killed is started again
@@ -100,6 +101,11 @@ class Cell:
 
     def meets_in_etcd(self):
         return self.phase.startswith("etcd_")
+
+    def lease(self):
+        """Of its members, in seconds."""
+        is_connected = not self.meets_in_etcd() and self.phase not in ("cold", "stop", *MEETINGS, *LEAVES)
+        return LEASE_OF_KILL if self.fault == "kill" and is_connected else LEASE
 
     def is_zmtp(self):
         """One cell of six runs with distag's own engine of sockets, the others with libzmq."""

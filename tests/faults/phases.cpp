@@ -17,7 +17,7 @@ extern "C" {
 namespace distag::faults {
 namespace {
 
-constexpr int64_t kTimeout = 20 * DISTAG_SECOND;
+constexpr int64_t kTimeout = 120 * DISTAG_SECOND;
 
 Tensor numbers(int64_t count, float first, distag_error* err) {
   std::vector<float> data(static_cast<size_t>(count));

@@ -10,10 +10,10 @@ import tempfile
 import threading
 import time
 
-from cells import LEASE, LONG_STOP, SHORT_STOP
+from cells import LONG_STOP, SHORT_STOP
 from etcd import Etcd
 
-PATIENCE = 20  # seconds for an answer; who needs longer hangs
+PATIENCE = 240  # seconds for an answer; who needs longer hangs
 
 
 class Hang(Exception):
@@ -31,7 +31,7 @@ class Member:
         self.lines = queue.Queue()
         self.has_ended = False
         cell = group.cell
-        command = [group.program, str("ABC".index(name)), group.rendezvous, str(int(LEASE * 1000))]
+        command = [group.program, str("ABC".index(name)), group.rendezvous, str(int(cell.lease() * 1000))]
         if cell.transport.startswith("tcp"):
             command += ["tcp://127.0.0.1:0"] + (["insecure"] if cell.transport == "tcp without keys" else [])
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -83,7 +83,7 @@ class Member:
         """The exit status. Kills a process that is still there."""
         if self.is_alive():
             try:
-                self.process.wait(0.001 if self.process.stdin.closed else 5)
+                self.process.wait(0.001 if self.process.stdin.closed else 60)
             except subprocess.TimeoutExpired:
                 self.process.send_signal(signal.SIGKILL)
                 self.process.wait()

@@ -13,8 +13,8 @@ class trainer : public component {
     distag::wait_all<void>({frames_.start_async(), peer_.start_async()});
   }
   ~trainer() override {
-    const auto left = peer_.shutdown_async(std::chrono::seconds(10));
-    frames_.shutdown(std::chrono::seconds(10));
+    const auto left = peer_.shutdown_async(std::chrono::seconds(120));
+    frames_.shutdown(std::chrono::seconds(120));
     left.wait();
   }
 

@@ -20,7 +20,7 @@ def mpirun(*arguments, **environment):
 
 def run_mpirun(arguments, environment):
     done = subprocess.run(["mpirun", "--oversubscribe", "--allow-run-as-root", "-n", str(RANKS), MEMBER, *arguments],
-                          env={**CLEAN, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=90,
+                          env={**CLEAN, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=240,
                           check=False)
     return done.returncode, sorted(done.stdout.splitlines()), done.stderr
 
@@ -76,7 +76,7 @@ def variables_of_distag_count_before():
 
 def without_its_launcher():
     done = subprocess.run([MEMBER, "twice"], env={**CLEAN, "PMIX_RANK": "0", "PMIX_NAMESPACE": "gone"}, stdout=subprocess.PIPE,
-                          text=True, timeout=60, check=False)
+                          text=True, timeout=240, check=False)
     assert done.returncode == 1 and re.match(r"place: DISCONNECTED: .*no launcher serves this process", done.stdout), done.stdout
 
 

@@ -45,7 +45,7 @@ static int meet(int64_t timeout, const distag_worker_options* options) {
     if (!bad)
       printf("%s met %d and called %s\n", distag_worker_get_name(worker), distag_worker_get_world_size(worker), next);
   }
-  if (distag_worker_shutdown(worker, 20 * DISTAG_SECOND, NULL, &err) != DISTAG_OK) bad = fails("shutdown");
+  if (distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err) != DISTAG_OK) bad = fails("shutdown");
   distag_value_release(answer);
   distag_tensor_release(one);
   distag_worker_release(worker);
@@ -60,11 +60,11 @@ int main(int argc, char** argv) {
   setvbuf(stdout, NULL, _IOLBF, 1024);
   if (say_place(&place) != 0) return 1;
   if (strcmp(which, "twice") == 0)
-    return meet(60 * DISTAG_SECOND, NULL) || meet(60 * DISTAG_SECOND, NULL) || say_place(&place);
-  if (strcmp(which, "silent") == 0 && place.rank == number) return poll(NULL, 0, 6000) != 0;
+    return meet(120 * DISTAG_SECOND, NULL) || meet(120 * DISTAG_SECOND, NULL) || say_place(&place);
+  if (strcmp(which, "silent") == 0 && place.rank == number) return poll(NULL, 0, 240000) != 0;
   if (strcmp(which, "silent") == 0) return meet(2 * DISTAG_SECOND, NULL);
   if (strcmp(which, "killed") == 0 && place.rank == number) return raise(SIGKILL);
-  if (strcmp(which, "killed") == 0) return meet(30 * DISTAG_SECOND, NULL);
+  if (strcmp(which, "killed") == 0) return meet(120 * DISTAG_SECOND, NULL);
   if (strcmp(which, "forked") == 0) {
     int ended = 0;
     const pid_t child = fork();
@@ -77,8 +77,8 @@ int main(int argc, char** argv) {
   options.rendezvous = "pmix://";
   options.rank = (place.rank + 1) % place.world_size;
   options.world_size = place.world_size;
-  const int bad = !meet(20 * DISTAG_SECOND, &options);
+  const int bad = !meet(120 * DISTAG_SECOND, &options);
   options.rank = -1;
   options.world_size = -1;
-  return bad || !meet(20 * DISTAG_SECOND, &options);
+  return bad || !meet(120 * DISTAG_SECOND, &options);
 }

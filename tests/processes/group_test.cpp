@@ -52,12 +52,12 @@ void expect_a_group_meets(const ParticipantOptions& options, const std::map<std:
   }
   Participant self(options);
   distag_error err = DISTAG_ERROR_INIT;
-  ASSERT_EQ(self.start(30 * DISTAG_SECOND, &err), DISTAG_OK) << text_of(err);
+  ASSERT_EQ(self.start(120 * DISTAG_SECOND, &err), DISTAG_OK) << text_of(err);
   EXPECT_EQ(distag_worker_get_world_size(self.worker()), 3);
   EXPECT_EQ(descend(self.worker(), 3, "B", "C", &err), 3) << err.message;
   Value report;
-  EXPECT_EQ(self.shutdown(30 * DISTAG_SECOND, report.out(), &err), DISTAG_OK) << text_of(err);
-  for (auto& other : others) EXPECT_EQ(other->wait(30000), 0);
+  EXPECT_EQ(self.shutdown(120 * DISTAG_SECOND, report.out(), &err), DISTAG_OK) << text_of(err);
+  for (auto& other : others) EXPECT_EQ(other->wait(120000), 0);
 }
 
 TEST(RendezvousTest, File) {
@@ -98,7 +98,7 @@ TEST(RendezvousTest, AnotherUserOfTheMachineIsDenied) {
   options.rank = 1;
   Participant self(options);
   distag_error err = DISTAG_ERROR_INIT;
-  EXPECT_EQ(self.start(20 * DISTAG_SECOND, &err), DISTAG_E_DENIED) << text_of(err);
+  EXPECT_EQ(self.start(120 * DISTAG_SECOND, &err), DISTAG_E_DENIED) << text_of(err);
 }
 
 TEST(RendezvousTest, TellsWhoIsMissing) {
@@ -133,7 +133,7 @@ TEST(ShutdownTest, IsCleanAndReportsNothing) {
   distag_error err = DISTAG_ERROR_INIT;
   descend(group.worker(), 4, "B", "A", &err);
   Value report;
-  EXPECT_EQ(group.self().shutdown(30 * DISTAG_SECOND, report.out(), &err), DISTAG_OK) << text_of(err);
+  EXPECT_EQ(group.self().shutdown(120 * DISTAG_SECOND, report.out(), &err), DISTAG_OK) << text_of(err);
   int32_t clean = 0;
   int64_t open_calls = -1;
   distag_value_get_bool(distag_value_get_entry(report.get(), "clean"), &clean, &err);
@@ -143,7 +143,7 @@ TEST(ShutdownTest, IsCleanAndReportsNothing) {
   EXPECT_EQ(open_calls, 0);
   EXPECT_EQ(distag_value_get_count(distag_value_get_entry(report.get(), "missing")), 0u);
   EXPECT_EQ(distag_value_get_count(distag_value_get_entry(report.get(), "leaked_rrefs")), 0u);
-  EXPECT_EQ(group.process(1).wait(30000), 0);
+  EXPECT_EQ(group.process(1).wait(120000), 0);
 }
 
 TEST(ShutdownTest, ACallThatIsNeverAnsweredIsReportedAtTheTimeout) {
@@ -171,7 +171,7 @@ TEST(ShutdownTest, LeavingWithoutWaitingIsSeenByTheOthers) {
   distag_error err = DISTAG_ERROR_INIT;
   descend(group.worker(), 4, "B", "A", &err);
   EXPECT_EQ(group.self().shutdown(0, nullptr, &err), DISTAG_OK) << text_of(err);
-  for (int rank = 1; rank < 3; ++rank) EXPECT_EQ(group.process(rank).wait(30000), 0) << "rank " << rank;
+  for (int rank = 1; rank < 3; ++rank) EXPECT_EQ(group.process(rank).wait(120000), 0) << "rank " << rank;
 }
 
 }  // namespace

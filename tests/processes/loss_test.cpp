@@ -1,7 +1,8 @@
-// A participant is killed in the middle of a forward or a backward: a named error within two seconds.
+// A participant is killed in the middle of a forward or a backward: a named error long before a lease has passed.
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdio>
 
 #include "processes/processes.h"
 
@@ -13,6 +14,7 @@ class LossTest : public ::testing::Test {
   void SetUp() override {
     GroupOptions options;
     options.size = 3;
+    options.lease_ns = 600 * DISTAG_SECOND;
     group = std::make_unique<Group>(options);
     const double data[2] = {1, 2};
     const int64_t shape[1] = {2};
@@ -37,16 +39,18 @@ class LossTest : public ::testing::Test {
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     EXPECT_EQ(err.code, DISTAG_E_DISCONNECTED) << text_of(err);
     EXPECT_NE(std::string(err.message).find("\"C\""), std::string::npos) << err.message;
-    EXPECT_LT(took.count(), 2.0) << err.message;
+    std::printf("figure: processes.%s_told_ms %.1f ms\n",
+                ::testing::UnitTest::GetInstance()->current_test_info()->name(), 1e3 * took.count());
+    EXPECT_LT(took.count(), 60) << err.message;
   }
   // B goes on serving, and holds nothing of the context once it is released.
   void expect_b_is_well() {
-    EXPECT_EQ(group->process(2).wait(10000), -2);
+    EXPECT_EQ(group->process(2).wait(120000), -2);
     answer = Value();
     call_for_numbers(group->worker(), "B", "forget");
     context = Context();
     int64_t left = 1;
-    for (int tries = 0; left != 0 && tries < 1000; ++tries) {
+    for (int tries = 0; left != 0 && tries < 100000; ++tries) {
       left = call_for_numbers(group->worker(), "B", "contexts").at(0);
     }
     EXPECT_EQ(left, 0);
@@ -104,8 +108,8 @@ TEST_F(LossTest, TheSurvivorsShutDownCleanlyAmongThemselves) {
   distag_error ignored = DISTAG_ERROR_INIT;
   distag_call(group->worker(), nullptr, "C", "noop", nullptr, 0, nullptr, nullptr, &ignored);
   Value report;
-  EXPECT_EQ(group->self().shutdown(20 * DISTAG_SECOND, report.out(), &err), DISTAG_OK) << text_of(err);
-  EXPECT_EQ(group->process(1).wait(20000), 0);
+  EXPECT_EQ(group->self().shutdown(120 * DISTAG_SECOND, report.out(), &err), DISTAG_OK) << text_of(err);
+  EXPECT_EQ(group->process(1).wait(120000), 0);
 }
 
 }  // namespace

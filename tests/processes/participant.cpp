@@ -244,7 +244,7 @@ void Participant::note_member(void* user_data, distag_worker*, const distag_memb
 
 bool Participant::wait_until_seen(const std::string& name, int times) {
   std::unique_lock<std::mutex> lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::seconds(30), [&] { return seen_[name] >= times; });
+  return changed_.wait_for(lock, std::chrono::seconds(120), [&] { return seen_[name] >= times; });
 }
 
 void Participant::note_start() {
@@ -255,7 +255,7 @@ void Participant::note_start() {
 
 bool Participant::wait_until_started(int others) {
   std::unique_lock<std::mutex> lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::seconds(30), [&] { return starts_ >= others; });
+  return changed_.wait_for(lock, std::chrono::seconds(120), [&] { return starts_ >= others; });
 }
 
 void Participant::release() {
@@ -272,7 +272,7 @@ void Participant::wait_until_released() {
 int run_participant(const ParticipantOptions& options) {
   distag_error err = DISTAG_ERROR_INIT;
   Participant participant(options);
-  participant.start(30 * DISTAG_SECOND, &err);
+  participant.start(120 * DISTAG_SECOND, &err);
   if (err.code == DISTAG_OK && options.world_size < 0) {
     participant.wait_until_seen("A", 1);
     distag_call(participant.worker(), nullptr, "A", "started", nullptr, 0, nullptr, nullptr, &err);

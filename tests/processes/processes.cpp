@@ -118,7 +118,7 @@ Group::Group(const GroupOptions& options) {
   participant.rank = 0;
   self_ = std::make_unique<Participant>(participant);
   distag_error err = DISTAG_ERROR_INIT;
-  if (self_->start(30 * DISTAG_SECOND, &err) != DISTAG_OK) throw std::runtime_error(text_of(err));
+  if (self_->start(120 * DISTAG_SECOND, &err) != DISTAG_OK) throw std::runtime_error(text_of(err));
 }
 
 Group::~Group() {
@@ -129,12 +129,12 @@ void Group::expect_clean_shutdown() {
   is_down_ = true;
   distag_error err = DISTAG_ERROR_INIT;
   Value report;
-  self_->shutdown(30 * DISTAG_SECOND, report.out(), &err);
+  self_->shutdown(120 * DISTAG_SECOND, report.out(), &err);
   int32_t clean = 0;
   distag_value_get_bool(distag_value_get_entry(report.get(), "clean"), &clean, &err);
   EXPECT_EQ(err.code, DISTAG_OK) << err.message;
   EXPECT_EQ(clean, 1);
-  for (size_t i = 0; i < others_.size(); ++i) EXPECT_EQ(others_[i]->wait(30000), 0) << "rank " << i + 1;
+  for (size_t i = 0; i < others_.size(); ++i) EXPECT_EQ(others_[i]->wait(120000), 0) << "rank " << i + 1;
 }
 
 int run_if_participant(int argc, char** argv) {

@@ -12,19 +12,19 @@ import sys
 import tempfile
 import time
 
-from hosts import Member, Network, address, make_key, members, run, skip_or_fail, status
+from hosts import LIMIT, Member, Network, address, make_key, members, run, skip_or_fail, status
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "samples"))
 from check_output import missing_lines  # noqa: E402
 
 DISTAG, PARTICIPANT, EXPECTED, DATA, *SAMPLES = (os.path.realpath(path) for path in sys.argv[1:])
 HOSTS = 4
-LEASE = 2  # of the participants, in seconds
+LEASE = 5  # of the participants, in seconds
 FAR = 2    # the host whose link is bad
 
 
-def expect_all(group, timeout=90):
-    codes = [member.end(timeout) for member in group]
+def expect_all(group):
+    codes = [member.end() for member in group]
     assert codes == [0] * len(group), "".join(member.output for member in group)
     assert all("all answered" in member.output for member in group), "".join(member.output for member in group)
 
@@ -47,7 +47,7 @@ def slow_way(network, port, target, target_port, delay):
         assert process.stdout.readline() == "ready\n"
         yield
     finally:
-        process.communicate("", timeout=30)
+        process.communicate("", timeout=LIMIT)
 
 
 def check_delay(network, key):
@@ -67,7 +67,7 @@ def check_delay(network, key):
 def check_rate(network, key):
     """A transfer that takes longer than a lease is no loss."""
     with network.rate(FAR, "20mbit"), \
-            members(network, [PARTICIPANT, "meet", "0", "payload=2000000"], [key] * HOSTS) as group:
+            members(network, [PARTICIPANT, "meet", "0", "payload=5000000"], [key] * HOSTS) as group:
         begun = time.monotonic()
         expect_all(group)
         assert time.monotonic() - begun > LEASE
@@ -75,15 +75,14 @@ def check_rate(network, key):
 
 def check_black_hole(network, key):
     """Small packets arrive and large ones do not, and nobody is told: the host is lost by name, and those beyond it."""
-    with members(network, [PARTICIPANT, "talk", "30", "payload=200000"], [key] * HOSTS) as group:
+    with members(network, [PARTICIPANT, "talk", "600", "payload=200000"], [key] * HOSTS) as group:
         for member in group:
             member.read_until("started")
         begun = time.monotonic()
         with network.filter(FAR, "meta length > 1000 drop"):
             codes = [member.end() for member in group]
-        took = time.monotonic() - begun
-        # As over a slow link it takes four leases, 8.7 s here; the processes end beside other tests.
-        assert took < 6 * LEASE, f"{took:.1f} s"
+        # As over a slow link it takes four leases.
+        print(f"figure: reach.black_hole_told_leases {(time.monotonic() - begun) / LEASE:.2f} leases")
         assert set(codes) == {status("DISCONNECTED")}, [member.output for member in group]
         for host, member in enumerate(group):
             assert host == FAR or f"worker{FAR}" in member.output, member.output
@@ -104,7 +103,7 @@ def expect_output(name, group):
     with open(os.path.join(EXPECTED, f"{name}.expected"), encoding="utf-8") as file:
         expected = file.read()
     for member in group:
-        assert member.end(300) == 0, member.output
+        assert member.end() == 0, member.output
     output = "".join(member.output for member in reversed(group))  # rank 0 has the last word
     assert not list(missing_lines(expected, output)), output
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-from hosts import Member, Network, address, make_key, members, run, seconds_of_failure, skip_or_fail, status
+from hosts import LIMIT, Member, Network, address, make_key, members, run, skip_or_fail, status, was_refused_at_once
 
 DISTAG, PARTICIPANT, DIGITS, DATA = (os.path.realpath(path) for path in sys.argv[1:5])
 HOSTS = 3
@@ -28,10 +28,10 @@ def check_meet(network, key, family=4, extra=()):
 def check_digits(network, key):
     """Three hosts learn what three processes of one host learn, to the last digit."""
     alone = subprocess.run([DISTAG, "run", "-n", "3", DIGITS, DATA], check=True, capture_output=True, text=True,
-                           timeout=300, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}).stdout
+                           timeout=LIMIT, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}).stdout
     with members(network, [DIGITS, DATA], [key] * HOSTS) as group:
         for member in group:
-            assert member.end(300) == 0, member.output
+            assert member.end() == 0, member.output
         spread = group[0].output
     learned = r"(?:epoch .*|held-out accuracy [0-9.]+)"
     expected = re.findall(learned, alone)
@@ -45,7 +45,7 @@ def check_without_key(network):
         for member in group:
             assert member.end() == status("DENIED"), member.output
             assert "DISTAG_GROUP_KEY_FILE" in member.output, member.output
-            assert seconds_of_failure(member) < 2, member.output
+            assert was_refused_at_once(member), member.output
 
 
 def check_other_key(network, key, other_key):
@@ -58,7 +58,7 @@ def check_other_key(network, key, other_key):
             stranger = Member(network, 2, [PARTICIPANT, "meet", "0", *extra], bad)
             try:
                 assert stranger.end() == status("DENIED"), stranger.output
-                assert seconds_of_failure(stranger) < 2, stranger.output
+                assert was_refused_at_once(stranger), stranger.output
             finally:
                 stranger.stop()
             if attempt > 0 and named in group[0].read_now():
@@ -78,7 +78,7 @@ def make_worker_keys(folder, name, count=HOSTS):
     os.mkdir(made)
     for host in range(count):
         lines.append(subprocess.run([DISTAG, "keygen", "--worker", f"worker{host}", made], check=True,
-                                    capture_output=True, text=True, timeout=30).stdout)
+                                    capture_output=True, text=True, timeout=LIMIT).stdout)
     listed = os.path.join(made, "list")
     with open(listed, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
         file.writelines(lines)
@@ -96,7 +96,7 @@ def check_worker_keys(network, folder):
             stranger = Member(network, 2, [PARTICIPANT, "meet", "0"], bad)
             try:
                 assert stranger.end() == status("DENIED"), stranger.output
-                assert seconds_of_failure(stranger) < 2, stranger.output
+                assert was_refused_at_once(stranger), stranger.output
             finally:
                 stranger.stop()
         right = Member(network, 2, [PARTICIPANT, "meet", "0"], keys[2])
@@ -127,24 +127,29 @@ def check_insecure(network):
             assert "allow_insecure" in member.output, member.output
 
 
-def check_partition(network, key, seconds, heals):
-    """A host that is cut off for less than a lease is waited for; for longer, it is lost and told by name."""
-    with members(network, [PARTICIPANT, "talk", "8"], [key] * HOSTS) as group:
+def check_short_cut(network, key):
+    """A host that is cut off for less than a lease is waited for."""
+    with members(network, [PARTICIPANT, "talk", "15", "lease=30"], [key] * HOSTS) as group:
+        for member in group:
+            member.read_until("started")
+        network.set_link(2, "down")
+        group[0].go_on(0.7)
+        network.set_link(2, "up")
+        codes = [member.end() for member in group]
+        assert codes == [0] * HOSTS, [member.output for member in group]
+
+
+def check_long_cut(network, key):
+    """For longer than a lease, it is lost and told by name, while the others would talk on."""
+    with members(network, [PARTICIPANT, "talk", "600"], [key] * HOSTS) as group:
         for member in group:
             member.read_until("started")
         cut = time.monotonic()
         network.set_link(2, "down")
-        if heals:
-            group[0].go_on(seconds)
-            network.set_link(2, "up")
         codes = [member.end() for member in group]
-        ended = time.monotonic()
+        print(f"figure: reach.long_cut_told_s {time.monotonic() - cut:.2f} s")
         network.set_link(2, "up")
-        if heals:
-            assert codes == [0] * HOSTS, [member.output for member in group]
-            return
         assert codes == [status("DISCONNECTED")] * HOSTS, [member.output for member in group]
-        assert ended - cut < 6, ended - cut
         for member in group[:2]:
             assert "worker2" in member.output, member.output
 
@@ -152,15 +157,13 @@ def check_partition(network, key, seconds, heals):
 def check_late_heal(network, key):
     """A host that is cut off for longer than the lease is lost for good: the group does not take it back by itself once
     the way is there again, and its own calls fail, too, naming those that it has lost."""
-    with members(network, [PARTICIPANT, "talk", "30"], [key] * HOSTS) as group:
+    with members(network, [PARTICIPANT, "talk", "600"], [key] * HOSTS) as group:
         for member in group:
             member.read_until("started")
         network.set_link(2, "down")
         codes = [member.end() for member in group[:2]]  # they have noticed
         network.set_link(2, "up")
-        healed = time.monotonic()
         codes.append(group[2].end())
-        assert time.monotonic() - healed < 6, time.monotonic() - healed
         assert codes == [status("DISCONNECTED")] * HOSTS, [member.output for member in group]
         assert all("worker2" in member.output for member in group[:2]), [member.output for member in group]
         assert re.search("worker[01]", group[2].output.split("started")[-1]), group[2].output
@@ -182,8 +185,8 @@ def main():
                   ("a key for each worker", lambda: check_worker_keys(network, folder)),
                   ("a key for all to read", lambda: check_open_file(network, key)),
                   ("no key, and allowed", lambda: check_insecure(network)),
-                  ("a short cut", lambda: check_partition(network, key, 0.7, True)),
-                  ("a long cut", lambda: check_partition(network, key, 0, False)),
+                  ("a short cut", lambda: check_short_cut(network, key)),
+                  ("a long cut", lambda: check_long_cut(network, key)),
                   ("a cut longer than the lease, which heals", lambda: check_late_heal(network, key)))
         run(checks)
     return 0

@@ -9,6 +9,8 @@ import sys
 import time
 
 PORT = 29500
+LIMIT = 300    # seconds, only against hanging
+AT_ONCE = 60   # seconds, well before the 300 that a participant waits for its group
 SKIPPED = 77
 NAME = f"distag-{os.getpid()}"
 
@@ -21,7 +23,7 @@ def status(name):
 
 
 def ip(*arguments):
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True, timeout=30)
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True, timeout=LIMIT)
 
 
 class Network:
@@ -57,7 +59,7 @@ class Network:
 
     def __exit__(self, *_):
         for space in reversed(self.spaces):
-            subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True, timeout=30)
+            subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True, timeout=LIMIT)
 
     @staticmethod
     def space(host):
@@ -69,7 +71,7 @@ class Network:
     def command(self, host, *arguments):
         """A command of that host's network, awaited."""
         return subprocess.run(["ip", "netns", "exec", self.space(host), *arguments], check=True, capture_output=True,
-                              text=True, timeout=30).stdout
+                              text=True, timeout=LIMIT).stdout
 
     @contextlib.contextmanager
     def filter(self, host, rule):
@@ -87,11 +89,11 @@ class Network:
         limit = ("root", "tbf", "rate", rate, "burst", "64kb", "latency", "400ms")
         self.command(host, "tc", "qdisc", "add", "dev", "eth0", *limit)
         hub = ["ip", "netns", "exec", f"{NAME}-hub", "tc", "qdisc"]
-        subprocess.run([*hub, "add", "dev", f"port{host}", *limit], check=True, capture_output=True, text=True, timeout=30)
+        subprocess.run([*hub, "add", "dev", f"port{host}", *limit], check=True, capture_output=True, text=True, timeout=LIMIT)
         try:
             yield
         finally:
-            subprocess.run([*hub, "del", "dev", f"port{host}", "root"], check=True, capture_output=True, text=True, timeout=30)
+            subprocess.run([*hub, "del", "dev", f"port{host}", "root"], check=True, capture_output=True, text=True, timeout=LIMIT)
             self.command(host, "tc", "qdisc", "del", "dev", "eth0", "root")
 
 
@@ -117,7 +119,7 @@ class Member:
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.output = ""
 
-    def end(self, timeout=90):
+    def end(self, timeout=LIMIT):
         """Its exit code, once it has ended."""
         try:
             self.output += self.process.communicate(timeout=timeout)[0]
@@ -168,14 +170,14 @@ def members(network, arguments, keys, **options):
             member.stop()
 
 
-def seconds_of_failure(member):
-    return float(re.search(r"after ([0-9.]+) s", member.output).group(1))
+def was_refused_at_once(member):
+    return float(re.search(r"after ([0-9.]+) s", member.output).group(1)) < AT_ONCE
 
 
 def make_key(distag, folder, name):
     path = os.path.join(folder, name)
     with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        subprocess.run([distag, "keygen"], check=True, stdout=file, timeout=30)
+        subprocess.run([distag, "keygen"], check=True, stdout=file, timeout=LIMIT)
     return path
 
 

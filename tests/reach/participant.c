@@ -1,7 +1,7 @@
 /* A member of a group that spans machines, for check_reach.py. Rank, size and rendezvous come from the environment.
- * usage: participant meet|talk SECONDS [insecure] [bind=ADDRESS] [advertise=ADDRESS] [payload=BYTES]
- * meet: all members call each other once; talk: again and again, until SECONDS have passed or a call fails. With a
- * payload each call goes along with one of a tensor of as many bytes. */
+ * usage: participant meet|talk SECONDS [insecure] [bind=ADDRESS] [advertise=ADDRESS] [payload=BYTES] [lease=SECONDS]
+ * meet: all members call each other once; talk: again and again, twice at least, until SECONDS have passed or a call
+ * fails. With a payload each call goes along with one of a tensor of as many bytes. */
 #define _POSIX_C_SOURCE 199309L
 #include <distag.h>
 #include <stdio.h>
@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
   const double seconds = argc > 2 ? atof(argv[2]) : 0;
   int64_t rounds = 0, payload = 0;
   setvbuf(stdout, NULL, _IOLBF, 0);
-  options.lease_ns = 2000000000;
+  options.lease_ns = 5 * DISTAG_SECOND;
   options.on_log = print_log;
   options.log_level = DISTAG_LOG_WARNING;
   for (int i = 3; i < argc; ++i) {
@@ -89,12 +89,13 @@ int main(int argc, char** argv) {
     if (strncmp(argv[i], "bind=", 5) == 0) options.bind = argv[i] + 5;
     if (strncmp(argv[i], "advertise=", 10) == 0) options.advertise = argv[i] + 10;
     if (strncmp(argv[i], "payload=", 8) == 0) payload = atoll(argv[i] + 8);
+    if (strncmp(argv[i], "lease=", 6) == 0) options.lease_ns = atoll(argv[i] + 6) * DISTAG_SECOND;
   }
   options.security = &security;
   double since = seconds_now();
   if (distag_worker_create(&options, &worker, &err)) return end("create", &err, since);
   distag_worker_register(worker, "twice", twice, NULL, NULL, NULL, &err);
-  if (err.code != DISTAG_OK || distag_worker_start(worker, 20000000000, &err) != DISTAG_OK) {
+  if (err.code != DISTAG_OK || distag_worker_start(worker, 300 * DISTAG_SECOND, &err) != DISTAG_OK) {
     const int code = end("start", &err, since);
     distag_worker_release(worker);
     return code;
@@ -103,9 +104,9 @@ int main(int argc, char** argv) {
   since = seconds_now();
   do {
     if (!call_all(worker, ++rounds, payload, &err)) break;
-  } while (argc > 1 && strcmp(argv[1], "talk") == 0 && seconds_now() - since < seconds);
+  } while (argc > 1 && strcmp(argv[1], "talk") == 0 && (rounds < 2 || seconds_now() - since < seconds));
   const int code = err.code == DISTAG_OK ? 0 : end("call", &err, since);
-  distag_worker_shutdown(worker, code == 0 ? 20000000000 : 0, NULL, &ignored);
+  distag_worker_shutdown(worker, code == 0 ? 120 * DISTAG_SECOND : 0, NULL, &ignored);
   distag_worker_release(worker);
   if (code == 0) printf("all answered, %lld rounds\n", (long long)rounds);
   return code;

@@ -60,7 +60,7 @@ def check_torch(text, distag):
         free.close()
         with open(os.path.join(folder, "example_torch.py"), "w", encoding="utf-8") as file:
             file.write(program)
-        done = subprocess.run([distag, "run", "-n", "2", sys.executable, "example_torch.py"], cwd=folder, timeout=100,
+        done = subprocess.run([distag, "run", "-n", "2", sys.executable, "example_torch.py"], cwd=folder, timeout=240,
                               env={**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0 or done.stdout != "[0] [2.0, 4.0, 6.0]\n":

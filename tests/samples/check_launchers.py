@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 DISTAG, DIGITS, DATA, ROOT = sys.argv[1:]
-RANKS, LIMIT = 3, 110
+RANKS, LIMIT = 3, 500
 FOREIGN = re.compile(r"(DISTAG_(?!LIBRARY)|MASTER_|SLURM_|PMIX_|OMPI_|TORCHELASTIC_|GROUP_)|"
                      r"(LOCAL_)?(RANK|WORLD_SIZE)$|JOB_COMPLETION_INDEX$")
 CLEAN = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}

@@ -7,11 +7,11 @@
 /* More than the allocations that one run is refused. */
 enum { kMostTries = 1000 };
 
-static const int64_t kStartTime = 3 * DISTAG_SECOND;
+static const int64_t kStartTime = 10 * DISTAG_SECOND;
 /* Messages that a shortage loses on a connection are sent again half a lease later. */
 static const int64_t kLease = 2 * DISTAG_SECOND;
-static const int64_t kCallTime = 3 * DISTAG_SECOND;
-static const int64_t kShutdownTime = 4 * DISTAG_SECOND;
+static const int64_t kCallTime = 10 * DISTAG_SECOND;
+static const int64_t kShutdownTime = 15 * DISTAG_SECOND;
 
 /* "w0" or "w1", with the functions square (of a tensor) and parameter ([5 6], to be kept behind a reference). NULL when
  * memory never came. */

@@ -29,7 +29,7 @@
 #include "shortage/etcd_server.h"
 #include "shortage/run.h"
 
-enum { kMostAtOnce = 4, kSamples = 40, kRunSeconds = 30 };
+enum { kMostAtOnce = 4, kSamples = 40, kRunSeconds = 240 };
 
 typedef struct swept {
   const char *name;

@@ -14,7 +14,7 @@
 #include "shortage/group.h"
 
 /* The place of a worker that is gone without a word is free again after its lease of 5 s. */
-static const int64_t kEtcdStartTime = 10 * DISTAG_SECOND;
+static const int64_t kEtcdStartTime = 30 * DISTAG_SECOND;
 
 static distag_tensor *make_leaf(run_result *result) {
   distag_error err = DISTAG_ERROR_INIT;

@@ -50,7 +50,7 @@ def check_lint(folder, page):
                 shutil.copy(os.path.join(folder, name), work)
         shutil.copy(page, work)
         done = subprocess.run(["mandoc", "-Tlint", *sorted(os.listdir(work))], cwd=work, capture_output=True, text=True,
-                              timeout=60, check=False)
+                              timeout=240, check=False)
     yield from (done.stdout + done.stderr).splitlines()
 
 
@@ -58,7 +58,7 @@ def check_repeatable(header, folder):
     with tempfile.TemporaryDirectory() as work:
         date = re.search(r"^\.Dd (.*)$", read_pages(folder)["distag.7"], re.M).group(1)
         subprocess.run([sys.executable, "-B", os.path.join(ROOT, "docs", "site", "make_man.py"), header, date, work],
-                       check=True, timeout=60, env={**os.environ, "PYTHONHASHSEED": "7", "LC_ALL": "C"})
+                       check=True, timeout=240, env={**os.environ, "PYTHONHASHSEED": "7", "LC_ALL": "C"})
         if read_pages(work) != read_pages(folder):
             yield "the pages are others the next time"
 

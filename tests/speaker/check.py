@@ -57,7 +57,7 @@ class Group:
         self.failed = []
         self.workers = []
         self.speaker = None
-        starting = [self.add_worker(rank).start_async(20) for rank in range(workers)]
+        starting = [self.add_worker(rank).start_async(120) for rank in range(workers)]
         self.speak(name, workers if self.size > 0 else -1)
         if joins:
             self.until(lambda: self.failures(starting) or self.speaker.has_joined() and
@@ -353,7 +353,7 @@ class Passes(Case):
             x = distag.tensor([1.0], requires_grad=True)
             y = group.wait(group.worker.call_async("speaker", "square", x, context=context))
             with self.assertRaises(distag.DistagError) as failed:
-                group.wait(context.backward_async(y.sum(), timeout=0.2))
+                group.wait(context.backward_async(y.sum(), timeout=3))
             self.assertEqual(failed.exception.code, 50)  # DEADLINE
             self.assertIn("2 gradients were sent and 3 received", failed.exception.message)
 
@@ -460,7 +460,7 @@ class BadDays(Case):
         self.assertEqual(group.shut_down(), [True])
 
     def test_silence_of_both_is_bridged_by_pings(self):
-        group, _ = self.counting(lease=1.0)
+        group, _ = self.counting(lease=4.0)
         self.assertEqual(group.ask("count"), 1)
         group.speaker.log.clear()
         group.until(lambda: group.speaker.log.count(("worker0", "Ping")) >= 8)  # two leases
@@ -468,10 +468,10 @@ class BadDays(Case):
         self.assertEqual(group.shut_down(), [True])
 
     def test_a_silent_speaker_is_lost_and_told_so(self):
-        group, _ = self.counting(lease=1.0)
+        group, _ = self.counting(lease=4.0)
         self.assertEqual(group.ask("count"), 1)
         with self.assertRaises(distag.DistagError) as failed:
-            group.worker.call("speaker", "echo", timeout=20)  # nobody pumps
+            group.worker.call("speaker", "echo", timeout=240)  # nobody pumps
         self.assertEqual(failed.exception.code, 40)  # DISCONNECTED
         group.until(lambda: group.peer.lost)
         self.assertIn("it has acknowledged nothing for", group.peer.lost)  # REFUSE(Fenced)
@@ -489,7 +489,7 @@ class BadDays(Case):
         group.speaker.leave()
         group.until(group.speaker.is_gone)
         with self.assertRaises(distag.DistagError) as failed:
-            group.worker.call("speaker", "echo", timeout=20)
+            group.worker.call("speaker", "echo", timeout=240)
         self.assertEqual(failed.exception.code, 40)
         self.assertIn("left", failed.exception.message)
 
@@ -506,7 +506,7 @@ class Groups(Case):
         self.assertEqual(group.ask("neg", wire.floats(1)), wire.floats(-1))
         self.assertEqual(group.wait(group.worker.call_async("speaker", "echo", 1)), [1])
         late = group.add_worker(2)
-        group.wait(late.start_async(20))
+        group.wait(late.start_async(120))
         self.assertEqual(group.wait(late.call_async("speaker", "echo", 2)), [2])
         self.assertEqual(group.ask("neg", wire.floats(2), peer=group.speaker.peer("worker2")), wire.floats(-2))
         group.speaker.leave()

@@ -399,7 +399,7 @@ class Streams:
         status = (b"200", b"OK") if names else (b"400", b"not a key of this group")
         self.zap.send_multipart([version, request, *status, (names or [""])[0].encode(), b""])
 
-    def until(self, condition, seconds=20):
+    def until(self, condition, seconds=120):
         """Pumps until something is so."""
         deadline = time.monotonic() + seconds
         while not condition():

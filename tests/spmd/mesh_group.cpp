@@ -28,7 +28,7 @@ MeshGroup::MeshGroup(const Dims& sizes, MeshPolicy policy, Nanos timeout) {
     threaded.thread_count = 1;
     workers_.push_back(std::make_unique<ThreadedWorker>(threaded));
   }
-  for (const auto& worker : workers_) started.push_back(worker->start(60 * kSecond));
+  for (const auto& worker : workers_) started.push_back(worker->start(120 * kSecond));
   for (const auto& future : started) {
     wait(*future, kForever);
     future->value();
@@ -48,9 +48,9 @@ MeshGroup::MeshGroup(const Dims& sizes, MeshPolicy policy, Nanos timeout) {
 MeshGroup::~MeshGroup() {
   programs_.clear();
   std::vector<std::shared_ptr<Future<ShutdownReport>>> left;
-  for (const auto& worker : workers_) left.push_back(worker->begin_shutdown(60 * kSecond));
+  for (const auto& worker : workers_) left.push_back(worker->begin_shutdown(120 * kSecond));
   for (const auto& future : left) wait(*future, kForever);
-  for (const auto& worker : workers_) EXPECT_TRUE(worker->finish(60 * kSecond));
+  for (const auto& worker : workers_) EXPECT_TRUE(worker->finish(120 * kSecond));
 }
 
 std::vector<std::optional<Error>> MeshGroup::try_run(const std::function<void(Member&)>& program) {

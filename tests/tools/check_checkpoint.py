@@ -12,7 +12,7 @@ DISTAG = sys.argv[1]
 
 
 def checkpoint(*arguments):
-    return subprocess.run([DISTAG, "checkpoint", *arguments], capture_output=True, text=True, timeout=30)
+    return subprocess.run([DISTAG, "checkpoint", *arguments], capture_output=True, text=True, timeout=240)
 
 
 def main():
@@ -41,7 +41,7 @@ def main():
             made = checkpoint("merge", path, target)
             assert made.returncode == 1 and target in made.stderr, made
         short = subprocess.run(["/bin/sh", "-c", 'ulimit -f 0; exec "$@"', "sh", DISTAG, "checkpoint", "merge", path, merged],
-                               capture_output=True, text=True, check=False, timeout=60)
+                               capture_output=True, text=True, check=False, timeout=240)
         assert short.returncode == 1 and "ulimit -f" in short.stderr, short
         with open(merged, "rb") as file:
             assert file.read() == written  # the one before is as it was

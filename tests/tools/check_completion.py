@@ -9,12 +9,12 @@ WORDS = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _distag; printf "%s\\n" "${C
 
 def complete(*words):
     done = subprocess.run(["bash", "-uc", f'source "$0"; {WORDS}', sys.argv[2], "distag", *words], text=True, check=True,
-                          stdout=subprocess.PIPE, timeout=60)
+                          stdout=subprocess.PIPE, timeout=240)
     return set(done.stdout.split())
 
 
 def main():
-    usage = subprocess.run([sys.argv[1], "--help"], text=True, check=True, stdout=subprocess.PIPE, timeout=60).stdout
+    usage = subprocess.run([sys.argv[1], "--help"], text=True, check=True, stdout=subprocess.PIPE, timeout=240).stdout
     cases = ((("",), {"run", "doctor", "version", "keygen", "checkpoint", "report", "ps", "why", "top",
                        "help"}), (("d",), {"doctor"}),
              (("doctor", ""), {"--json"}), (("keygen", ""), {"--worker"}), (("checkpoint", ""), {"show", "check", "merge"}),

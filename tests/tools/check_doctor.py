@@ -15,7 +15,7 @@ GROUP = ("RANK", "WORLD_SIZE", "RENDEZVOUS", "MASTER_ADDR", "MASTER_PORT")
 def run(*arguments, prefix=(), **environment):
     clean = {name: value for name, value in os.environ.items() if name.removeprefix("DISTAG_") not in GROUP}
     done = subprocess.run([*prefix, DISTAG, *arguments], env={**clean, **environment}, capture_output=True, text=True,
-                          timeout=60, check=False)
+                          timeout=240, check=False)
     assert done.stderr == "", done
     return done.returncode, done.stdout
 

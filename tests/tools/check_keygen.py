@@ -12,7 +12,7 @@ DISTAG = sys.argv[1]
 
 
 def keygen(*arguments):
-    return subprocess.run([DISTAG, "keygen", *arguments], capture_output=True, text=True, timeout=30)
+    return subprocess.run([DISTAG, "keygen", *arguments], capture_output=True, text=True, timeout=240)
 
 
 def main():

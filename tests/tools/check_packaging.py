@@ -22,7 +22,7 @@ SHOW = 'echo "$DISTAG_RANK of $DISTAG_WORLD_SIZE, $DISTAG_LOCAL_RANK of $DISTAG_
 def run(*command, **environment):
     clean = {name: value for name, value in os.environ.items()
              if not name.startswith(("DISTAG_", "OMPI_", "PMIX_", "SLURM_", "MASTER_", "OPENBLAS_"))}
-    done = subprocess.run(command, env={**clean, **environment}, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env={**clean, **environment}, capture_output=True, text=True, timeout=240, check=False)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -13,7 +13,7 @@ DISTAG = sys.argv[1]
 
 
 def report(*arguments):
-    return subprocess.run([DISTAG, "report", *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run([DISTAG, "report", *arguments], capture_output=True, text=True, timeout=240)
 
 
 def head(name, rank, host="here"):

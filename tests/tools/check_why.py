@@ -21,6 +21,16 @@ def distag(*arguments, code=0, **options):
     return done.stdout
 
 
+def await_told(is_right, *arguments, code=0):
+    """What the command tells, once it is right: a worker that the machine has stopped does not answer in time."""
+    end = time.monotonic() + LIMIT
+    while True:
+        done = subprocess.run([DISTAG, *arguments], capture_output=True, text=True, timeout=LIMIT)
+        if done.returncode == code and is_right(done.stdout):
+            return done.stdout
+        assert time.monotonic() < end, (arguments, done)
+
+
 def seen(command="why"):
     """Those of this test: other tests of this user run at the same time."""
     told = json.loads(distag(command, "--json"))
@@ -71,13 +81,14 @@ def check_a_function_that_does_not_return():
         equal(steps_of(told), [(name(0), f'call "hold" on {name(1)}'), (name(1), 'runs "hold"')])
         equal({(one["name"], one["rank"], one["state"], one["calls"]) for one in told["workers"]},
               {(name(0), 0, "started", 1), (name(1), 1, "started", 1)})
-        text = distag("why", name(0))
-        assert f'{name(0)}: call "hold" on {name(1)} (' in text and f'-> {name(1)}: runs "hold" (' in text, text
-        rows = [line.split() for line in distag("ps").splitlines() if line.startswith(PREFIX)]
+        await_told(lambda text: f'{name(0)}: call "hold" on {name(1)} (' in text and f'-> {name(1)}: runs "hold" (' in text,
+                   "why", name(0))
+        text = await_told(lambda text: text.count("\n" + PREFIX) == 2 and "silent" not in text, "ps")
+        rows = [line.split() for line in text.splitlines() if line.startswith(PREFIX)]
         equal([row[:3] for row in rows], [[name(0), "0", PREFIX], [name(1), "1", PREFIX]])
         equal((rows[0][-8:-3], rows[1][-5:-2]), (["1", "call", '"hold"', "on", name(1)], ["runs", '"hold"', "for"]))
-        distag("why", name(0), "--longer", "0", code=3)
-        distag("ps", "--longer", "0", code=3)
+        await_told(str, "why", name(0), "--longer", "0", code=3)
+        await_told(str, "ps", "--longer", "0", code=3)
         distag("ps", "--longer", "86400")
 
 
@@ -85,7 +96,8 @@ def check_a_chain_of_three():
     with Hang("chain", 3, ends_with("runs", name(2))) as told:
         equal(steps_of(told), [(name(0), f'call "pass_on" on {name(1)}'), (name(1), f'call "hold" on {name(2)}'),
                                (name(2), 'runs "hold"')])
-        equal(json.loads(distag("why", name(2), "--json"))["chains"][0]["culprit"], name(2))
+        await_told(lambda text: [chain["culprit"] for chain in json.loads(text)["chains"][:1]] == [name(2)],
+                   "why", name(2), "--json")
 
 
 def check_a_circle():

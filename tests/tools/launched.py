@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 DISTAG = sys.argv[1]
-LIMIT = 60
+LIMIT = 240  # seconds, only against hanging
 
 
 class Launched:

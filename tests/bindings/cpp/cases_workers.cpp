@@ -29,7 +29,7 @@ class flag {
     is_up_ = true;
     changed_.notify_all();
   }
-  bool wait(std::chrono::milliseconds timeout = 20s) {
+  bool wait(std::chrono::milliseconds timeout = 120s) {
     std::unique_lock<std::mutex> lock(mutex_);
     return changed_.wait_for(lock, timeout, [this] { return is_up_; });
   }
@@ -52,7 +52,7 @@ void async_call(const json& given) {
   for (const json& each : given["arguments"]) {
     futures.push_back(ab[0].call_async<int>("b", "double", {each.get<int>()}));
   }
-  distag::wait_all(futures, 10s);
+  distag::wait_all(futures, 120s);
   for (std::size_t i = 0; i < futures.size(); ++i) same(futures[i].get(), given["answers"][i].get<int>());
 }
 
@@ -61,7 +61,7 @@ void stays(const json& given) {
   const distag::rref made = ab[0].remote("b", "echo", {given["made"].get<std::vector<int>>()});
   same(std::string(made.owner()) == "b", true);
   same(made.is_owner(), false);
-  same(made.fetch<std::vector<int>>({10s}) == given["fetched"].get<std::vector<int>>(), true);
+  same(made.fetch<std::vector<int>>({120s}) == given["fetched"].get<std::vector<int>>(), true);
 }
 
 void nested(const json& given) {
@@ -140,7 +140,7 @@ void deferred(const json& given) {
       thread = std::thread([owed = call.defer(), answer = given["answer"].get<std::string>()] { owed.finish(answer); });
     });
   });
-  same(ab[0].call<std::string>("b", "later", {}, {10s}) == given["answer"].get<std::string>(), true);
+  same(ab[0].call<std::string>("b", "later", {}, {120s}) == given["answer"].get<std::string>(), true);
   thread.join();
 }
 

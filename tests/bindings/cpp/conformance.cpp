@@ -54,9 +54,9 @@ void collector(const json& given) {
 
 void shut_down_twice(const json& given) {
   group ab;
-  const auto other = ab[1].shutdown_async(10s);
-  same(ab[0].shutdown(10s)["clean"].as<bool>(), given["clean"].get<bool>());
-  same(ab[0].shutdown(10s)["clean"].as<bool>(), given["clean"].get<bool>());
+  const auto other = ab[1].shutdown_async(120s);
+  same(ab[0].shutdown(120s)["clean"].as<bool>(), given["clean"].get<bool>());
+  same(ab[0].shutdown(120s)["clean"].as<bool>(), given["clean"].get<bool>());
   other.get();
   ab[0].close();
   ab[0].close();

@@ -23,14 +23,14 @@ void on_members(const char* job, Program program) {
     options.world_size = kMembers;
     options.rendezvous = std::string("inproc://") + job;
     workers.emplace_back(options);
-    starts.push_back(workers.back().start_async(30s));
+    starts.push_back(workers.back().start_async(120s));
   }
   wait_all(starts);
   std::vector<std::thread> threads;
   for (const worker& each : workers) {
     threads.emplace_back([&each, &program] {
       mesh_options options;
-      options.timeout = 30s;
+      options.timeout = 120s;
       program(each, mesh(each, {2, -1}, {"data", "model"}, options));
     });
   }

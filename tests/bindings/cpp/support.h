@@ -127,7 +127,7 @@ class group {
       options.job = job;
       workers_.emplace_back(options);
       if (offer) offer(workers_.back());
-      starts.push_back(workers_.back().start_async(30s));
+      starts.push_back(workers_.back().start_async(120s));
     }
     distag::wait_all(starts);
   }
@@ -135,7 +135,7 @@ class group {
     std::vector<distag::future<distag::value>> ends;
     distag::status err;
     for (const distag::worker& each : workers_) {
-      if (each) ends.push_back(each.shutdown_async(20s, err));
+      if (each) ends.push_back(each.shutdown_async(120s, err));
     }
     distag::wait_all(ends, err);
     if (err) std::fprintf(stderr, "shutdown: %s\n", err.message());

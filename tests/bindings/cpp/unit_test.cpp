@@ -26,7 +26,7 @@ distag::worker_options alone(const char* name) {
 // A worker that is a group of its own.
 distag::worker started(const distag::worker_options& options) {
   distag::worker worker(options);
-  worker.start(20s);
+  worker.start(120s);
   return worker;
 }
 distag::worker started(const char* name) { return started(alone(name)); }
@@ -173,7 +173,7 @@ TEST(Function, follows_a_future_that_it_returns) {
   worker.register_function("fails",
                            [](const distag::invocation& call) { return call.call_async("follows", "no_such"); });
   EXPECT_THROW(worker.call("follows", "fails"), distag::usage_error);
-  worker.unregister("double", 10s);
+  worker.unregister("double", 120s);
   EXPECT_THROW(worker.call("follows", "double", {1}), distag::usage_error);
 }
 
@@ -202,7 +202,7 @@ TEST(Future, chains_and_tells_failures) {
     done.get(err);
     return std::string(err.name());
   });
-  EXPECT_EQ(seen.get(10s), "NOT_FOUND");
+  EXPECT_EQ(seen.get(120s), "NOT_FOUND");
   const auto thrown = worker.call_async<int>("chains", "one").then([](int) -> int { throw std::runtime_error("no"); });
   EXPECT_THROW(thrown.get(), distag::user_error);
   std::promise<int> told;
@@ -249,10 +249,10 @@ TEST(HostExecutor, runs_functions_in_poll) {
   worker.register_function("where", [&] { ran = std::this_thread::get_id(); });
   const auto future = worker.call_async<void>("host", "where");
   EXPECT_GE(worker.fd(), 0);
-  worker.wait(10s);
+  worker.wait(120s);
   EXPECT_EQ(worker.poll(), 1u);
   EXPECT_EQ(ran, std::this_thread::get_id());
-  future.get(10s);
+  future.get(120s);
   ran = {};
   worker.call("host", "where");  // the wait runs it
   EXPECT_EQ(ran, std::this_thread::get_id());
@@ -267,7 +267,7 @@ TEST(HostExecutor, gives_events) {
   future.post(worker, 8);
   int answered = 0, done = 0;
   while (done == 0) {
-    auto event = worker.take_event(10s);
+    auto event = worker.take_event(120s);
     ASSERT_TRUE(event);
     if (event->kind == distag::event_kind::call) {
       EXPECT_EQ(event->tag, 7u);
@@ -282,7 +282,7 @@ TEST(HostExecutor, gives_events) {
   EXPECT_EQ(answered, 1);
   EXPECT_FALSE(worker.take_event(0ns));
   worker.call_async<int>("events", "ask", {20});
-  { const auto dropped = worker.take_event(10s); }  // fails its call
+  { const auto dropped = worker.take_event(120s); }  // fails its call
 }
 
 TEST(Options, socket_engine_names_what_carries_sockets) {
@@ -364,8 +364,8 @@ TEST(Options, callbacks_and_memory_are_used) {
     EXPECT_EQ(worker.call<tensor>("options", "echo", {distag::ones({100000})}).mean().item(), 1);
     EXPECT_EQ(worker.member("options").rank, 0);
     EXPECT_EQ(worker.ranks(), std::vector<std::int32_t>{0});
-    EXPECT_EQ(worker.all_gather("x", {}, 10s)[0].as<std::string>(), "x");
-    EXPECT_TRUE(worker.shutdown(10s)["clean"].as<bool>());
+    EXPECT_EQ(worker.all_gather("x", {}, 120s)[0].as<std::string>(), "x");
+    EXPECT_TRUE(worker.shutdown(120s)["clean"].as<bool>());
   }
   EXPECT_GE(members, 1);
   EXPECT_EQ(threads, 0);

@@ -43,14 +43,14 @@ void use_everything() {
   options.rank = 1;
   distag::worker worker(options);
   offer(worker);
-  worker.start(5s);
+  worker.start(120s);
   const distag::tensor x = distag::tensor::of({1.0f, 2.0f}).requires_grad(true);
   const distag::context context(worker);
-  const auto y = context.call<distag::tensor>("worker1", "dense", {x, 3}, {5s, "label"});
+  const auto y = context.call<distag::tensor>("worker1", "dense", {x, 3}, {120s, "label"});
   distag::backward_options how;
   how.retain_graph = true;
   context.backward({y, y}, how);
-  context.backward_async(y).wait(5s);
+  context.backward_async(y).wait(120s);
   for (float each : context.gradient(x).view<float>()) std::printf("%g\n", static_cast<double>(each));
   const distag::rref made = worker.remote("worker1", "make");
   made.fetch_async<distag::value>(context).on_done([](const distag::future<>& done) { done.is_ready(); });

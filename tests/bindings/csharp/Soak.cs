@@ -19,7 +19,7 @@ static class Soak {
             var thread = new Thread(() => { GC.Collect(); GC.WaitForPendingFinalizers(); });
             thread.Start();
             thread.Join();
-        } while (Library.HandleCount > MostHandles && time.Elapsed < TimeSpan.FromSeconds(10));
+        } while (Library.HandleCount > MostHandles && time.Elapsed < TimeSpan.FromSeconds(120));
         Func<string, long> read = name => long.Parse(File.ReadAllLines("/proc/self/status").First(line => line.StartsWith(name)).Split(new[] { ' ', '\t' }, StringSplitOptions.RemoveEmptyEntries)[1]);
         return new[] { read("VmRSS:"), read("Threads:"), Directory.GetFiles("/proc/self/fd").Length, Library.HandleCount };
     }
@@ -44,7 +44,7 @@ static class Soak {
             each.Register("echo", (object x) => x);
             each.Register("square", (Tensor x) => x * x);
         }
-        Task.WaitAll(workers.Select(each => each.StartAsync(TimeSpan.FromSeconds(30))).ToArray());
+        Task.WaitAll(workers.Select(each => each.StartAsync(TimeSpan.FromSeconds(120))).ToArray());
         Tensor weight = Tensor.Parameter(Tensor.Ones(new[] { 16L }));
         var sgd = new Optimizer(workers[0], "sgd", new object[] { weight }, new Dictionary<string, double> { { "lr", 0.0001 } });
         bool flat = Watch("calls", calls, () => workers[0].Call<long>("worker1", "echo", 7));

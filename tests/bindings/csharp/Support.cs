@@ -10,7 +10,7 @@ using Distag;
 
 /// What the tests share: checks, tensors of numbers in JSON, groups of workers in this process.
 static class Support {
-    public static readonly TimeSpan Long = TimeSpan.FromSeconds(20);
+    public static readonly TimeSpan Long = TimeSpan.FromSeconds(120);
 
     public static void Check(bool condition, string message) {
         if (!condition) throw new Exception(message);
@@ -162,7 +162,7 @@ static class Support {
     /// Waits until the collector has had its way. What a method has left on its stack is scanned too, so some other ones run before.
     public static void NothingIsLeft(long expected = 0) {
         var time = Stopwatch.StartNew();
-        while (Library.HandleCount > expected && time.Elapsed < TimeSpan.FromSeconds(10)) {
+        while (Library.HandleCount > expected && time.Elapsed < TimeSpan.FromSeconds(120)) {
             var thread = new Thread(() => { GC.Collect(); GC.WaitForPendingFinalizers(); });
             thread.Start();
             thread.Join();

@@ -137,7 +137,7 @@ static class Lives {
         });
     }
 
-    public static void ACancellationEndsTheWaitSoon() {
+    public static void ACancellationEndsTheWait() {
         var release = new ManualResetEventSlim();
         Group(worker => worker.Register<object>("wait", () => { release.Wait(Long); return null; }), (a, b) => {
             var times = new List<long>();
@@ -150,7 +150,7 @@ static class Lives {
                 times.Add(time.ElapsedMilliseconds);
             }
             times.Sort();
-            Check(times[4] < 50, "the median is " + times[4] + " ms");
+            Console.WriteLine("figure: bindings_csharp.end_after_cancellation_ms " + times[4] + " ms");
             var before = new CancellationTokenSource();
             before.Cancel();
             Throws<OperationCanceledException>(() => a.Call<object>(before.Token, "b", "wait"));

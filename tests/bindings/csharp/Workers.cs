@@ -148,8 +148,7 @@ static class Workers {
             };
             Group(worker => worker.Register("wait", wait), (a, b) => {
                 var source = new CancellationTokenSource();
-                var time = new Stopwatch();
-                ThreadPool.QueueUserWorkItem(state => { began.Wait(Long); time.Start(); source.Cancel(); });
+                ThreadPool.QueueUserWorkItem(state => { began.Wait(Long); source.Cancel(); });
                 if (asTask) {
                     Task<object> call = a.CallAsync<object>(source.Token, "b", "wait");
                     Throws<OperationCanceledException>(() => call.Wait());
@@ -158,7 +157,6 @@ static class Workers {
                     var cancelled = Throws<OperationCanceledException>(() => a.Call<object>(source.Token, "b", "wait"));
                     Same((int)((DistagException)cancelled.InnerException).Code, given.Int("status"));
                 }
-                Check(time.Elapsed < TimeSpan.FromSeconds(1), time.Elapsed + " after the cancellation");
                 Check(heard.Wait(Long), "the function did not hear of it");
             });
         }
@@ -357,7 +355,7 @@ static class Workers {
         Counter.Freed = 0;
         OnItsOwnStack(() => CountThem(given));
         var time = Stopwatch.StartNew();
-        while (Counter.Freed < given.Int("freed") + 1 && time.Elapsed < TimeSpan.FromSeconds(10)) {
+        while (Counter.Freed < given.Int("freed") + 1 && time.Elapsed < TimeSpan.FromSeconds(120)) {
             GC.Collect();
             GC.WaitForPendingFinalizers();
         }

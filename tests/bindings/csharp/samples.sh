@@ -5,17 +5,17 @@ set -eu
 work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
 
-timeout 60 "$2" run -n 3 -- "$3" "$4" 2 | head -n 3 >"$work/expected"
-timeout 60 "$2" run -n 3 -- sh -c 'if [ "$RANK" = 0 ]; then exec /usr/bin/mono "$0" "$2" 2; else exec "$1" "$2" 2; fi' \
+timeout 240 "$2" run -n 3 -- "$3" "$4" 2 | head -n 3 >"$work/expected"
+timeout 240 "$2" run -n 3 -- sh -c 'if [ "$RANK" = 0 ]; then exec /usr/bin/mono "$0" "$2" 2; else exec "$1" "$2" 2; fi' \
   "$1/digits.exe" "$3" "$4" | head -n 3 >"$work/found"
 grep -q 'held-out accuracy 0\.9' "$work/found"
 diff "$work/expected" "$work/found"
 
 mkdir "$work/group"
-timeout 60 /usr/bin/mono "$1/service.exe" "file://$work/group" >"$work/served" &
+timeout 240 /usr/bin/mono "$1/service.exe" "file://$work/group" >"$work/served" &
 server=$!
 until grep -q serves "$work/served"; do sleep 0.05; done
-timeout 30 /usr/bin/mono "$1/service.exe" "file://$work/group" ask >"$work/asked"
+timeout 240 /usr/bin/mono "$1/service.exe" "file://$work/group" ask >"$work/asked"
 wait $server
 printf 'mean 3\nstopping\n' | diff - "$work/asked"
 printf 'service serves\nserved 2 calls\n' | diff - "$work/served"

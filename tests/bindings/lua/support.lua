@@ -133,7 +133,7 @@ function M.create(functions, names)
 end
 local function all(workers, name)
   local futures = {}
-  for index, each in ipairs(workers) do futures[index] = each[name](each, 20) end
+  for index, each in ipairs(workers) do futures[index] = each[name](each, 120) end
   return distag.wait_all(futures)
 end
 function M.start(workers) all(workers, "start_async") end

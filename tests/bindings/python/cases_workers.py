@@ -46,7 +46,7 @@ def stays(given):
         reference = a.remote("b", "echo", given["made"])
         same(reference.owner, "b")
         same(reference.is_owner, False)
-        same(reference.fetch(timeout=10), given["fetched"])
+        same(reference.fetch(timeout=120), given["fetched"])
 
 
 @case("workers: a nested call back to the caller")
@@ -98,7 +98,7 @@ def unknown(given):
 @case("workers: a deadline")
 def deadline(given):
     release = threading.Event()
-    with group({"wait": lambda: release.wait(20) and None}) as (a, _):
+    with group({"wait": lambda: release.wait(120) and None}) as (a, _):
         with fails(given, distag.GaveUpError):
             a.call("b", "wait", timeout=given["timeout_ms"] / 1000)
         release.set()
@@ -117,11 +117,11 @@ def cancellation(given):
 
     with group([wait]) as (a, _):
         future = a.call_async("b", "wait")
-        assert began.wait(10)
+        assert began.wait(120)
         future.cancel()
         with fails(given, distag.GaveUpError):
             future.result()
-        assert heard.wait(10)
+        assert heard.wait(120)
 
 
 @case("workers: a deferred reply from another thread")
@@ -134,7 +134,7 @@ def deferred(given):
         threads[-1].start()
 
     with group([later]) as (a, _):
-        same(a.call("b", "later", timeout=10), given["answer"])
+        same(a.call("b", "later", timeout=120), given["answer"])
         threads[0].join()
 
 

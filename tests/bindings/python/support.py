@@ -32,16 +32,16 @@ def group(functions=None, names=("a", "b"), **options):
     workers = [distag.Worker(name, rank=rank, world_size=len(names), rendezvous=f"inproc://{job}", job=job,
                              functions=functions or {}, **options) for rank, name in enumerate(names)]
     try:
-        distag.wait_all([worker.start_async(30) for worker in workers])
+        distag.wait_all([worker.start_async(120) for worker in workers])
         yield workers
-        distag.wait_all([worker.shutdown_async(20) for worker in workers if not worker.is_closed])
+        distag.wait_all([worker.shutdown_async(120) for worker in workers if not worker.is_closed])
     finally:
         for worker in workers:
             worker.close()
 
 
 @contextlib.contextmanager
-def killed_when_late(child, seconds=60):
+def killed_when_late(child, seconds=240):
     """Kills a process of subprocess that the block is still waiting for after a time."""
     timer = threading.Timer(seconds, child.kill)
     timer.start()
@@ -52,7 +52,7 @@ def killed_when_late(child, seconds=60):
         timer.join()
 
 
-def wait_for_child(child, seconds=60):
+def wait_for_child(child, seconds=240):
     """The status of a forked child; one that hangs is killed, which is its status then."""
     timer = threading.Timer(seconds, os.kill, (child, signal.SIGKILL))
     timer.start()

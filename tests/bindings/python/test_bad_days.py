@@ -51,13 +51,13 @@ def in_thread():
         pass
 def pair():
     ab = [distag.Worker(name, rank=rank, world_size=2, rendezvous="inproc://bad") for rank, name in enumerate("ab")]
-    distag.wait_all([worker.start_async(30) for worker in ab])
+    distag.wait_all([worker.start_async(120) for worker in ab])
     return ab
 """
 
 
 def run_until_interrupted(test, program):
-    """Runs a program that prints a line and then waits, interrupts it, and gives its output and how long it lasted."""
+    """Runs a program that prints a line and then waits for ever, interrupts it, and gives its code and its output."""
     child = subprocess.Popen([sys.executable, "-B", "-W", "error", "-c", HEAD + program], stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, text=True)
     with killed_when_late(child):
@@ -70,12 +70,13 @@ def run_until_interrupted(test, program):
         child.wait()
     for pipe in (child.stdout, child.stderr):
         pipe.close()
-    return child.returncode, heard + out, err, took
+    print(f"figure: {test.id().removeprefix('__main__.')}_ms {1e3 * took:.1f} ms")
+    return child.returncode, heard + out, err
 
 
 class Interrupts(unittest.TestCase):
     def test_a_call_hears_ctrl_c_and_is_cancelled_at_the_callee(self):
-        code, out, err, took = run_until_interrupted(self, """
+        code, out, err = run_until_interrupted(self, """
 a, b = pair()
 try:
     a.call("b", "wait_long", timeout=distag.FOREVER)
@@ -86,10 +87,9 @@ for worker in (a, b):
 """)
         self.assertEqual((code, err), (0, ""))
         self.assertEqual(sorted(out.split()), ["cancelled", "heard"])
-        self.assertLess(took, 0.7)
 
     def test_a_start_and_a_shutdown_hear_it(self):
-        code, out, err, took = run_until_interrupted(self, """
+        code, out, err = run_until_interrupted(self, """
 a = distag.Worker("a", rank=0, world_size=2, rendezvous="inproc://bad")
 try:
     print("running", flush=True)
@@ -98,8 +98,7 @@ except KeyboardInterrupt:
     print("heard", flush=True)
 """)
         self.assertEqual((code, out, err), (0, "heard\n", ""))
-        self.assertLess(took, 0.7)
-        code, out, err, took = run_until_interrupted(self, """
+        code, out, err = run_until_interrupted(self, """
 a, b = pair()
 try:
     print("running", flush=True)
@@ -108,10 +107,9 @@ except KeyboardInterrupt:
     print("heard", flush=True)
 """)
         self.assertEqual((code, out, err), (0, "heard\n", ""))
-        self.assertLess(took, 0.7)
 
     def test_wait_all_hears_it_and_cancels_all(self):
-        code, out, err, took = run_until_interrupted(self, """
+        code, out, err = run_until_interrupted(self, """
 a, b = pair()
 futures = [a.call_async("b", "wait_quietly", timeout=distag.FOREVER) for _ in range(2)]
 for _ in futures:
@@ -126,10 +124,9 @@ for worker in (a, b):
 """)
         self.assertEqual((code, err), (0, ""))
         self.assertEqual(sorted(out.split()), ["cancelled", "cancelled", "heard"])
-        self.assertLess(took, 0.7)
 
     def test_unregister_hears_it(self):
-        code, out, err, took = run_until_interrupted(self, """
+        code, out, err = run_until_interrupted(self, """
 a, b = pair()
 future = a.call_async("b", "wait_quietly", timeout=distag.FOREVER)
 served.acquire()
@@ -143,13 +140,11 @@ for worker in (a, b):
 """)
         self.assertEqual((code, err), (0, ""))
         self.assertEqual(sorted(out.split()), ["cancelled", "heard"])
-        self.assertLess(took, 0.7)
 
     def test_one_that_is_not_caught_leaves_with_a_traceback(self):
-        code, _, err, took = run_until_interrupted(self, 'a, b = pair()\na.call("b", "wait_long")\n')
+        code, _, err = run_until_interrupted(self, 'a, b = pair()\na.call("b", "wait_long", timeout=distag.FOREVER)\n')
         self.assertIn(code, (-signal.SIGINT, 130))
         self.assertIn("KeyboardInterrupt", err)
-        self.assertLess(took, 0.7)
 
 
 def interrupt(*args):
@@ -190,7 +185,7 @@ class InterruptsOfCallbacks(unittest.TestCase):
         def poll_until_interrupted(a):
             with self.assertRaises(KeyboardInterrupt):
                 while True:
-                    a.wait(10)
+                    a.wait(120)
                     a.poll(1)
 
         with distag.Worker("a", rank=0, world_size=1, rendezvous="inproc://interrupted", executor="host",
@@ -203,7 +198,7 @@ class InterruptsOfCallbacks(unittest.TestCase):
             poll_until_interrupted(a)
             for each in (future, chained):
                 with self.assertRaisesRegex(distag.UserError, "KeyboardInterrupt"):
-                    each.result(10)
+                    each.result(120)
 
     def test_of_a_function_ends_the_wait_that_runs_it(self):
         with distag.Worker("a", rank=0, world_size=1, rendezvous="inproc://interrupted", executor="host",
@@ -274,7 +269,7 @@ class Failures(unittest.TestCase):
             future = a.call_async("b", "give")
             late.set_result([1, object()])
             with self.assertRaisesRegex(distag.UsageError, r"result\[1\]"):
-                future.result(10)
+                future.result(120)
         self.assertEqual(self.unraisable, [])
 
     def test_an_object_answers_a_remote_call_only(self):
@@ -296,7 +291,7 @@ class Failures(unittest.TestCase):
             future.add_done_callback(broken("callback"))
             a.remote("b", "fail").close()  # nobody sees its failure, so it is logged
             for event in called.values():
-                self.assertTrue(event.wait(10))
+                self.assertTrue(event.wait(120))
             with self.assertRaises(distag.UserError):
                 future.result()
         self.assertEqual({str(each.exc_value) for each in self.unraisable}, {f"broken {name}" for name in called})
@@ -357,13 +352,13 @@ class Collectors(unittest.TestCase):
                    for rank, name in enumerate("ab")]
         distag.wait_all([each.start_async() for each in workers])
         self.assertEqual(len(_life.live), known + 2)
-        ends = [each.shutdown_async(10) for each in workers]
+        ends = [each.shutdown_async(120) for each in workers]
         self.assertEqual([each["clean"] for each in distag.wait_all(ends)], [True, True])
         self.assertEqual(len(_life.live), known)
         workers.clear()  # and nothing warns
         self.assertEqual([each.result()["clean"] for each in ends], [True, True])
         one = distag.Worker("one", rank=0, world_size=1, rendezvous="inproc://unread", functions={}).start()
-        end = one.shutdown_async(10)
+        end = one.shutdown_async(120)
         while not end.done():
             pass
         del one  # though nobody has read its report
@@ -486,7 +481,7 @@ except ImportError:
 import distag
 kept = numpy and distag.from_numpy(numpy.arange(6.0))
 """
-        done = subprocess.run([sys.executable, "-B", "-c", program], text=True, stderr=subprocess.PIPE, timeout=30)
+        done = subprocess.run([sys.executable, "-B", "-c", program], text=True, stderr=subprocess.PIPE, timeout=240)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_nothing_is_kept_for_callbacks_that_were_refused(self):
@@ -512,7 +507,7 @@ class Processes(unittest.TestCase):
         with group({"one": lambda: 1}) as (a, _):
             for method in ("fork", "spawn"):
                 with multiprocessing.get_context(method).Pool(1) as pool:
-                    self.assertEqual(pool.apply_async(square_in_a_new_worker, (7,)).get(60), 49)
+                    self.assertEqual(pool.apply_async(square_in_a_new_worker, (7,)).get(120), 49)
             self.assertEqual(a.call("b", "one"), 1)
 
     def test_objects_that_a_parent_froze_are_closed_in_its_child(self):
@@ -527,7 +522,7 @@ class Processes(unittest.TestCase):
 
     def test_leaving_without_a_shutdown_is_quiet(self):
         for end in ("", "raise SystemExit(3)", "threading.Thread(target=in_thread, daemon=True).start()"):
-            done = subprocess.run([sys.executable, "-B", "-c", HEAD + "a, b = pair()\n" + end], text=True, timeout=30,
+            done = subprocess.run([sys.executable, "-B", "-c", HEAD + "a, b = pair()\n" + end], text=True, timeout=240,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             self.assertEqual((done.returncode, done.stderr), (3 if "3" in end else 0, ""), end)
 
@@ -542,11 +537,9 @@ future = a.call_async("b", "never", timeout=distag.FOREVER)
 while b.stats()["calls_served"] + b.stats()["calls_open"] == 0:
     threading.Event().wait(0.005)
 """
-        began = time.monotonic()
-        done = subprocess.run([sys.executable, "-B", "-c", program], text=True, stderr=subprocess.PIPE, timeout=30,
+        done = subprocess.run([sys.executable, "-B", "-c", program], text=True, stderr=subprocess.PIPE, timeout=240,
                               stdout=subprocess.DEVNULL)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertLess(time.monotonic() - began, 10)
 
     def test_workers_that_were_forgotten_end_before_the_interpreter_does(self):
         program = HEAD + """
@@ -562,7 +555,7 @@ for future in futures:
 del ab, future
 """
         for _ in range(3):
-            done = subprocess.run([sys.executable, "-B", "-c", program], text=True, stderr=subprocess.PIPE, timeout=30)
+            done = subprocess.run([sys.executable, "-B", "-c", program], text=True, stderr=subprocess.PIPE, timeout=240)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_leaving_with_the_host_executor_and_calls_open(self):
@@ -570,13 +563,13 @@ del ab, future
 import distag
 ab = [distag.Worker(name, rank=rank, world_size=2, rendezvous="inproc://bad", executor="host",
                     functions={"double": lambda x: 2 * x}) for rank, name in enumerate("ab")]
-distag.wait_all([worker.start_async(30) for worker in ab])
+distag.wait_all([worker.start_async(120) for worker in ab])
 futures = [ab[0].call_async("b", "double", each) for each in range(1000)]
 for future in futures:
     future.add_done_callback(print)
 assert futures[0].result() == 0
 """
-        done = subprocess.run([sys.executable, "-B", "-c", program], text=True, stderr=subprocess.PIPE, timeout=30,
+        done = subprocess.run([sys.executable, "-B", "-c", program], text=True, stderr=subprocess.PIPE, timeout=240,
                               stdout=subprocess.DEVNULL)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
@@ -591,9 +584,9 @@ if child:
     assert os.waitpid(child, 0)[1] == 0
     view.close()
 else:
-    signal.alarm(25)
+    signal.alarm(200)
 """
-        done = subprocess.run([sys.executable, "-B", "-c", program], text=True, stderr=subprocess.PIPE, timeout=30,
+        done = subprocess.run([sys.executable, "-B", "-c", program], text=True, stderr=subprocess.PIPE, timeout=240,
                               stdout=subprocess.DEVNULL)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
@@ -607,7 +600,7 @@ else:
 
     def test_a_library_that_is_not_there_is_named(self):
         done = subprocess.run([sys.executable, "-B", "-c", "import distag"], stderr=subprocess.PIPE, text=True,
-                              timeout=60,
+                              timeout=240,
                               env=dict(os.environ, DISTAG_LIBRARY="/nowhere/libdistag.so"))
         self.assertEqual(done.returncode, 1)
         self.assertIn("/nowhere/libdistag.so", done.stderr)

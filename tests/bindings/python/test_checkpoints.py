@@ -28,7 +28,7 @@ import distag
 from distag import checkpoint
 folder, steps = sys.argv[1], int(sys.argv[2])
 worker = distag.Worker().start()
-mesh = worker.mesh((-1,), ("x",), timeout=30)
+mesh = worker.mesh((-1,), ("x",), timeout=240)
 for number in range(int(sys.argv[3]), int(sys.argv[3]) + steps):
     values = {f"t{i}": mesh.shard(distag.full(number, (64, 300)), spec)
               for i, spec in enumerate(((None, None), ("x", None), (None, "x"), ("x", None)))}
@@ -345,7 +345,7 @@ class Processes(unittest.TestCase):
             self.assertGreaterEqual(found, max(first, last))
             last, first = found, found + 1
         members = self.start(2, 1, first)
-        self.assertEqual([member.wait(60) for member in members], [0, 0])
+        self.assertEqual([member.wait(120) for member in members], [0, 0])
         self.end(members)
         self.assertEqual(self.check_whole(), first)
         self.assertEqual(len(os.listdir(self.saves)), 3)  # no leftover
@@ -366,7 +366,7 @@ import os, resource, signal, sys
 import distag
 from distag import checkpoint
 worker = distag.Worker().start()
-mesh = worker.mesh((-1,), ("x",), timeout=30)
+mesh = worker.mesh((-1,), ("x",), timeout=240)
 x = mesh.shard(distag.ones((4, 100_000)), ("x", None))
 checkpoint.save(mesh, sys.argv[1], {"number": 1, "values": {"x": x}})
 if worker.rank == 1:
@@ -382,7 +382,7 @@ worker.shutdown()
 """
         members = self.start(2, 0, 0, program=program)
         for member in members:
-            self.assertEqual(member.communicate(timeout=60), ("INVALID_STATE 1 True\n2.0\n", ""))
+            self.assertEqual(member.communicate(timeout=240), ("INVALID_STATE 1 True\n2.0\n", ""))
         self.assertEqual(self.check_whole(), 1)
         self.assertEqual(len(os.listdir(self.saves)), 3)
 
@@ -457,7 +457,7 @@ worker.shutdown()
         self.saves = "here"
         members = self.start(2, 1, 0, places)
         for member in members:
-            _, err = member.communicate(timeout=60)
+            _, err = member.communicate(timeout=240)
             self.assertIn("all members need the same folder", err)
             self.assertIn("INVALID_STATE", err)
         self.assertEqual([os.listdir(os.path.join(place, "here")) for place in places], [[], []])

@@ -16,7 +16,7 @@ ENVIRONMENT = dict(os.environ, OPENBLAS_NUM_THREADS="1")
 
 
 def run(*command, **options):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=240,
                           **{"env": ENVIRONMENT, **options})
     return done.returncode, done.stdout, done.stderr
 

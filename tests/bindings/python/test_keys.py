@@ -18,16 +18,16 @@ class Keys(unittest.TestCase):
         self.peers = {name: self.pairs[name].public_key for name in ("a", "b")}
 
     def worker(self, name, **options):
-        worker = distag.Worker(name, rank=("a", "b").index(name), world_size=2, functions=[double], lease=2.0,
+        worker = distag.Worker(name, rank=("a", "b").index(name), world_size=2, functions=[double], lease=60.0,
                                bind="tcp://127.0.0.1:0", rendezvous=f"file://{self.folder.name}", **options)
         self.addCleanup(worker.close)
         return worker
 
     def start(self, a, b):
-        distag.wait_all([a.start_async(20), b.start_async(20)])
+        distag.wait_all([a.start_async(120), b.start_async(120)])
 
     def end(self, a, b):
-        distag.wait_all([a.shutdown_async(20), b.shutdown_async(20)])
+        distag.wait_all([a.shutdown_async(120), b.shutdown_async(120)])
 
     def own(self, name, **options):
         return self.worker(name, secret_key=self.pairs[name].secret_key, peers=self.peers, **options)
@@ -75,7 +75,7 @@ class Keys(unittest.TestCase):
         with self.assertRaises(distag.DistagError) as caught:
             a.call("b", double, 21)
         self.assertIn(caught.exception.name, ("DENIED", "DISCONNECTED"))
-        while news.get(timeout=20) != ("b", "lost"):  # the call may hear of it first
+        while news.get(timeout=120) != ("b", "lost"):  # the call may hear of it first
             pass
         self.assertEqual(a.member("b").state, "lost")
 

@@ -18,7 +18,7 @@ def on_members(program, names=NAMES, **options):
     with group(names=names) as workers, ThreadPoolExecutor(len(names)) as pool:
 
         def run(worker):
-            with worker.mesh(shape, axes, timeout=30, **options) as mesh:
+            with worker.mesh(shape, axes, timeout=240, **options) as mesh:
                 return program(worker, mesh)
 
         return [done.result() for done in [pool.submit(run, worker) for worker in workers]]
@@ -383,7 +383,7 @@ class Training(unittest.TestCase):
         on_members(lambda worker, mesh: self.train(worker, mesh, self.SPECS["fully"]))
         gc.collect()
         # The last release of a worker ends it on a thread of the library.
-        end, pause = time.monotonic() + 10, threading.Event()
+        end, pause = time.monotonic() + 120, threading.Event()
         while distag.handle_count() > before and time.monotonic() < end:
             pause.wait(0.01)
         self.assertLessEqual(distag.handle_count(), before, distag.handle_report())

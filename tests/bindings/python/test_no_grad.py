@@ -87,14 +87,14 @@ class NoGrad(unittest.TestCase):
         def other():
             with shared:
                 entered.set()
-                left.wait(10)
+                left.wait(120)
                 found.append(distag.is_grad_enabled())
             found.append(distag.is_grad_enabled())
 
         thread = threading.Thread(target=other)
         with shared:
             thread.start()
-            entered.wait(10)
+            entered.wait(120)
         self.assertTrue(distag.is_grad_enabled())
         left.set()
         thread.join()

@@ -29,7 +29,7 @@ def losses(program, count):
     children = [subprocess.Popen([sys.executable, "-B", program, DIGITS], env=dict(environment, RANK=str(rank)),
                                  stdout=subprocess.PIPE, text=True) for rank in range(count)]
     try:
-        outputs = [child.communicate(timeout=60)[0] for child in children]
+        outputs = [child.communicate(timeout=240)[0] for child in children]
     finally:
         for child in children:
             child.kill()
@@ -52,7 +52,7 @@ class Patterns(unittest.TestCase):
     @classmethod
     def losses_of_torch(cls, name):
         if cls.theirs is None:
-            out, err = cls.torch.communicate(timeout=90)
+            out, err = cls.torch.communicate(timeout=240)
             if cls.torch.returncode:
                 raise AssertionError(err)
             cls.theirs = json.loads(out)

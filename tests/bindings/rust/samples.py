@@ -11,7 +11,7 @@ ENVIRONMENT = dict(os.environ, OPENBLAS_NUM_THREADS="1")
 def learn(distag, command, data):
     """What rank 0 prints of its epochs and its accuracy."""
     done = subprocess.run([distag, "run", "-n", "3", *command, data, "2"], env=ENVIRONMENT, stdout=subprocess.PIPE,
-                          text=True, timeout=100, check=True)
+                          text=True, timeout=240, check=True)
     return done.stdout.replace("[0] ", "").splitlines()[:3]
 
 
@@ -26,10 +26,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder, subprocess.Popen(
             [service, f"file://{folder}"], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout.readline() == "service serves\n"
-        asked = subprocess.run([service, f"file://{folder}", "ask"], stdout=subprocess.PIPE, text=True, timeout=60,
+        asked = subprocess.run([service, f"file://{folder}", "ask"], stdout=subprocess.PIPE, text=True, timeout=240,
                                check=True)
         assert asked.stdout == "mean 3.0\nstopping\n", asked.stdout
-        assert server.communicate(timeout=60)[0] == "served 2 calls\n"
+        assert server.communicate(timeout=240)[0] == "served 2 calls\n"
         assert server.returncode == 0
     print(expected[2])
 

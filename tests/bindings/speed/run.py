@@ -29,7 +29,7 @@ class Pair:
 
     def leave(self):
         self.caller.stdin.close()
-        codes = self.caller.wait(60), self.server.wait(60)
+        codes = self.caller.wait(120), self.server.wait(120)
         self.caller.stdout.close()
         self.folder.cleanup()
         return codes

@@ -35,7 +35,7 @@ static void fly(distag_worker* worker, distag_tensor* x, distag_error* err) {
   static distag_future* futures[kFlight];
   distag_value* arg = distag_tensor_as_value(x);
   for (int i = 0; i < kFlight; ++i) distag_call_async(worker, NULL, "b", "echo", &arg, 1, NULL, &futures[i], err);
-  distag_wait_all(futures, kFlight, 60 * DISTAG_SECOND, err);
+  distag_wait_all(futures, kFlight, 240 * DISTAG_SECOND, err);
   for (int i = 0; i < kFlight; ++i) distag_future_release(futures[i]);
 }
 
@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
   options.rendezvous = rendezvous;
   distag_worker_create(&options, &worker, &err);
   distag_worker_register(worker, "echo", echo, NULL, NULL, NULL, &err);
-  distag_worker_start(worker, 30 * DISTAG_SECOND, &err);
+  distag_worker_start(worker, 120 * DISTAG_SECOND, &err);
   check(&err, "start");
   while (options.rank == 0 && scanf("%31s %d", name, &rounds) == 2) {
     printf("%.9f\n", measure(name, rounds, worker, &err));

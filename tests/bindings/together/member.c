@@ -130,7 +130,7 @@ static void take_turns(int first, int steps, distag_error* err) {
     for (int s = 0; (first + turn) % size == rank && s < steps && err->code == DISTAG_OK; ++s) {
       train_step(turn, s, (int)((int64_t)kBatch * (steps * turn + s) % kLines), err);
     }
-    if (err->code == DISTAG_OK) distag_worker_all_gather(worker, null, NULL, 0, 30 * DISTAG_SECOND, NULL, err);
+    if (err->code == DISTAG_OK) distag_worker_all_gather(worker, null, NULL, 0, 120 * DISTAG_SECOND, NULL, err);
   }
   distag_value_release(null);
 }
@@ -152,7 +152,7 @@ int main(int argc, char** argv) {
   distag_worker_register(worker, "forward", forward, NULL, NULL, NULL, &err);
   distag_worker_register(worker, "step", step, NULL, NULL, NULL, &err);
   create_layer(&err);
-  distag_worker_start(worker, 30 * DISTAG_SECOND, &err);
+  distag_worker_start(worker, 120 * DISTAG_SECOND, &err);
   take_turns(atoi(argv[5]), atoi(argv[6]), &err);
   if (err.code != DISTAG_OK) {
     printf("failed %d %s\n", (int)err.code, err.message);
@@ -160,7 +160,7 @@ int main(int argc, char** argv) {
     while (getchar() != EOF) continue;
     distag_worker_shutdown(worker, 0, NULL, NULL);
   } else {
-    distag_worker_shutdown(worker, 30 * DISTAG_SECOND, NULL, &err);
+    distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err);
   }
   distag_optimizer_release(sgd);
   distag_tensor_release(bias);

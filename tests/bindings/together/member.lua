@@ -85,7 +85,7 @@ local is_ok, problem = pcall(function()
     if (first + turn) % size == rank then
       for number = 0, steps - 1 do train_step(worker, turn, number, BATCH * (steps * turn + number) % LINES) end
     end
-    worker:all_gather(nil, 30)
+    worker:all_gather(nil, 120)
   end
   worker:shutdown(30)
 end)

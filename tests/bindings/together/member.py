@@ -55,8 +55,8 @@ def main():
             if (first + turn) % size == rank:
                 for number in range(steps):
                     train_step(worker, data, turn, number, BATCH * (steps * turn + number) % LINES)
-            worker.all_gather(None, timeout=30)
-        worker.shutdown(30)
+            worker.all_gather(None, timeout=240)
+        worker.shutdown(120)
     except distag.DistagError as failure:
         print("failed", failure.code, failure.message, flush=True)
         sys.stdin.read()

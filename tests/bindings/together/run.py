@@ -39,7 +39,7 @@ class Group:
 
     def finish(self):
         """What each printed, and its exit code."""
-        outputs = [process.communicate(timeout=60)[0] for process in self.processes]
+        outputs = [process.communicate(timeout=240)[0] for process in self.processes]
         return outputs, [process.returncode for process in self.processes]
 
     def finish_lost(self):
@@ -47,7 +47,7 @@ class Group:
         outputs = [self.until_failed(process) for process in self.processes]
         for process in self.processes:
             process.stdin.close()
-        return outputs, [process.wait(60) for process in self.processes]
+        return outputs, [process.wait(120) for process in self.processes]
 
     @staticmethod
     def until_failed(process):

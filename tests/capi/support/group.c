@@ -23,7 +23,7 @@ typedef distag_status (*collective)(distag_worker *worker, int64_t timeout_ns, d
 static int run(const char *what, collective begin, distag_worker *const *workers, size_t count) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_future *futures[kMost] = {NULL};
-  for (size_t i = 0; i < count; ++i) begin(workers[i], 20 * DISTAG_SECOND, &futures[i], &err);
+  for (size_t i = 0; i < count; ++i) begin(workers[i], 120 * DISTAG_SECOND, &futures[i], &err);
   if (err.code == DISTAG_OK) distag_wait_all(futures, count, DISTAG_FOREVER, &err);
   for (size_t i = 0; i < count; ++i) distag_future_release(futures[i]);
   if (err.code != DISTAG_OK) fprintf(stderr, "%s: %s: %s\n", what, distag_status_get_name(err.code), err.message);

@@ -62,7 +62,7 @@ static void use(const distag_api *api, const char *rendezvous, uint32_t executor
   options.executor = executor;
   api->worker_create(&options, &worker, &err);
   api->worker_register(worker, "answer", answer, (void *)(uintptr_t)api, NULL, NULL, &err);
-  api->worker_start(worker, 10 * DISTAG_SECOND, &err);
+  api->worker_start(worker, 120 * DISTAG_SECOND, &err);
   api->context_create(worker, &context, &err);
   api->op_full(2, DISTAG_FLOAT64, NULL, 0, &x, &err);
   api->tensor_set_requires_grad(x, 1, &err);
@@ -77,7 +77,7 @@ static void use(const distag_api *api, const char *rendezvous, uint32_t executor
   api->value_release(result);
   api->tensor_release(x);
   api->context_release(context);
-  api->worker_shutdown(worker, 10 * DISTAG_SECOND, NULL, &err);
+  api->worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err);
   api->worker_release(worker);
   if (err.code != DISTAG_OK) {
     ++check_failures;

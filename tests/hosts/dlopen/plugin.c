@@ -66,7 +66,7 @@ static int begin(const char* path, int flags) {
     api->worker_create(&options, &workers[rank], &err);
     api->worker_register(workers[rank], "square", square, NULL, NULL, NULL, &err);
     api->worker_register(workers[rank], "echo", echo, NULL, NULL, NULL, &err);
-    api->worker_start_async(workers[rank], 10 * DISTAG_SECOND, &starts[rank], &err);
+    api->worker_start_async(workers[rank], 120 * DISTAG_SECOND, &starts[rank], &err);
   }
   api->wait_all(starts, 2, DISTAG_FOREVER, &err);
   for (int rank = 0; rank < 2; ++rank) api->future_release(starts[rank]);
@@ -118,9 +118,9 @@ static int end(void) {
   distag_future* peer_down = NULL;
   const int served = calls_served == calls_made;
   uint64_t handles;
-  api->worker_shutdown_async(workers[1], 10 * DISTAG_SECOND, &peer_down, &err);
-  api->worker_shutdown(workers[0], 10 * DISTAG_SECOND, NULL, &err);
-  api->future_wait(peer_down, 10 * DISTAG_SECOND, &err);
+  api->worker_shutdown_async(workers[1], 120 * DISTAG_SECOND, &peer_down, &err);
+  api->worker_shutdown(workers[0], 120 * DISTAG_SECOND, NULL, &err);
+  api->future_wait(peer_down, 120 * DISTAG_SECOND, &err);
   api->future_release(peer_down);
   for (int rank = 0; rank < 2; ++rank) api->worker_release(workers[rank]);
   handles = api->get_handle_count();

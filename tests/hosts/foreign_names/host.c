@@ -55,7 +55,7 @@ static int calls(distag_error* err) {
     options.bind = "tcp://127.0.0.1:0";
     options.security = &security;
     distag_worker_create(&options, &workers[rank], err);
-    distag_worker_start_async(workers[rank], 10 * DISTAG_SECOND, &start[rank], err);
+    distag_worker_start_async(workers[rank], 120 * DISTAG_SECOND, &start[rank], err);
   }
   if (distag_wait_all(start, 2, DISTAG_FOREVER, err) != DISTAG_OK) return 0;
   distag_full(3, DISTAG_FLOAT32, &count, 1, &x, err);
@@ -67,7 +67,8 @@ static int calls(distag_error* err) {
   distag_tensor_release(sum);
   distag_value_release(result);
   distag_tensor_release(x);
-  for (int rank = 0; rank < 2; ++rank) distag_worker_shutdown_async(workers[rank], 10 * DISTAG_SECOND, &end[rank], err);
+  for (int rank = 0; rank < 2; ++rank)
+    distag_worker_shutdown_async(workers[rank], 120 * DISTAG_SECOND, &end[rank], err);
   distag_wait_all(end, 2, DISTAG_FOREVER, err);
   for (int rank = 0; rank < 2; ++rank) {
     distag_future_release(start[rank]), distag_future_release(end[rank]);

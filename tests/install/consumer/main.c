@@ -18,12 +18,12 @@ static int work(void) {
   distag_tensor_create(data, sizeof data, DISTAG_FLOAT32, shape, 2, &x, &err);
   distag_matmul(x, x, &y, &err);
   distag_worker_create(&options, &worker, &err);
-  distag_worker_start(worker, 10 * DISTAG_SECOND, &err);
+  distag_worker_start(worker, 120 * DISTAG_SECOND, &err);
   arg = distag_tensor_as_value(y);
   distag_call(worker, NULL, "consumer", "neg", &arg, 1, NULL, &answer, &err);
   distag_value_get_tensor(answer, &z, &err);
   distag_tensor_copy_data(z, seen, sizeof seen, &err);
-  distag_worker_shutdown(worker, 10 * DISTAG_SECOND, NULL, &err);
+  distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err);
   distag_value_release(answer);
   distag_tensor_release(y);
   distag_tensor_release(x);

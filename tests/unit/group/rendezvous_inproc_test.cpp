@@ -146,7 +146,7 @@ TEST(RendezvousInproc, JoinsAcrossThreads) {
         });
       });
     }
-    for (const auto& future : done) ASSERT_TRUE(wait(*future, 30 * kSecond));
+    for (const auto& future : done) ASSERT_TRUE(wait(*future, 120 * kSecond));
   }
   for (auto& loop : loops) loop->stop();
 }

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-
+#include <cstdio>
 #include <map>
 
 #include "rpc_group.h"
@@ -203,9 +203,9 @@ TEST_F(CallHooksTest, AContextThatEndsAtTheCalleeAnswersCancelled) {
   EXPECT_TRUE(error.may_have_run());
 }
 
-// With 20,000 calls open, a look at all of them for each of 20,000 contexts would take a minute.
+// With 60,000 calls open, a look at all of them for each of 60,000 contexts would take ten minutes.
 TEST_F(CallHooksTest, TheEndOfAContextDoesNotLookAtTheCallsOfOthers) {
-  constexpr uint64_t kCalls = 20'000;
+  constexpr uint64_t kCalls = 60'000;
   std::vector<std::shared_ptr<PendingReply>> replies;
   group.rpc(1).register_function("keep", [&](Invocation& invocation) { replies.push_back(invocation.defer()); });
   std::vector<std::shared_ptr<Future<Value>>> open;
@@ -217,7 +217,9 @@ TEST_F(CallHooksTest, TheEndOfAContextDoesNotLookAtTheCallsOfOthers) {
       for (uint64_t i = 0; i < kCalls; ++i) group.rpc(rank).end_context({context.maker + 1, i + 1});
     });
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  std::printf("figure: unit_rpc.ends_of_contexts_s %.3f s\n", took.count());
+  EXPECT_LT(took.count(), 100);
   EXPECT_FALSE(open.front()->is_done());
   group.node(0).loop.run([this] { group.rpc(0).end_context(context); });
   for (const auto& call : open) ASSERT_EQ(group.error_of(*call).status(), Status::kCancelled);

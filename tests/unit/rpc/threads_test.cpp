@@ -58,7 +58,7 @@ class ThreadedNode final : public SessionEvents {
       task();
       done->complete(Unit{});
     });
-    ASSERT_TRUE(wait(*done, 30 * kSecond));
+    ASSERT_TRUE(wait(*done, 120 * kSecond));
   }
   std::shared_ptr<Future<ShutdownReport>> shutdown(Nanos timeout) {
     std::shared_ptr<Future<ShutdownReport>> report;
@@ -122,7 +122,7 @@ TEST_F(ThreadedPairTest, ManyThreadsCallBothWays) {
     threads.emplace_back([this, t] {
       for (int64_t i = 0; i < kCalls; ++i) {
         auto future = start(t % 2, t % 4 < 2 ? "w1" : "w0", "next", {Value(i)});
-        ASSERT_TRUE(wait(*future, 60 * kSecond));
+        ASSERT_TRUE(wait(*future, 120 * kSecond));
         EXPECT_EQ(future->value().as_int64(), i + 1);
       }
     });
@@ -176,7 +176,7 @@ TEST_F(ThreadedPairTest, CancelsRaceWithAnswers) {
     auto future = start(0, "w1", "later");
     if (i % 3 == 0) std::this_thread::yield();
     if (i % 2 == 0) future->cancel();
-    ASSERT_TRUE(wait(*future, 60 * kSecond));
+    ASSERT_TRUE(wait(*future, 120 * kSecond));
     if (future->error() == nullptr) continue;
     const Status status = future->error()->status();
     EXPECT_TRUE(status == Status::kCancelled || status == Status::kRemote) << future->error()->message();
@@ -196,7 +196,7 @@ TEST_F(ThreadedPairTest, ShutDownWhileOthersCall) {
       while (!stop.load()) {
         try {
           auto future = start(0, "w1", "quick");
-          ASSERT_TRUE(wait(*future, 60 * kSecond));
+          ASSERT_TRUE(wait(*future, 120 * kSecond));
         } catch (const Error& error) {
           EXPECT_EQ(error.status(), Status::kInvalidState);
           return;
@@ -205,11 +205,11 @@ TEST_F(ThreadedPairTest, ShutDownWhileOthersCall) {
     });
   }
   auto second = nodes[1]->shutdown(0);
-  ASSERT_TRUE(wait(*second, 60 * kSecond));
+  ASSERT_TRUE(wait(*second, 120 * kSecond));
   auto first = nodes[0]->shutdown(60 * kSecond);
   stop.store(true);
   for (std::thread& thread : threads) thread.join();
-  ASSERT_TRUE(wait(*first, 60 * kSecond));
+  ASSERT_TRUE(wait(*first, 120 * kSecond));
 }
 
 TEST_F(ThreadedPairTest, RepliesOutliveTheirWorker) {
@@ -223,11 +223,11 @@ TEST_F(ThreadedPairTest, RepliesOutliveTheirWorker) {
   });
   begin();
   auto future = start(0, "w1", "hold");
-  ASSERT_TRUE(wait(*held, 60 * kSecond));
+  ASSERT_TRUE(wait(*held, 120 * kSecond));
   auto first = nodes[0]->shutdown(0);
   auto second = nodes[1]->shutdown(0);
-  ASSERT_TRUE(wait(*first, 60 * kSecond));
-  ASSERT_TRUE(wait(*second, 60 * kSecond));
+  ASSERT_TRUE(wait(*first, 120 * kSecond));
+  ASSERT_TRUE(wait(*second, 120 * kSecond));
   nodes.clear();
   EXPECT_EQ(future->error()->status(), Status::kCancelled);
   EXPECT_TRUE(reply->is_cancelled());

@@ -55,7 +55,7 @@ class Socket {
  private:
   static int make(int type) {
     const int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
-    const timeval patience = {30, 0};
+    const timeval patience = {120, 0};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     return fd;
   }
@@ -168,17 +168,23 @@ TEST_P(OtherUserTest, GetsNoLane) {
   Side side(shm());
   Listening listening(side, endpoint());
   open_to_all(path_ + ".lane");
-  Socket dialler(path_ + ".lane", SOCK_SEQPACKET);
-  {
-    const AsOtherUser other;
-    ASSERT_TRUE(dialler.dial());
+  // The best of several, as the machine may stop for a while: an offer is late after two seconds, and none is made.
+  Nanos least = kForever;
+  uint64_t dialled = 0, refused = 0;
+  while (dialled < 20 && (least < 0 || least >= kSecond)) {
+    Socket dialler(path_ + ".lane", SOCK_SEQPACKET);
+    {
+      const AsOtherUser other;
+      ASSERT_TRUE(dialler.dial());
+    }
+    const Nanos dialled_at = side.loop().clock().now();
+    EXPECT_EQ(dialler.read_all(), "");
+    least = side.loop().clock().now() - dialled_at;
+    ++dialled;
   }
-  const Nanos dialled_at = side.loop().clock().now();
-  EXPECT_EQ(dialler.read_all(), "");
-  EXPECT_LT(side.loop().clock().now() - dialled_at, kSecond) << "it is hung up on at once, not when its offer is late";
-  uint64_t refused = 0;
+  EXPECT_LT(least, kSecond) << "it is hung up on at once, not when its offer is late";
   side.run([&] { refused = side.transport().lane_report().refused; });
-  EXPECT_EQ(refused, 1u);
+  EXPECT_EQ(refused, dialled);
 }
 
 TEST_P(OtherUserTest, WhoTakesLanesIsOfferedNone) {

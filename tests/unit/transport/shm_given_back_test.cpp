@@ -71,7 +71,7 @@ class Way {
   }
   // Small messages, at which the lender looks for what is back, until so many loans are out.
   bool comes_to(size_t loans_out) {
-    for (int i = 0; i < 10'000 && from_.loans_out() != loans_out; ++i) pass(Frame::copy_of("x", 1));
+    for (int i = 0; i < 120'000 && from_.loans_out() != loans_out; ++i) pass(Frame::copy_of("x", 1));
     return from_.loans_out() == loans_out;
   }
   void dial() {
@@ -225,7 +225,7 @@ TEST_F(ShmGivenBackTest, AfterTheLaneThatLentItIsCopied) {
     return open != 1;
   };
   const auto never = Future<Unit>::make();
-  for (int i = 0; i < 10'000 && is_open(); ++i) wait(*never, kMillisecond);
+  for (int i = 0; i < 120'000 && is_open(); ++i) wait(*never, kMillisecond);
   const Frame copy = back_.pass(borrowed);
   EXPECT_NE(copy.data(), lent.bytes);
   EXPECT_TRUE(holds(copy, 5));

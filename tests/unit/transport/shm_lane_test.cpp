@@ -56,7 +56,7 @@ TEST(LaneTest, AMessageIsUnderWayOnBothSidesUntilAllOfItHasCome) {
     pass_a_long_message(loop);
     done->complete(Unit{});
   });
-  ASSERT_TRUE(wait(*done, 60 * kSecond));
+  ASSERT_TRUE(wait(*done, 120 * kSecond));
 }
 
 }  // namespace

@@ -69,10 +69,10 @@ size_t borrowed_blocks() {
   return count;
 }
 
-// Whether it comes to hold within ten seconds.
+// Whether it comes to hold within two minutes.
 bool comes_true(const std::function<bool()>& condition) {
   const auto never = Future<Unit>::make();
-  for (int i = 0; i < 10'000 && !condition(); ++i) wait(*never, kMillisecond);
+  for (int i = 0; i < 120'000 && !condition(); ++i) wait(*never, kMillisecond);
   return condition();
 }
 

@@ -110,7 +110,7 @@ TEST_F(LaneWakesTest, OneThatSleepsGetsOneHoweverMuchIsSent) {
     return received == 3;
   };
   const auto never = Future<Unit>::make();
-  for (int i = 0; i < 10'000 && !has_come(); ++i) wait(*never, kMillisecond);
+  for (int i = 0; i < 120'000 && !has_come(); ++i) wait(*never, kMillisecond);
   EXPECT_TRUE(has_come()) << "each was heard";
 }
 
@@ -202,14 +202,14 @@ TEST_F(ShmWakesTest, ALoopThatSleepsGetsOneAMessageAndHearsOfAll) {
   const auto never = Future<Unit>::make();
   const uint64_t before = report(client_).wakes_sent;
   uint64_t messages = 0;
-  for (; messages < 200 && report(client_).wakes_sent < before + 5; ++messages) {
+  for (; messages < 2000 && report(client_).wakes_sent < before + 5; ++messages) {
     wait(*never, 10 * kMillisecond);  // by then it sleeps, as long as somebody lets it run
     pass();
   }
   const uint64_t sent = report(client_).wakes_sent;
   EXPECT_GE(sent, before + 5);
   EXPECT_LE(sent, before + messages);
-  for (int i = 0; i < 10'000 && report(server_).wakes_received != sent; ++i) wait(*never, kMillisecond);
+  for (int i = 0; i < 120'000 && report(server_).wakes_received != sent; ++i) wait(*never, kMillisecond);
   EXPECT_EQ(report(server_).wakes_received, sent);
   EXPECT_GT(report(server_).sleeps, 0u);
   EXPECT_EQ(report(server_).wakes_sent, 0u) << "what it has sent back is nothing";

@@ -45,8 +45,8 @@ class HostedWorkerTest : public ::testing::Test {
   }
 
   static void start(HostedWorker& worker) {
-    const auto started = worker.start(20 * kSecond);
-    ASSERT_TRUE(wait(*started, 30 * kSecond));
+    const auto started = worker.start(120 * kSecond);
+    ASSERT_TRUE(wait(*started, 120 * kSecond));
     started->value();
   }
 
@@ -73,8 +73,8 @@ TEST_F(HostedWorkerTest, ShutDownTwiceAtOnceBothGetTheReport) {
   const auto worker = make(of_options_.data(), "twice");
   start(*worker);
   bool is_clean_there = false;
-  std::thread other([&] { is_clean_there = is_clean(worker->shutdown(20 * kSecond)); });
-  EXPECT_TRUE(is_clean(worker->shutdown(20 * kSecond)));
+  std::thread other([&] { is_clean_there = is_clean(worker->shutdown(120 * kSecond)); });
+  EXPECT_TRUE(is_clean(worker->shutdown(120 * kSecond)));
   other.join();
   EXPECT_TRUE(is_clean_there);
   EXPECT_EQ(ended_, Names{"options"});
@@ -93,7 +93,7 @@ TEST_F(HostedWorkerTest, AFunctionThatRunsKeepsItsDataAndMakesTheShutdownLate) {
   request.to = "worker0";
   request.function = "slow";
   const auto answer = worker->core().rpc().call(std::move(request));
-  ASSERT_TRUE(wait(*begun, 30 * kSecond));
+  ASSERT_TRUE(wait(*begun, 120 * kSecond));
   try {
     worker->shutdown(0);
     ADD_FAILURE() << "a function still runs";
@@ -116,7 +116,7 @@ TEST_F(HostedWorkerTest, AfterItsEndForGoodItMayBeFreed) {
     worker.reset();
     freed->complete(Unit{});
   });
-  ASSERT_TRUE(wait(*freed, 30 * kSecond));
+  ASSERT_TRUE(wait(*freed, 120 * kSecond));
   EXPECT_EQ(ended_, Names{"options"});
 }
 

@@ -41,18 +41,18 @@ class PassThreadsTest : public ::testing::Test {
       register_functions(rank);
     }
     std::vector<std::shared_ptr<Future<Value>>> started;
-    for (const auto& worker : workers_) started.push_back(worker->start(20 * kSecond));
+    for (const auto& worker : workers_) started.push_back(worker->start(120 * kSecond));
     for (const auto& future : started) {
-      ASSERT_TRUE(wait(*future, 30 * kSecond));
+      ASSERT_TRUE(wait(*future, 120 * kSecond));
       future->value();
     }
   }
 
   void TearDown() override {
     std::vector<std::shared_ptr<Future<ShutdownReport>>> ended;
-    for (const auto& worker : workers_) ended.push_back(worker->begin_shutdown(20 * kSecond));
-    for (const auto& future : ended) EXPECT_TRUE(wait(*future, 30 * kSecond) && future->value().clean);
-    for (const auto& worker : workers_) EXPECT_TRUE(worker->finish(10 * kSecond));
+    for (const auto& worker : workers_) ended.push_back(worker->begin_shutdown(120 * kSecond));
+    for (const auto& future : ended) EXPECT_TRUE(wait(*future, 120 * kSecond) && future->value().clean);
+    for (const auto& worker : workers_) EXPECT_TRUE(worker->finish(120 * kSecond));
   }
 
   void register_functions(int32_t rank) {
@@ -82,7 +82,7 @@ class PassThreadsTest : public ::testing::Test {
     request.function = function;
     request.args = std::move(args);
     auto answer = workers_[static_cast<size_t>(from)]->worker().rpc().call(std::move(request));
-    EXPECT_TRUE(wait(*answer, 60 * kSecond));
+    EXPECT_TRUE(wait(*answer, 120 * kSecond));
     return answer->value().as_tensor();
   }
 
@@ -142,7 +142,7 @@ TEST_F(PassThreadsTest, CancelledPassesLeaveNothing) {
     const Tensor y = call(0, context->global_id(), "custom", {Value(x)});
     auto pass = context->backward_async({apply(ops::kSum, {y})}, {});
     if (i % 2 == 0) pass->cancel();
-    ASSERT_TRUE(wait(*pass, 60 * kSecond));
+    ASSERT_TRUE(wait(*pass, 120 * kSecond));
     if (pass->error() == nullptr) {
       EXPECT_NE(context->gradients()->find(x), nullptr);
     } else {

@@ -236,7 +236,7 @@ func create(offered functions, names ...string) []*distag.Worker {
 }
 
 func start(workers []*distag.Worker) {
-	ctx, cancel := context.WithTimeout(background, 30*time.Second)
+	ctx, cancel := context.WithTimeout(background, 120*time.Second)
 	defer cancel()
 	together(workers, func(w *distag.Worker) (*distag.Future, error) { return w.StartAsync(ctx) })
 }
@@ -265,14 +265,14 @@ func group(offered functions, use func(a, b *distag.Worker), names ...string) {
 	}()
 	start(workers)
 	use(workers[0], workers[1])
-	ctx, cancel := context.WithTimeout(background, 20*time.Second)
+	ctx, cancel := context.WithTimeout(background, 120*time.Second)
 	defer cancel()
 	together(workers, func(w *distag.Worker) (*distag.Future, error) { return w.ShutdownAsync(ctx) })
 }
 
 // nothingIsLeft waits until the collector has had its way.
 func nothingIsLeft() {
-	until := time.Now().Add(10 * time.Second)
+	until := time.Now().Add(120 * time.Second)
 	for distag.HandleCount() > 0 && time.Now().Before(until) {
 		runtime.GC()
 		time.Sleep(time.Millisecond)

@@ -28,7 +28,7 @@ type usage struct{ kib, threads, descriptors, handles int }
 
 func measure() usage {
 	// Finalizers run beside the program, some time after the collection that found them.
-	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(120 * time.Second); ; time.Sleep(time.Millisecond) {
 		runtime.GC()
 		if distag.HandleCount() <= mostHandles || time.Now().After(until) {
 			break

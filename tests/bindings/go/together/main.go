@@ -114,7 +114,7 @@ func (m *member) train(rows [][]float32, classes []int64, turn, number, begin in
 
 func (m *member) run(digits string, first, steps int) error {
 	rows, classes := readDigits(digits)
-	limit, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	limit, cancel := context.WithTimeout(context.Background(), 120*time.Second)
 	defer cancel()
 	if err := m.worker.Start(limit); err != nil {
 		return err
@@ -125,13 +125,13 @@ func (m *member) run(digits string, first, steps int) error {
 				return err
 			}
 		}
-		limit, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		limit, cancel := context.WithTimeout(context.Background(), 120*time.Second)
 		defer cancel()
 		if _, err := m.worker.AllGather(limit, nil, nil); err != nil {
 			return err
 		}
 	}
-	limit, cancel = context.WithTimeout(context.Background(), 30*time.Second)
+	limit, cancel = context.WithTimeout(context.Background(), 120*time.Second)
 	defer cancel()
 	_, err := m.worker.Shutdown(limit)
 	return err

@@ -74,7 +74,7 @@ func pair(t *testing.T, offered map[string]any, change func(*distag.Options)) (a
 	}
 	must(distag.WaitAll(background, starts...))
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(background, 10*time.Second)
+		ctx, cancel := context.WithTimeout(background, 120*time.Second)
 		defer cancel()
 		down := []*distag.Future{must(workers[0].ShutdownAsync(ctx)), must(workers[1].ShutdownAsync(ctx))}
 		must(distag.WaitAll(ctx, down...))
@@ -88,7 +88,7 @@ func pair(t *testing.T, offered map[string]any, change func(*distag.Options)) (a
 
 func nothingIsLeft(t *testing.T) {
 	t.Helper()
-	until := time.Now().Add(20 * time.Second)
+	until := time.Now().Add(120 * time.Second)
 	for distag.HandleCount() > 0 {
 		if time.Now().After(until) {
 			t.Fatal(must(distag.HandleReport()))

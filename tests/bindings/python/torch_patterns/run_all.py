@@ -30,7 +30,7 @@ def fork_rank(path, rank, count, port, output):
     child = os.fork()
     if child:
         return child
-    signal.alarm(60)  # one that hangs ends itself
+    signal.alarm(240)  # one that hangs ends itself
     status = 1
     try:
         run_rank(path, rank, count, port, output)

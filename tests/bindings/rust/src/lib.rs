@@ -8,7 +8,7 @@ use json::Json;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-pub const SECONDS: Duration = Duration::from_secs(20);
+pub const SECONDS: Duration = Duration::from_secs(120);
 
 /// Workers of one group in this process, started, and shut down side by side.
 pub struct Group(pub Vec<Worker>);

@@ -14,7 +14,7 @@ fn main() -> Result<()> {
             std::thread::park();
         }
     })?;
-    worker.start(Duration::from_secs(20))?;
+    worker.start(Duration::from_secs(120))?;
     println!("serves");
     loop {
         std::thread::park(); // until it is killed

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const BATCH: usize = 32;
 const LINES: usize = 1600;
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(120);
 
 /// CRC-32 of all bytes of some tensors, as zlib has it.
 fn crc(tensors: &[&Tensor]) -> Result<u32> {

@@ -26,8 +26,8 @@ def check_caller(report):
     (call,) = report["calls"]
     equal((call["made_here"], call["function"], call["label"]), (True, "deferring", "the slow one"))
     equal((call["peer"], call["rank"], call["state"]), ("w1", 1, "sent"))
-    check(0 <= call["age_ms"] < 30000, "age of the call")
-    check(0 < call["time_left_ms"] <= 30000, "time of the call")
+    check(0 <= call["age_ms"] < 120000, "age of the call")
+    check(0 < call["time_left_ms"] <= 120000, "time of the call")
     (context,) = report["contexts"]
     equal(call["context"], context["global_id"])
     equal(context["made_here"], True)
@@ -42,7 +42,7 @@ def check_callee(report):
     (call,) = report["calls"]
     equal((call["made_here"], call["function"], call["label"]), (False, "deferring", "the slow one"))
     equal((call["peer"], call["rank"], call["state"]), ("w0", 0, "deferred"))
-    check(0 < call["time_left_ms"] <= 30000, "time of the call")
+    check(0 < call["time_left_ms"] <= 120000, "time of the call")
     (context,) = report["contexts"]
     equal((context["made_here"], context["send_count"], context["known_ranks"]), (False, 2, [0]))
     equal(context["creator"], 'worker "w0" (rank 0)')

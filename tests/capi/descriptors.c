@@ -91,7 +91,7 @@ static int live_short(int kind, size_t count, int limit, int to, int from) {
   snprintf(rendezvous, sizeof rendezvous, kind == kInproc ? "inproc://%s" : "file://%s", group);
   for (size_t i = 0; i < count; ++i) {
     distag_worker_options options = group_options((int32_t)i, (int32_t)count, rendezvous);
-    options.lease_ns = DISTAG_SECOND;
+    options.lease_ns = 2 * DISTAG_SECOND;
     if (kind == kTcp) options.bind = "tcp://127.0.0.1:0";
     if (distag_worker_create(&options, &workers[i], &err) != DISTAG_OK) break;
   }

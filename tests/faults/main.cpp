@@ -11,6 +11,7 @@
 //   settle MS                     {"held", "descriptors", "threads"}, once nothing is held or the time is up
 //   stop MS                       {"status", "message"}: leaves
 //   end                           {"descriptors", "threads", "handles", "steps"}, and the process ends
+#include <poll.h>
 #include <sys/prctl.h>
 
 #include <csignal>
@@ -93,9 +94,14 @@ class Session {
     return {{"held", held}, {"descriptors", now.descriptors}, {"threads", now.threads}};
   }
 
-  // Everything left beyond the state of the process before.
+  // Everything left beyond the state of the process before. A worker that could not be shut down ends on a thread of
+  // distag: it gets some seconds for that.
   Json end() const {
-    const Resources now;
+    Resources now;
+    for (int i = 0; i < 20'000 && (now.descriptors != before_.descriptors || now.threads != before_.threads); ++i) {
+      poll(nullptr, 0, 1);
+      now = Resources();
+    }
     return {{"descriptors", now.descriptors == before_.descriptors ? Json(0) : Json(now.descriptors)},
             {"threads", now.threads - before_.threads},
             {"handles", distag_get_handle_count()},

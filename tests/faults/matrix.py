@@ -26,7 +26,7 @@ from processes import Group, Hang, Ports, wait_until_dead
 SECOND = 1e9
 START_MS = 120000
 HIT_START_MS = 3000  # where a fault may keep them from meeting
-STOP_MS = 120000
+STOP_MS = 15000
 # Seconds from the fault, or from the beginning of what began later, until an operation ends. How long it takes is told,
 # not judged, as that is up to the machine: this is what tells it from "never", and the end of a killed process from a
 # lease of it, which is longer (Cell.lease).

@@ -70,7 +70,7 @@ def run_until_interrupted(test, program):
         child.wait()
     for pipe in (child.stdout, child.stderr):
         pipe.close()
-    print(f"figure: {test.id().removeprefix('__main__.')}_ms {1e3 * took:.1f} ms")
+    print(f"\nfigure: {test.id().removeprefix('__main__.')}_ms {1e3 * took:.1f} ms")
     return child.returncode, heard + out, err
 
 

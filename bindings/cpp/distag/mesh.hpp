@@ -193,10 +193,18 @@ class mesh : public detail::handle<distag_mesh, distag_mesh_retain, distag_mesh_
               outcome& err) {
     std::vector<const char*> names;
     for (const std::string& axis : axes) names.push_back(axis.c_str());
-    const bool fits =
-        (names.empty() || names.size() == shape.size()) &&
-        (options.outer_shape.empty() || options.outer_shape.size() == shape.size()) &&
-        (options.granules.empty() || options.ranks.empty() || options.granules.size() == options.ranks.size());
+    std::vector<std::int32_t> ranks = options.ranks;
+    if (ranks.empty() && !options.granules.empty()) {
+      // Named here: the library reads a granule for each of the ranks that it finds, and more may have joined.
+      ranks = detail::copy_ranks(
+          [with](std::int32_t* found, std::size_t capacity, std::size_t* count, distag_error* error) {
+            return distag_worker_copy_ranks(with, "", found, capacity, count, error);
+          },
+          err);
+    }
+    const bool fits = (names.empty() || names.size() == shape.size()) &&
+                      (options.outer_shape.empty() || options.outer_shape.size() == shape.size()) &&
+                      (options.granules.empty() || options.granules.size() == ranks.size());
     if (!fits) {
       err.fail(errc::invalid_argument,
                "a mesh has one name and one outer size for each axis, and one granule for each rank");
@@ -211,7 +219,7 @@ class mesh : public detail::handle<distag_mesh, distag_mesh_retain, distag_mesh_
     raw.name = options.name.empty() ? nullptr : options.name.c_str();
     raw.outer_shape = options.outer_shape.empty() ? nullptr : options.outer_shape.data();
     raw.granules = options.granules.empty() ? nullptr : options.granules.data();
-    err.check(distag_mesh_create(with, options.ranks.empty() ? nullptr : options.ranks.data(), options.ranks.size(),
+    err.check(distag_mesh_create(with, ranks.empty() ? nullptr : ranks.data(), ranks.size(),
                                  shape.empty() ? nullptr : shape.data(), names.empty() ? nullptr : names.data(),
                                  shape.size(), &raw, put(), err.raw()));
   }

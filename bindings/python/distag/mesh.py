@@ -14,7 +14,7 @@ from ._raw import distag_error
 from ._recording import input_of
 from ._sharded import box_of, mark_sharding, mesh_info, numbers_at
 from ._specs import Axes, Spec
-from .context import Context, copy_report, copy_text
+from .context import Context, copy_ranks, copy_report, copy_text
 from .errors import fail
 from .futures import Future, begin
 from .tensor import Tensor
@@ -60,8 +60,11 @@ class Mesh(Owner):
                  bucket_bytes: int = 0) -> None:
         sizes, ndim = (None, 0) if shape is None else int64_array(shape)
         outer = None if outer_shape is None else int64_array(outer_shape)[0]
-        if worker is None and ranks is None:
+        if ranks is None and worker is None:
             ranks = range(_product(sizes) * _product(outer))
+        elif ranks is None and granules is not None and worker is not None:
+            # Named here: the library reads a granule for each of the ranks that it finds, and more may have joined.
+            ranks = copy_ranks(lib.distag_worker_copy_ranks, worker._h, b"")
         options = _raw.distag_mesh_options(
             struct_size=sizeof(_raw.distag_mesh_options), hidden_moves=_choice("hidden_moves", hidden_moves,
                                                                                HIDDEN_MOVES),

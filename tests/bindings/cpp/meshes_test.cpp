@@ -71,6 +71,23 @@ TEST(Meshes, MayBeHybrid) {
   EXPECT_EQ(hybrid.shape().to_vector(), (std::vector<std::int64_t>{2, 2}));
 }
 
+// The library reads a granule for each member.
+TEST(Meshes, TakeAGranuleForEachMember) {
+  on_members("granules", [](const worker& own, const mesh&) {
+    mesh_options options;
+    options.outer_shape = {2, 1};
+    for (const std::vector<std::int64_t>& granules : {std::vector<std::int64_t>{0}, {0, 0, 1}, {0, 0, 1, 1, 1}}) {
+      options.granules = granules;
+      status err;
+      const mesh wrong(own, {1, 2}, {"data", "model"}, options, err);
+      EXPECT_EQ(err.code(), errc::invalid_argument) << granules.size();
+    }
+    options.granules = {1, 0, 1, 0};
+    const mesh hybrid(own, {1, 2}, {"data", "model"}, options);
+    EXPECT_EQ(hybrid.ranks(), (std::vector<std::int32_t>{1, 3, 0, 2}));
+  });
+}
+
 TEST(Meshes, HaveCollectives) {
   on_members("collectives", [](const worker& own, const mesh& grid) {
     const double rank = own.rank();

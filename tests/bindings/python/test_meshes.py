@@ -55,6 +55,16 @@ class Meshes(unittest.TestCase):
         with self.assertRaisesRegex(distag.UsageError, "granules makes several"):
             distag.HybridMesh(None, (1, 2), (2, 1), ("data", "model"))
 
+    def test_granules_are_as_many_as_members(self):
+        def program(worker, mesh):
+            for granules in ([0], [0, 0, 1], [0, 0, 1, 1, 1]):
+                with self.assertRaisesRegex(distag.UsageError, f"granules: 4 numbers are wanted, not {len(granules)}"):
+                    worker.mesh((1, 2), ("data", "model"), outer_shape=(2, 1), granules=granules)
+            with worker.mesh((1, 2), ("data", "model"), outer_shape=(2, 1), granules=[1, 0, 1, 0]) as hybrid:
+                return hybrid.ranks
+
+        self.assertEqual(on_members(program), [[1, 3, 0, 2]] * 4)
+
     def test_specs_are_texts_tuples_and_placements(self):
         mesh = distag.Mesh((2, 3), ("x", "y"))
         for spec in ("('x', None)", ("x", None), ["x", None], (0, None), [distag.Shard(0), distag.Replicate()],

@@ -148,6 +148,9 @@ func newRRef(pointer *C.distag_rref) *RRef {
 
 // Close releases the reference.
 func (x *RRef) Close() error {
+	if x == nil {
+		return nil
+	}
 	runtime.SetFinalizer(x, nil)
 	x.handle.close()
 	return nil
@@ -205,7 +208,6 @@ type Call struct {
 	args   []any
 	reply  *Reply
 	ctx    context.Context
-	cancel context.CancelFunc
 	later  bool
 }
 
@@ -232,7 +234,10 @@ func (c *Call) Defer() *Reply {
 }
 
 // Reply is the answer that a function still owes. The collector fails the call of one that is forgotten.
-type Reply struct{ handle }
+type Reply struct {
+	*handle // the context of the call looks at it too, and keeps no Reply from the collector
+	cancel  context.CancelFunc
+}
 
 // Finish answers with a value, or an error if there is one.
 func (x *Reply) Finish(value any, failure error) error {
@@ -261,11 +266,19 @@ func (x *Reply) Finish(value any, failure error) error {
 	return f.finish()
 }
 
-// Close gives the reply back; a call that is not answered fails.
+// Close gives the reply back, and ends the Context of its call; a call that is not answered fails.
 func (x *Reply) Close() error {
+	if x == nil || x.handle == nil {
+		return nil
+	}
 	runtime.SetFinalizer(x, nil)
-	x.handle.close()
+	x.end()
 	return nil
+}
+
+func (x *Reply) end() {
+	x.handle.close()
+	x.cancel()
 }
 
 // offered is a function of a worker.
@@ -379,7 +392,6 @@ func distagGoInvoke(function C.uintptr_t, invocation *C.distag_invocation, err *
 			return err
 		})
 		own.logPanic(failure)
-		call.cancel()
 		if !call.later || failure != nil {
 			call.reply.Finish(value, failure)
 		}
@@ -408,8 +420,7 @@ func newCall(own *offered, invocation *C.distag_invocation) (*Call, error) {
 	if err := f.finish(); err != nil {
 		return nil, err
 	}
-	call.reply = &Reply{handle{pointer: unsafe.Pointer(reply), release: releaseReply}}
-	runtime.SetFinalizer(call.reply, func(x *Reply) { x.handle.close() })
+	owed := &handle{pointer: unsafe.Pointer(reply), release: releaseReply}
 	parent := context.Background()
 	if record := C.distag_invocation_get_context(invocation); record != nil {
 		parent = newContext(parent, own.worker, retainContext(record))
@@ -418,43 +429,89 @@ func newCall(own *offered, invocation *C.distag_invocation) (*Call, error) {
 	if left := C.distag_invocation_get_time_left(invocation); left != forever {
 		ctx, cancel = context.WithTimeout(parent, time.Duration(left))
 	}
-	call.ctx, call.cancel = &callContext{Context: ctx, call: call}, cancel
+	call.ctx = &callContext{Context: ctx, worker: own.worker, reply: owed, cancel: cancel}
+	call.reply = &Reply{owed, cancel}
+	runtime.SetFinalizer(call.reply, (*Reply).end)
 	return call, nil
 }
 
-// callContext is the context of a call. C has no word for a cancellation that arrives, so the first use of Done begins to
-// look each few milliseconds.
+// callContext is the context of a call. C has no word for a cancellation that arrives, so from the first use of Done on its
+// worker looks each few milliseconds.
 type callContext struct {
 	context.Context
-	call *Call
-	once sync.Once
+	worker *Worker
+	reply  *handle
+	cancel context.CancelFunc
+	once   sync.Once
 }
 
 func (c *callContext) Done() <-chan struct{} {
-	c.once.Do(func() { go c.call.watch(c.Context) })
+	c.once.Do(func() { c.worker.watch.add(c) })
 	return c.Context.Done()
 }
 
 func (c *callContext) Err() error {
-	if c.Context.Err() == nil && c.call.IsCancelled() {
-		c.call.cancel()
-	}
+	c.look()
 	return c.Context.Err()
 }
 
-func (c *Call) watch(ctx context.Context) {
+// look ends the context of a call that was cancelled, and tells whether it has ended.
+func (c *callContext) look() bool {
+	if c.Context.Err() != nil {
+		return true
+	}
+	cancelled := C.distag_reply_is_cancelled((*C.distag_reply)(c.reply.acquire())) != 0
+	c.reply.drop()
+	if cancelled {
+		c.cancel()
+	}
+	return cancelled
+}
+
+// watch looks at the calls of one worker whose contexts are waited for, on one goroutine, which ends with the last of them.
+type watch struct {
+	mutex sync.Mutex
+	calls map[*callContext]struct{}
+}
+
+func (w *watch) add(c *callContext) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if len(w.calls) == 0 {
+		w.calls = map[*callContext]struct{}{}
+		go w.run()
+	}
+	w.calls[c] = struct{}{}
+}
+
+func (w *watch) run() {
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-look.C:
-			if c.IsCancelled() {
-				c.cancel()
+	for range look.C {
+		for _, c := range w.all() {
+			if c.look() && w.remove(c) {
+				return
 			}
 		}
 	}
+}
+
+func (w *watch) all() []*callContext {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	calls := make([]*callContext, 0, len(w.calls))
+	for c := range w.calls {
+		calls = append(calls, c)
+	}
+	return calls
+}
+
+// remove tells whether none is left: the next one begins anew.
+func (w *watch) remove(c *callContext) bool {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	delete(w.calls, c)
+	return len(w.calls) == 0
 }
 
 // ---- code of the user ----
@@ -477,13 +534,17 @@ func protect(run func() error) error {
 		var failure error
 		returned := false
 		defer func() {
+			recover() // of a reason that panics when it is shown
+			done <- failure
+		}()
+		defer func() {
 			if reason := recover(); reason != nil {
 				cause, _ := reason.(error)
+				failure = &userFailure{"panic: (what was thrown cannot be shown)", cause, debug.Stack()}
 				failure = &userFailure{fmt.Sprintf("panic: %v", reason), cause, debug.Stack()}
 			} else if !returned {
 				failure = &userFailure{message: "runtime.Goexit in a function (or panic(nil)): return an error instead"}
 			}
-			done <- failure
 		}()
 		failure = run()
 		returned = true

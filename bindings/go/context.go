@@ -58,6 +58,9 @@ func makeContext(parent context.Context, w *Worker) (*Context, error) {
 
 // Close ends the context: records and gradients are dropped, here and on every worker it reached.
 func (x *Context) Close() error {
+	if x == nil {
+		return nil
+	}
 	runtime.SetFinalizer(x, nil)
 	x.handle.close()
 	return nil
@@ -192,6 +195,9 @@ func (x *Gradients) Each(use func(leaf, gradient *Tensor)) {
 
 // Close releases the snapshot.
 func (x *Gradients) Close() error {
+	if x == nil {
+		return nil
+	}
 	runtime.SetFinalizer(x, nil)
 	x.handle.close()
 	return nil
@@ -261,6 +267,9 @@ func NewOptimizer(w *Worker, kind string, parameters []any, settings map[string]
 
 // Close releases the optimizer.
 func (x *Optimizer) Close() error {
+	if x == nil {
+		return nil
+	}
 	runtime.SetFinalizer(x, nil)
 	x.handle.close()
 	return nil

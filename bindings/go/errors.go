@@ -113,45 +113,66 @@ func goError(err *C.distag_error, cause error) error {
 		MayHaveRun: err.flags&C.DISTAG_ERROR_MAY_HAVE_RUN != 0, cause: cause}
 }
 
-// setError fills the error of a callback, and gives its status. The message of a distag error that was wrapped is that of
-// the wrapper; its code, rank and flags stay.
-func setError(err *C.distag_error, failure error) C.distag_status {
-	code, message := CodeUser, ""
+// told is what C is told of a failure.
+type told struct {
+	code    Code
+	message string
+	own     *Error // the distag error that it is or wraps
+}
+
+// tell asks an error what it is: the message of a distag error that was wrapped is that of the wrapper; its code, rank and
+// flags stay. The methods of the error are code of the user.
+func tell(failure error) told {
 	var own *Error
 	var bare Code
 	var ended *userFailure
 	switch {
 	case errors.As(failure, &own) && own != nil && own.Code != OK:
-		code, message = own.Code, text(failure)
 		if failure == error(own) {
-			message = own.Message
+			return told{own.Code, own.Message, own}
 		}
+		return told{own.Code, text(failure), own}
 	case errors.As(failure, &bare) && bare != OK:
-		code, message = bare, text(failure)
+		return told{bare, text(failure), nil}
 	case errors.As(failure, &ended):
-		message = ended.message
-	default:
-		message = fmt.Sprintf("%T: %s", failure, text(failure))
+		return told{CodeUser, ended.message, nil}
 	}
-	bytes := terminated(message)
-	status := C.distag_error_set(err, C.distag_status(code), (*C.char)(unsafe.Pointer(&bytes[0])))
-	if own != nil && own.OriginRank >= 0 {
-		err.origin_rank = C.int32_t(own.OriginRank)
+	return told{CodeUser, fmt.Sprintf("%T: %s", failure, text(failure)), nil}
+}
+
+// setError fills the error of a callback, and gives its status.
+func setError(err *C.distag_error, failure error) C.distag_status {
+	var found told
+	if odd := protect(func() error {
+		found = tell(failure)
+		return nil
+	}); odd != nil {
+		found = told{CodeUser, fmt.Sprintf("%T: its method Unwrap, Is or As fails: %s", failure, odd.(*userFailure).message), nil}
+		if ended, ok := failure.(*userFailure); ok { // what was thrown is such an error
+			found.message = ended.message
+		}
 	}
-	if own != nil && own.MayHaveRun {
+	bytes := terminated(found.message)
+	status := C.distag_error_set(err, C.distag_status(found.code), (*C.char)(unsafe.Pointer(&bytes[0])))
+	if found.own != nil && found.own.OriginRank >= 0 {
+		err.origin_rank = C.int32_t(found.own.OriginRank)
+	}
+	if found.own != nil && found.own.MayHaveRun {
 		err.flags |= C.DISTAG_ERROR_MAY_HAVE_RUN
 	}
 	return status
 }
 
-// text is what an error says, also one whose method panics.
+// text is what an error says, also one whose method panics or ends its goroutine.
 func text(failure error) (message string) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			message = fmt.Sprintf("its method Error panics: %v", reason)
-		}
-	}()
-	return failure.Error()
+	if odd := protect(func() error {
+		message = failure.Error()
+		return nil
+	}); odd != nil {
+		said := odd.(*userFailure).message
+		return "its method Error panics: " + strings.TrimPrefix(said, "panic: ")
+	}
+	return message
 }
 
 // terminated gives a message in the form of C: valid UTF-8 without NUL inside, ended by one.

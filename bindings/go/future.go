@@ -34,6 +34,9 @@ func newFuture(pointer *C.distag_future) *Future {
 
 // Close releases the future, and does not cancel its operation.
 func (x *Future) Close() error {
+	if x == nil {
+		return nil
+	}
 	runtime.SetFinalizer(x, nil)
 	x.handle.close()
 	return nil

@@ -136,7 +136,8 @@ func (f *frame) take(inputs ...*Tensor) (*Tensor, error) {
 	return made, nil
 }
 
-// Closer is what a Scope can close: tensors, gradients, contexts, references, futures, optimizers, meshes.
+// Closer is what a Scope can close: tensors, gradients, contexts, references, futures, optimizers, meshes. The Close of each
+// does nothing to nil, so that it may be deferred before the error is looked at.
 type Closer interface{ Close() error }
 
 // Scope closes what was made in it, but what is kept. A tensor that an op makes of one in a scope is in that scope too.
@@ -152,7 +153,7 @@ func NewScope() *Scope { return &Scope{members: map[Closer]struct{}{}} }
 // Add puts something into the scope.
 func (s *Scope) Add(members ...Closer) {
 	for _, member := range members {
-		if t, ok := member.(*Tensor); ok {
+		if t, ok := member.(*Tensor); ok && t != nil {
 			t.scope.Store(s)
 		}
 		s.mutex.Lock()
@@ -170,7 +171,7 @@ func (s *Scope) Add(members ...Closer) {
 // Keep takes something out of the scope, so that it outlives it.
 func (s *Scope) Keep(members ...Closer) {
 	for _, member := range members {
-		if t, ok := member.(*Tensor); ok {
+		if t, ok := member.(*Tensor); ok && t != nil {
 			t.scope.CompareAndSwap(s, nil)
 		}
 		s.mutex.Lock()
@@ -181,6 +182,9 @@ func (s *Scope) Keep(members ...Closer) {
 
 // Close closes all that is in the scope; what is added later is closed at once.
 func (s *Scope) Close() error {
+	if s == nil {
+		return nil
+	}
 	s.mutex.Lock()
 	members := s.members
 	s.members, s.closed = nil, true

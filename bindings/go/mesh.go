@@ -58,6 +58,9 @@ func (w *Worker) NewMesh(ctx context.Context, axes ...MeshAxis) (*Mesh, error) {
 
 // Close takes this worker out of the mesh.
 func (m *Mesh) Close() error {
+	if m == nil {
+		return nil
+	}
 	runtime.SetFinalizer(m, nil)
 	m.handle.close()
 	return nil

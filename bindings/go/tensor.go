@@ -285,7 +285,7 @@ func Apply(op string, inputs []*Tensor, attributes map[string]any, outputs int) 
 	defer b.close()
 	converted, err := b.value(attributes, false)
 	if err != nil {
-		return nil, at(err, "attributes")
+		return nil, located(at(err, "attributes"))
 	}
 	for i, each := range inputs {
 		if each.isClosed() {

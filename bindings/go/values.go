@@ -144,7 +144,7 @@ func (b *builder) text(v string, f *frame) (*C.distag_value, error) {
 // other converts by the kind of a type: other numbers, lists and maps of any type.
 func (b *builder) other(given any, objects bool) (*C.distag_value, error) {
 	if err, ok := given.(error); ok && objects {
-		return nil, usage("an error as a value: %v: give it as the last result", err)
+		return nil, usage("an error as a value: %s: give it as the last result", text(err))
 	}
 	v := reflect.ValueOf(given)
 	switch v.Kind() {

@@ -59,6 +59,7 @@ func memberOf(found *C.distag_member) Member {
 type Worker struct {
 	handle
 	options *Options
+	watch   watch
 }
 
 // texts are strings in memory of C until the end of one call. The first one with a NUL inside is its error.
@@ -262,7 +263,7 @@ func (w *Worker) shutdown(timeout C.int64_t) (*Future, error) {
 
 // Close leaves the group at once, if Shutdown has not done so, and releases the worker. Functions that run get 5 s.
 func (w *Worker) Close() error {
-	if w.closed() {
+	if w == nil || w.closed() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -2,6 +2,9 @@
 use std::env;
 use std::process::{exit, Command};
 
+/// What libdistag.a needs: as cmake/library.cmake has it.
+const LIBRARIES: [&str; 8] = ["zmq", "sodium", "isal", "openblas", "fmt", "stdc++", "m", "pthread"];
+
 fn fail(message: &str) -> ! {
     eprintln!("distag-sys: {message}");
     exit(1)
@@ -29,6 +32,9 @@ fn main() {
     if let Ok(folder) = env::var("DISTAG_LIB_DIR") {
         println!("cargo:rustc-link-search=native={folder}");
         println!("cargo:rustc-link-lib={kind}=distag");
+        for library in LIBRARIES.iter().filter(|_| is_static) {
+            println!("cargo:rustc-link-lib=dylib={library}");
+        }
         return;
     }
     let arguments: &[&str] = if is_static { &["--libs", "--static"] } else { &["--libs"] };

@@ -4,6 +4,7 @@ use crate::ffi::{self, functions, Handle, Lent};
 use crate::{Context, FromValue, IntoArgs, IntoValue, Request, Value, Worker};
 use distag_sys::{distag_invocation, distag_reply};
 use std::cell::Cell;
+use std::fmt;
 use std::time::Duration;
 
 /// One incoming call. It stays on its thread and ends with the function; [`Call::defer`] keeps the answer open.
@@ -83,6 +84,12 @@ impl Call {
     }
 }
 
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Call of {:?} by {:?}", self.function(), self.caller())
+    }
+}
+
 /// The answer that a function still owes; dropped without one, it fails the call.
 pub struct Reply(Handle<distag_reply>);
 
@@ -99,10 +106,16 @@ impl Reply {
         match answer.and_then(T::into_value) {
             Ok(value) => functions::reply_finish(&self.0, Some(value.handle()), None),
             Err(failure) => {
-                let error = ffi::error_options(failure.code().to_raw(), &failure.to_string());
+                let error = ffi::error_options(&failure);
                 functions::reply_finish(&self.0, None, Some(&error))
             }
         }
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reply, {}", if self.is_cancelled() { "which no caller awaits" } else { "awaited" })
     }
 }
 
@@ -118,6 +131,7 @@ pub trait Handler<Arguments>: Send + Sync + 'static {
 }
 
 /// Marks functions that take `&Call` first.
+#[derive(Debug)]
 pub struct WithCall;
 
 fn answer<T: IntoValue, E>(result: std::result::Result<T, E>) -> Result<Value>

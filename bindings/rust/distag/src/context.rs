@@ -5,6 +5,7 @@ use crate::{FromValue, Future, IntoArgs, RRef, Request, Tensor, Worker};
 use distag_sys::{
     distag_backward_options, distag_context, distag_context_info, distag_gradients, distag_rref, distag_tensor,
 };
+use std::fmt;
 use std::time::Duration;
 
 /// One forward and its backward passes. It ends, here and everywhere it reached, with its creator's last reference.
@@ -17,7 +18,7 @@ pub struct Context {
 /// How a pass runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backward<'a> {
-    /// A gradient for each root; None for one that is a scalar.
+    /// A gradient for each root, None for one that is a scalar; or no item at all.
     pub seeds: &'a [Option<&'a Tensor>],
     /// Scalar roots that live on other workers.
     pub remote_roots: &'a [&'a RRef],
@@ -81,7 +82,7 @@ impl Context {
     /// # Errors
     /// As [`Context::backward`].
     pub fn backward_with(&self, roots: &[&Tensor], options: Backward<'_>) -> Result<()> {
-        let (seeds, remote_roots) = Self::arrays(&options);
+        let (seeds, remote_roots) = Self::arrays(roots.len(), &options)?;
         let options = Self::options(options, &seeds, &remote_roots);
         functions::backward(&self.handle, &Tensor::handles(roots), Some(&options))
     }
@@ -91,14 +92,23 @@ impl Context {
     /// # Errors
     /// A context without a worker; a wrong root.
     pub fn backward_async(&self, roots: &[&Tensor], options: Backward<'_>) -> Result<Future<()>> {
-        let (seeds, remote_roots) = Self::arrays(&options);
+        let (seeds, remote_roots) = Self::arrays(roots.len(), &options)?;
         let options = Self::options(options, &seeds, &remote_roots);
         functions::backward_async(&self.handle, &Tensor::handles(roots), Some(&options)).map(Future::of_handle)
     }
 
-    fn arrays<'a>(options: &Backward<'a>) -> (Handles<'a, distag_tensor>, Handles<'a, distag_rref>) {
-        let seeds = Handles::of_options(options.seeds.iter().map(|each| each.map(Tensor::handle)));
-        (seeds, Handles::new(options.remote_roots.iter().map(|each| each.handle())))
+    /// C reads as many seeds as there are roots.
+    fn arrays<'a>(
+        roots: usize,
+        options: &Backward<'a>,
+    ) -> Result<(Handles<'a, distag_tensor>, Handles<'a, distag_rref>)> {
+        let seeds = options.seeds;
+        if !seeds.is_empty() && seeds.len() != roots {
+            let message = format!("{} seeds for {roots} roots: give one, or None, for each, or no seed", seeds.len());
+            return Err(crate::Error::new(crate::Code::InvalidArgument, message));
+        }
+        let seeds = Handles::of_options(seeds.iter().map(|each| each.map(Tensor::handle)));
+        Ok((seeds, Handles::new(options.remote_roots.iter().map(|each| each.handle()))))
     }
 
     fn options<'a>(
@@ -110,7 +120,7 @@ impl Context {
         raw.mode = if options.fast { distag_sys::DISTAG_BACKWARD_FAST } else { distag_sys::DISTAG_BACKWARD_SMART };
         raw.retain_graph = u32::from(options.retain_graph);
         raw.create_graph = u32::from(options.create_graph);
-        raw.timeout_ns = options.timeout.map_or(0, ffi::nanoseconds);
+        raw.timeout_ns = ffi::limit(options.timeout);
         ffi::backward_options(raw, seeds, remote_roots)
     }
 
@@ -164,6 +174,12 @@ impl Context {
     }
 }
 
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Context {}", self.id())
+    }
+}
+
 /// The gradients of one moment; they outlive their context.
 #[derive(Clone)]
 pub struct Gradients(Handle<distag_gradients>);
@@ -194,5 +210,11 @@ impl Gradients {
             let gradient = functions::gradients_get_gradient(&self.0, index)?;
             Some((Tensor::of_handle(leaf), Tensor::of_handle(gradient)))
         })
+    }
+}
+
+impl fmt::Debug for Gradients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
     }
 }

@@ -1,4 +1,5 @@
 //! Errors: a code, the rank where they arose, and a message.
+use crate::ffi;
 use std::fmt;
 use std::sync::Arc;
 
@@ -92,10 +93,12 @@ impl Error {
             Err(other) => other,
         };
         let name = type_name.split('<').next().unwrap_or_default().rsplit("::").next().unwrap_or_default();
-        let message = match name {
-            "Box" | "String" | "&str" => failure.to_string(),
-            name => format!("{name}: {failure}"),
-        };
+        // Were it dropped while a panic of its Display unwinds, a panic of its Drop would end the process.
+        let message = ffi::guard(|| match name {
+            "Box" | "String" | "&str" => Ok(failure.to_string()),
+            name => Ok(format!("{name}: {failure}")),
+        });
+        let message = message.unwrap_or_else(|panicked| panicked.to_string());
         let mut error = Self::new(Code::User(1000), message);
         error.0.source = Some(Arc::from(failure));
         error

@@ -3,6 +3,7 @@ use crate::error::Result;
 use crate::ffi::{self, functions, Handle, Handles};
 use crate::{FromValue, IntoValue, Value};
 use distag_sys::distag_future;
+use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -114,6 +115,13 @@ impl<T: FromValue> std::future::Future for Future<T> {
             return Poll::Ready(self.get());
         }
         Poll::Pending
+    }
+}
+
+impl<T> fmt::Debug for Future<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_done = functions::future_poll(&self.handle) == 1;
+        write!(f, "Future, {}", if is_done { "complete" } else { "under way" })
     }
 }
 

@@ -28,7 +28,7 @@
 //! last reference ends a thing. Errors are [`Error`], whose code says how to go on.
 //!
 //! `unsafe` is in one module; `panic = "abort"` works, but a panic in a function then ends the process.
-#![deny(missing_docs, unsafe_code)]
+#![deny(missing_debug_implementations, missing_docs, unsafe_code)]
 
 mod apply;
 mod call;
@@ -38,7 +38,7 @@ mod custom;
 mod enums;
 mod environment;
 mod error;
-#[allow(missing_docs, unsafe_code)]
+#[allow(missing_debug_implementations, missing_docs, unsafe_code)]
 mod ffi;
 mod future;
 #[rustfmt::skip]

@@ -4,6 +4,7 @@ use crate::ffi::{self, functions, Handle};
 use crate::{CollectiveKind, Context, Reduction, Tensor, Worker};
 use distag_sys::{distag_collective_options, distag_mesh};
 use std::ffi::CString;
+use std::fmt;
 use std::time::Duration;
 
 /// Workers in a grid with named axes. All members run one program: the same calls in the same order.
@@ -73,7 +74,7 @@ impl Mesh {
         let mut raw = distag_collective_options::new();
         raw.reduction = options.reduction.map_or(0, Reduction::to_raw);
         (raw.dim, raw.dim_to, raw.root, raw.shift) = (options.dim, options.dim_to, options.root, options.shift);
-        raw.timeout_ns = options.timeout.map_or(0, ffi::nanoseconds);
+        raw.timeout_ns = ffi::limit(options.timeout);
         let axes = options.axes.map(|each| ffi::text("the axes", each)).transpose()?;
         let options = ffi::collective_options(raw);
         let found = functions::collective(&self.0, kind.to_raw(), axes.as_deref(), x.handle(), Some(&options))?;
@@ -107,6 +108,12 @@ impl Mesh {
 
     pub(crate) fn handle(&self) -> &Handle<distag_mesh> {
         &self.0
+    }
+}
+
+impl fmt::Debug for Mesh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mesh of {:?}", self.ranks().unwrap_or_default())
     }
 }
 
@@ -145,7 +152,7 @@ impl Tensor {
     /// # Errors
     /// As the mesh; no memory.
     pub fn gather_shards(&self, rank: Option<i32>, timeout: Duration) -> Result<Option<Self>> {
-        let found = functions::tensor_gather(self.handle(), rank.unwrap_or(-1), ffi::nanoseconds(timeout))?;
+        let found = functions::tensor_gather(self.handle(), rank.unwrap_or(-1), ffi::limit(Some(timeout)))?;
         Ok(found.map(Self::of_handle))
     }
 }

@@ -3,6 +3,7 @@ use crate::error::Result;
 use crate::ffi::{self, functions, Handle, Handles};
 use crate::{Context, Future, IntoValue, Value, Worker};
 use distag_sys::distag_optimizer;
+use std::fmt;
 
 /// An update rule and its state, with the rules and defaults of PyTorch: "sgd", "adagrad", "adam", "adamw", "adadelta",
 /// "rmsprop", "adamax" or "rprop".
@@ -107,5 +108,11 @@ impl Optimizer {
     /// It does not fit.
     pub fn load(&self, state: &Value) -> Result<()> {
         functions::optimizer_load(&self.0, state.handle(), None)
+    }
+}
+
+impl fmt::Debug for Optimizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Optimizer")
     }
 }

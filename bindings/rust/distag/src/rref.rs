@@ -40,7 +40,7 @@ impl RRef {
     /// # Errors
     /// The worker has left.
     pub fn fetch_async<T: FromValue>(&self, timeout: Option<Duration>) -> Result<Future<T>> {
-        let options = ffi::call_options(timeout.map_or(0, ffi::nanoseconds), None, None);
+        let options = ffi::call_options(ffi::limit(timeout), None, None);
         functions::rref_fetch_async(&self.0, None, Some(&options)).map(Future::of_handle)
     }
 

@@ -3,6 +3,7 @@ use crate::error::{Code, Error, Result};
 use crate::ffi::{self, functions, Handle, Handles};
 use crate::{DType, Mesh};
 use distag_sys::distag_tensor;
+use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::{Add, Deref, Div, Mul, Neg, Sub};
@@ -20,7 +21,9 @@ impl<T: ffi::Element> Element for T {}
 /// use distag::Tensor;
 /// let x = Tensor::copy(&[1.0f32, 2.0, 3.0, 4.0]).reshape(&[2, 2])?;
 /// assert_eq!(x.shape(), [2, 2]);
-/// assert_eq!(*(&x * 2.0).view::<f32>()?, [2.0, 4.0, 6.0, 8.0]);
+/// assert_eq!(*(&x * &x - 2.0 * &x + 1.0).view::<f32>()?, [0.0, 1.0, 4.0, 9.0]);
+/// assert_eq!(*(12.0 / &x).view::<f32>()?, [12.0, 6.0, 4.0, 3.0]);
+/// assert_eq!(*(1.0 - -(&x + &x)).view::<f32>()?, [3.0, 5.0, 7.0, 9.0]);
 /// # Ok::<(), distag::Error>(())
 /// ```
 #[derive(Clone)]
@@ -235,34 +238,66 @@ impl fmt::Debug for Tensor {
 }
 
 macro_rules! operator {
-    ($trait:ident, $method:ident, $op:ident, $scalar:expr) => {
+    ($trait:ident, $method:ident, $op:ident, $scalar:expr, $of_scalar:expr) => {
+        operator!(pair $trait, $method, $op, &Tensor, &Tensor);
+        operator!(pair $trait, $method, $op, &Tensor, Tensor);
+        operator!(pair $trait, $method, $op, Tensor, &Tensor);
+        operator!(pair $trait, $method, $op, Tensor, Tensor);
+        operator!(number $trait, $method, &Tensor, f64, $scalar);
+        operator!(number $trait, $method, Tensor, f64, $scalar);
+        operator!(number $trait, $method, f64, &Tensor, $of_scalar);
+        operator!(number $trait, $method, f64, Tensor, $of_scalar);
+    };
+    (pair $trait:ident, $method:ident, $op:ident, $left:ty, $right:ty) => {
         /// Panics where the shapes or dtypes do not fit; the method answers an error instead.
-        impl $trait<&Tensor> for &Tensor {
+        impl $trait<$right> for $left {
             type Output = Tensor;
-            fn $method(self, other: &Tensor) -> Tensor {
-                crate::ops::$op(self, other).unwrap_or_else(|failure| panic!("{failure}"))
+            fn $method(self, other: $right) -> Tensor {
+                made(crate::ops::$op(self.borrow(), other.borrow()))
             }
         }
+    };
+    (number $trait:ident, $method:ident, $left:ty, $right:ty, $apply:expr) => {
         /// Panics where the number does not fit the dtype; the method answers an error instead.
-        impl $trait<f64> for &Tensor {
+        impl $trait<$right> for $left {
             type Output = Tensor;
-            fn $method(self, other: f64) -> Tensor {
-                let apply: fn(&Tensor, f64) -> Result<Tensor> = $scalar;
-                apply(self, other).unwrap_or_else(|failure| panic!("{failure}"))
+            fn $method(self, other: $right) -> Tensor {
+                made($apply(self.borrow(), other.borrow()))
             }
         }
     };
 }
-operator!(Add, add, add, |x, number| x.add_scalar(number));
-operator!(Sub, sub, sub, |x, number| x.add_scalar(-number));
-operator!(Mul, mul, mul, |x, number| x.mul_scalar(number));
-operator!(Div, div, div, |x, number| x.div(&Tensor::try_copy(&[number], &[])?.cast(x.dtype())?));
+operator!(Add, add, add, |x: &Tensor, n: &f64| x.add_scalar(*n), |n: &f64, x: &Tensor| x.add_scalar(*n));
+operator!(Sub, sub, sub, |x: &Tensor, n: &f64| x.add_scalar(-*n), |n: &f64, x: &Tensor| x.neg()?.add_scalar(*n));
+operator!(Mul, mul, mul, |x: &Tensor, n: &f64| x.mul_scalar(*n), |n: &f64, x: &Tensor| x.mul_scalar(*n));
+operator!(Div, div, div, |x: &Tensor, n: &f64| x.div(&x.alike(*n)?), |n: &f64, x: &Tensor| Tensor::div(
+    &x.alike(*n)?,
+    x
+));
+
+impl Tensor {
+    /// A number as a tensor of the same dtype.
+    fn alike(&self, number: f64) -> Result<Self> {
+        Self::try_copy(&[number], &[])?.cast(self.dtype())
+    }
+}
+
+fn made(result: Result<Tensor>) -> Tensor {
+    result.unwrap_or_else(|failure| panic!("{failure}"))
+}
 
 /// Panics without memory; the method answers an error instead.
 impl Neg for &Tensor {
     type Output = Tensor;
     fn neg(self) -> Tensor {
-        crate::ops::neg(self).unwrap_or_else(|failure| panic!("{failure}"))
+        made(crate::ops::neg(self))
+    }
+}
+/// Panics without memory; the method answers an error instead.
+impl Neg for Tensor {
+    type Output = Tensor;
+    fn neg(self) -> Tensor {
+        made(crate::ops::neg(&self))
     }
 }
 

@@ -4,6 +4,7 @@ use crate::ffi::{self, functions, Handle};
 use crate::Worker;
 use distag_sys::{distag_trace_options, distag_worker};
 use std::ffi::CString;
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -26,6 +27,12 @@ pub struct Span {
 impl Drop for Span {
     fn drop(&mut self) {
         functions::trace_end(&self.worker, self.span);
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Span {}", self.span)
     }
 }
 

@@ -5,6 +5,7 @@ use crate::ffi::{self, functions, Handle, Handles, Lent, Owner};
 use crate::{Context, FromValue, Future, IntoArgs, IntoValue, LogLevel, MemberState, RRef, Value};
 use distag_sys::{distag_call_options, distag_invocation, distag_stats, distag_worker, distag_worker_options};
 use std::ffi::CString;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -253,6 +254,12 @@ impl Worker {
     }
 }
 
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Worker {:?} (rank {})", self.name(), self.rank())
+    }
+}
+
 /// A call to be made, with its options.
 pub struct Request<'a> {
     worker: Worker,
@@ -279,7 +286,7 @@ impl<'a> Request<'a> {
     /// The time until the deadline; None for no limit.
     #[must_use]
     pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.timeout_ns = timeout.into().map_or(ffi::FOREVER, |each| ffi::nanoseconds(each).max(1));
+        self.timeout_ns = timeout.into().map_or(ffi::FOREVER, |each| ffi::limit(Some(each)));
         self
     }
 
@@ -330,6 +337,12 @@ impl<'a> Request<'a> {
         let (worker, context) = (self.worker.handle(), self.context.as_ref().map(Context::handle));
         let (to, function) = (&self.to, &self.function);
         functions::remote(worker, context, to, function, &args, Some(&self.options())).map(RRef::of_handle)
+    }
+}
+
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Request of {:?} at {:?}", self.function, self.to)
     }
 }
 
@@ -404,14 +417,14 @@ impl WorkerBuilder {
     /// The time of calls that set none.
     #[must_use]
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
-        self.raw.call_timeout_ns = ffi::nanoseconds(timeout);
+        self.raw.call_timeout_ns = ffi::limit(Some(timeout));
         self
     }
 
     /// The silence after which a member is lost.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.raw.lease_ns = ffi::nanoseconds(lease);
+        self.raw.lease_ns = ffi::limit(Some(lease));
         self
     }
 
@@ -460,6 +473,15 @@ impl WorkerBuilder {
         let handle = ffi::worker_create(self.raw, &self.texts, &self.peers, self.hooks)?;
         let owner = Some(Arc::new(Owner::new(&handle)));
         Ok(Worker { handle, _owner: owner })
+    }
+}
+
+impl fmt::Debug for WorkerBuilder {
+    /// The names of the texts that are set, and no text: keys are among them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts = self.texts.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+        let (rank, world_size) = (self.raw.rank, self.raw.world_size);
+        write!(f, "WorkerBuilder of rank {rank} in {world_size} with {texts:?}")
     }
 }
 

@@ -20,7 +20,35 @@ type rude struct{}
 func (rude) Error() string  { panic("no manners") }
 func (rude) String() string { panic("no manners") }
 
+// pointed looks into itself, where nothing is.
+type pointed struct{ inner error }
+
+func (p *pointed) Error() string { return "pointed" }
+func (p *pointed) Unwrap() error { return p.inner }
+
+// leaving ends the goroutine that asks what it is.
+type leaving struct{}
+
+func (leaving) Error() string { return "leaving" }
+func (leaving) As(any) bool   { runtime.Goexit(); return false }
+
+// silent ends the goroutine that asks what it says.
+type silent struct{}
+
+func (silent) Error() string { runtime.Goexit(); return "" }
+
+// stubborn panics when it is shown, and so does what it throws.
+type stubborn struct{}
+
+func (stubborn) String() string { panic(stubborn{}) }
+
 var bad = map[string]any{
+	"gives a nil pointer":   func() error { var none *pointed; return none },
+	"gives a leaving error": func() error { return leaving{} },
+	"gives a silent error":  func() error { return silent{} },
+	"throws a nil pointer":  func() { var none *pointed; panic(none) },
+	"throws a stubborn":     func() { panic(stubborn{}) },
+	"gives a silent value":  func() any { return silent{} },
 	"panics with text":      func() { panic("text") },
 	"panics with a number":  func() { panic(42) },
 	"panics with nothing":   func() { panic(nil) },
@@ -48,7 +76,11 @@ var expected = map[string]struct {
 	"ends its goroutine": {1000, "runtime.Goexit"}, "gives a rude error": {1000, "unit.rude: its method Error panics: no manners"},
 	"gives a nil error": {1000, "*distag.Error"}, "gives a channel": {10, "object"}, "gives text with NUL": {10, "NUL"},
 	"gives bad UTF-8": {1000, "üüü"}, "gives itself": {10, "contains itself"}, "wraps": {1043, "outside: "},
-	"gives a bare code": {13, "DENIED"},
+	"gives a bare code": {13, "DENIED"}, "gives a nil pointer": {1000, "*unit.pointed: its method Unwrap, Is or As fails: panic: "},
+	"gives a leaving error": {1000, "unit.leaving: its method Unwrap, Is or As fails: runtime.Goexit"},
+	"gives a silent error":  {1000, "unit.silent: its method Error panics: runtime.Goexit"},
+	"throws a nil pointer":  {1000, "panic: pointed"}, "throws a stubborn": {1000, "panic: (what was thrown cannot be shown)"},
+	"gives a silent value": {10, "an error as a value"},
 }
 
 // Whatever a function does, its caller gets a status and a text, and the next call works.
@@ -114,6 +146,74 @@ func polled(w *distag.Worker, executor distag.Executor) func() {
 		}
 	}()
 	return func() { close(stop); <-stopped }
+}
+
+// The Context of a call lives until the call is answered, also after its function has returned.
+func TestContextOfADeferredCall(t *testing.T) {
+	kept := make(chan *distag.Call, 1)
+	later := func(call *distag.Call) (any, error) { call.Defer(); kept <- call; return nil, nil }
+	a, b := pair(t, map[string]any{"later": later, "double": func(x int) int { return 2 * x }}, func(o *distag.Options) {
+		if o.Name == "b" {
+			o.Executor = distag.ExecutorHost
+		}
+	})
+	serve := func() *distag.Call { // and the function has returned when Poll has
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		for {
+			b.WaitForWork(time.Second)
+			must(b.Poll(0, time.Second))
+			select {
+			case call := <-kept:
+				return call
+			default:
+			}
+		}
+	}
+	answered := must(a.CallAsync(background, "b", "later"))
+	call := serve()
+	ok(t, call.Context().Err())
+	value := must(distag.Invoke[int](call.Context(), a, "a", "double", 4))
+	ok(t, call.Defer().Finish(value, nil))
+	same(t, must(distag.Await[int](background, answered)), 8)
+	is(t, call.Context().Err(), context.Canceled)
+
+	cancelled := must(a.CallAsync(background, "b", "later"))
+	call = serve()
+	cancelled.Cancel()
+	stop := polled(b, distag.ExecutorHost)
+	<-call.Context().Done()
+	stop()
+	ok(t, call.Defer().Close())
+}
+
+// One goroutine looks at all calls of a worker that wait for the end of their Context.
+func TestCallsThatWaitShareOneLook(t *testing.T) {
+	const count = 200
+	asked := make(chan struct{}, count)
+	wait := func(ctx context.Context) { done := ctx.Done(); asked <- struct{}{}; <-done }
+	a, _ := pair(t, map[string]any{"wait": wait}, nil)
+	futures := make([]*distag.Future, count)
+	for i := range futures {
+		futures[i] = must(a.CallAsync(background, "b", "wait"))
+	}
+	for range futures {
+		<-asked
+	}
+	stacks := make([]byte, 16<<20)
+	watching := 0
+	for _, each := range strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+		if strings.Contains(each, ").watch(") || strings.Contains(each, "(*watch).run(") {
+			watching++
+		}
+	}
+	same(t, watching, 1)
+	for _, each := range futures {
+		each.Cancel()
+		_, err := each.Wait(background)
+		is(t, err, distag.ErrCancelled)
+		ok(t, each.Close())
+	}
 }
 
 func TestWrongArguments(t *testing.T) {

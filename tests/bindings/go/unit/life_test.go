@@ -92,6 +92,20 @@ func TestDroppedTensorsAreFreed(t *testing.T) {
 	nothingIsLeft(t)
 }
 
+// A Close that was deferred before the error was looked at closes nothing.
+func TestCloseOfNothing(t *testing.T) {
+	scope := distag.NewScope()
+	for _, each := range []distag.Closer{(*distag.Tensor)(nil), (*distag.RRef)(nil), (*distag.Reply)(nil), (*distag.Context)(nil),
+		(*distag.Gradients)(nil), (*distag.Optimizer)(nil), (*distag.Future)(nil), (*distag.Mesh)(nil), (*distag.Worker)(nil),
+		(*distag.Scope)(nil)} {
+		ok(t, each.Close())
+		scope.Add(each)
+		scope.Keep(each)
+		scope.Add(each)
+	}
+	ok(t, scope.Close())
+}
+
 func TestBorrow(t *testing.T) {
 	memory := must(syscall.Mmap(-1, 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE))
 	*(*float64)(unsafe.Pointer(&memory[8])) = 2.5
@@ -161,6 +175,10 @@ func TestOptionsAreRefused(t *testing.T) {
 	is(t, err, distag.ErrNotFound, "weight")
 	_, err = must(x.Reshape([]int64{1, 1, 2, 2})).MaxPool2d([]int64{1, 2, 3})
 	is(t, err, distag.ErrInvalidArgument, "kernel has 3 numbers")
+	_, err = distag.Apply("relu", []*distag.Tensor{x}, map[string]any{"a": []any{make(chan int)}}, 1)
+	var own *distag.Error
+	same(t, errors.As(err, &own), true)
+	is(t, err, distag.ErrInvalidArgument, "attributes.a[0]: ")
 	_, err = x.Add(nil)
 	is(t, err, distag.ErrInvalidArgument)
 	_, err = distag.Concat(nil)

@@ -1,11 +1,11 @@
 //! Bad days: functions that panic, errors that are odd, names taken twice, peers that die, ends with calls open.
 #![forbid(unsafe_code)]
 
-use distag::{Call, Code, CustomOp, Error, Result, Tensor, Value, Worker};
+use distag::{Backward, Call, Code, Context, CustomOp, Error, Result, Tensor, Value, Worker};
 use distag_tests::{Group, SECONDS};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,109 @@ fn a_panic_with_any_payload_fails_its_call_and_the_next_one_works() {
         assert!(failure.to_string().contains(&format!("panic: number {round}")), "{failure}");
         assert_eq!(group.a().call::<i64>("b", "echo", (round,)).unwrap(), round);
     }
+}
+
+/// An error that panics when it is dropped, and where it is asked to, also when it is shown.
+#[derive(Debug)]
+struct Grenade(bool);
+impl std::fmt::Display for Grenade {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        assert!(!self.0, "shown");
+        f.write_str("pulled")
+    }
+}
+impl std::error::Error for Grenade {}
+impl Drop for Grenade {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+#[test]
+fn an_error_that_panics_when_it_is_dropped_fails_its_call_and_the_next_one_works() {
+    let group = Group::new(|worker| {
+        echo(worker)?;
+        worker.register("grenade", |shows: bool| Err::<(), _>(Grenade(shows)))
+    });
+    for (shows, wanted) in [(false, "Grenade: pulled"), (true, "panic: shown")] {
+        let failure = group.a().call::<()>("b", "grenade", (shows,)).unwrap_err();
+        assert_eq!((failure.code(), failure.origin_rank()), (Code::User(1000), Some(1)));
+        assert!(failure.to_string().contains(wanted), "{failure}");
+        assert_eq!(group.a().call::<i64>("b", "echo", (3,)).unwrap(), 3);
+    }
+}
+
+#[test]
+fn hooks_of_a_worker_that_both_panic_when_they_are_dropped_end_nothing() {
+    let (one, other) = (Bomb, Bomb);
+    let builder = Worker::builder().rank(0).world_size(1).rendezvous("inproc://bombs");
+    let builder = builder.on_log(distag::LogLevel::Error, move |_, _| assert_eq!(std::mem::size_of_val(&one), 0));
+    drop(builder.on_member(move |_| assert_eq!(std::mem::size_of_val(&other), 0)).build().unwrap());
+}
+
+#[test]
+fn the_error_of_a_deferred_answer_keeps_its_code_and_rank() {
+    let group = Group::new(|worker| {
+        worker.register("fail", || Err::<(), _>(Error::user(1042, "from afar")))?;
+        worker.register("relay", |call: &Call| -> Result<()> {
+            let (reply, worker, back) = (call.defer()?, call.worker(), call.caller().to_owned());
+            std::thread::spawn(move || reply.finish(worker.call::<()>(&back, "fail", ())));
+            Ok(())
+        })
+    });
+    let failure = group.a().call::<()>("b", "relay", ()).unwrap_err();
+    assert_eq!((failure.code(), failure.origin_rank()), (Code::User(1042), Some(0)), "{failure}");
+    assert!(failure.may_have_run(), "{failure}");
+}
+
+#[test]
+fn seeds_are_as_many_as_roots_or_none_at_all() {
+    let group = Group::new(|_| Ok(()));
+    let x = Tensor::copy(&[3.0f32]).with_grad().unwrap();
+    let seed = Tensor::copy(&[5.0f32]);
+    for context in [Context::local().unwrap(), group.a().context().unwrap()] {
+        let roots = [&(&x * 2.0), &(&x * 3.0), &(&x * 4.0)];
+        for seeds in [&[Some(&seed)][..], &[Some(&seed); 4]] {
+            let options = Backward { seeds, ..Backward::default() };
+            let failure = context.backward_with(&roots, options).unwrap_err();
+            assert_eq!(failure.code(), Code::InvalidArgument);
+            assert!(failure.to_string().contains("seeds for 3 roots"), "{failure}");
+            assert_eq!(context.backward_async(&roots, options).unwrap_err().code(), Code::InvalidArgument);
+        }
+        let seeds = &[Some(&seed), None, Some(&seed)][..];
+        context.backward_with(&roots, Backward { seeds, ..Backward::default() }).unwrap();
+        assert_eq!(*context.gradient(&x).unwrap().view::<f32>().unwrap(), [5.0 * 2.0 + 3.0 + 5.0 * 4.0]);
+    }
+}
+
+/// No time at all is not the time that is meant where none is given.
+#[test]
+fn a_timeout_of_zero_is_over_at_once_everywhere() {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let wait = |worker: &Worker| {
+        let is_over = Arc::clone(&is_over);
+        worker.register("wait", move |call: &Call| {
+            while !call.is_cancelled() && !is_over.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok::<_, Error>(Tensor::copy(&[1.0f32]))
+        })
+    };
+    let group = Group::new(wait);
+    let zero = Some(Duration::ZERO);
+    let late = |failure: Error| assert_eq!(failure.code(), Code::Deadline, "{failure}");
+    late(group.a().request("b", "wait").unwrap().timeout(zero).call::<Tensor>(()).unwrap_err());
+    let made = group.a().request("b", "wait").unwrap().timeout(None).remote(()).unwrap();
+    late(made.fetch_async::<Tensor>(zero).unwrap().wait().unwrap_err());
+    let context = group.a().context().unwrap();
+    let options = Backward { remote_roots: &[&made], timeout: zero, ..Backward::default() };
+    late(context.backward_with(&[], options).unwrap_err());
+    let builder = Worker::builder().rank(0).world_size(1).rendezvous("inproc://zero");
+    let alone = builder.call_timeout(Duration::ZERO).build().unwrap();
+    wait(&alone).unwrap();
+    alone.start(SECONDS).unwrap();
+    late(alone.call::<Tensor>("worker0", "wait", ()).unwrap_err());
+    is_over.store(true, Ordering::SeqCst);
 }
 
 struct Counted(Arc<AtomicUsize>);

@@ -1,7 +1,9 @@
 //! The environment, metrics, traces and pictures.
 #![forbid(unsafe_code)]
 
-use distag::{visualize_sharding, Code, Environment, Error, Mesh, Picture, PictureFormat, Result, Trace, Worker};
+use distag::{
+    visualize_sharding, Call, Code, Environment, Error, Mesh, Picture, PictureFormat, Result, Trace, Worker,
+};
 use distag_tests::json::Json;
 use distag_tests::{Group, SECONDS};
 use std::path::Path;
@@ -148,5 +150,28 @@ fn pictures_of_each_format() -> Result<()> {
     let mesh = Mesh::new(&worker, &[1], &["data"])?;
     let drawn = mesh.visualize("('data', None)", Some(&[2, 3]), Picture { label: None, ..svg })?;
     assert!(drawn.contains("0:2, 0:3: CPU 0\n"), "{drawn}");
+    Ok(())
+}
+
+#[test]
+fn handles_show_what_they_stand_for() -> Result<()> {
+    let (sender, seen) = std::sync::mpsc::sync_channel(1);
+    let group = Group::new(|worker| {
+        let sender = sender.clone();
+        worker.register("look", move |call: &Call| -> Result<()> {
+            let _ = sender.send(format!("{call:?}; {:?}", call.defer()?));
+            Ok(())
+        })
+    });
+    let call = group.a().call_async::<()>("b", "look", ())?;
+    assert_eq!(seen.recv().unwrap(), "Call of \"look\" by \"a\"; Reply, awaited");
+    assert!(call.another().wait().is_err()); // the reply was dropped
+    assert_eq!(format!("{call:?}"), "Future, complete");
+    assert_eq!(format!("{:?}", group.b()), "Worker \"b\" (rank 1)");
+    let context = distag::Context::local()?;
+    assert_eq!(format!("{context:?}"), format!("Context {}", context.id()));
+    assert_eq!(format!("{:?}", context.gradients()?), "{}");
+    let builder = Worker::builder().name("w").secret_key("hidden");
+    assert_eq!(format!("{builder:?}"), "WorkerBuilder of rank 0 in 0 with [\"name\", \"secret_key\"]");
     Ok(())
 }

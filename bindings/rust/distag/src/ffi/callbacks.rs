@@ -1,5 +1,5 @@
 //! Code of the host that C calls. Each trampoline catches panics; a box of it is the user data, which destroy drops.
-use super::{check, Counted, Handle, Handles, Lent, Options, Texts};
+use super::{check, fill_error, Counted, Handle, Handles, Lent, Options, Texts};
 use crate::error::{Code, Error, Result};
 use distag_sys as sys;
 use std::any::Any;
@@ -34,9 +34,25 @@ pub struct WorkerHooks {
     pub on_member: Option<MemberCallback>,
 }
 
+impl Drop for WorkerHooks {
+    /// Each by itself: a second panic while the first one unwinds would end the process.
+    fn drop(&mut self) {
+        drop_guarded(self.on_log.take());
+        drop_guarded(self.on_member.take());
+    }
+}
+
 /// Runs code of a user; a panic becomes an error.
 pub fn guard<T>(code: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(code)).unwrap_or_else(|payload| Err(error_of_panic(payload)))
+}
+
+/// Drops what a user gave; a panic in it ends there.
+pub(super) fn drop_guarded<T>(item: T) {
+    let _ = guard(|| {
+        drop(item);
+        Ok(())
+    });
 }
 
 fn error_of_panic(payload: Box<dyn Any + Send>) -> Error {
@@ -55,23 +71,15 @@ unsafe fn report(err: *mut sys::distag_error, code: impl FnOnce() -> Result<()>)
     match guard(code) {
         Ok(()) => 0,
         Err(failure) => {
-            let text = failure.to_string().replace('\0', "\u{fffd}");
-            let text = CString::new(text).unwrap_or_default();
-            let status = sys::distag_error_set(err, failure.code().to_raw(), text.as_ptr());
-            if let Some(err) = err.as_mut() {
-                err.origin_rank = failure.origin_rank().unwrap_or(-1);
-                err.flags = if failure.may_have_run() { sys::DISTAG_ERROR_MAY_HAVE_RUN } else { 0 };
-            }
+            let status = err.as_mut().map_or(failure.code().to_raw(), |err| fill_error(err, &failure));
+            drop_guarded(failure); // what is behind it is of the user
             status
         }
     }
 }
 
 unsafe extern "C" fn drop_box<T>(user_data: *mut c_void) {
-    let _ = guard(|| {
-        drop(Box::from_raw(user_data.cast::<T>()));
-        Ok(())
-    });
+    drop_guarded(Box::from_raw(user_data.cast::<T>()));
 }
 
 fn boxed<T>(item: T) -> *mut c_void {

@@ -71,10 +71,7 @@ impl<T: Element> Elements<T> {
 }
 
 unsafe extern "C" fn drop_owner<O>(user_data: *mut c_void) {
-    let _ = super::guard(|| {
-        drop(Box::from_raw(user_data.cast::<O>()));
-        Ok(())
-    });
+    super::callbacks::drop_guarded(Box::from_raw(user_data.cast::<O>()));
 }
 
 /// A tensor over memory of an owner, which is dropped once no tensor, graph or message needs it.

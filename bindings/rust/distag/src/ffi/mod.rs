@@ -99,6 +99,11 @@ pub fn nanoseconds(time: std::time::Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(FOREVER)
 }
 
+/// A limit for C, where 0 says that there is none or a default: no time at all is the shortest one.
+pub fn limit(time: Option<std::time::Duration>) -> i64 {
+    time.map_or(0, |each| nanoseconds(each).max(1))
+}
+
 /// An array of handles for C, which lives as long as they do.
 pub struct Handles<'a, T: Counted>(Vec<*mut T>, PhantomData<&'a Handle<T>>);
 

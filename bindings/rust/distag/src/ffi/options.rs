@@ -1,7 +1,8 @@
 //! Structs of options for C, which live no longer than what they point to.
 use super::{Handles, Lent};
+use crate::error::Error;
 use distag_sys as sys;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::marker::PhantomData;
 use std::ptr::null;
 
@@ -60,11 +61,19 @@ pub fn picture_options(
     Options::of(raw)
 }
 
+/// Writes a failure for C, and answers its status.
+pub(super) fn fill_error(raw: &mut sys::distag_error, failure: &Error) -> sys::distag_status {
+    let text = CString::new(failure.to_string().replace('\0', "\u{fffd}")).unwrap_or_default();
+    let status = unsafe { sys::distag_error_set(raw, failure.code().to_raw(), text.as_ptr()) };
+    raw.origin_rank = failure.origin_rank().unwrap_or(-1);
+    raw.flags = if failure.may_have_run() { sys::DISTAG_ERROR_MAY_HAVE_RUN } else { 0 };
+    status
+}
+
 /// The failure that a deferred reply answers with.
-pub fn error_options(code: i32, message: &str) -> Options<'static, sys::distag_error> {
+pub fn error_options(failure: &Error) -> Options<'static, sys::distag_error> {
     let mut raw = sys::distag_error::new();
-    let text = std::ffi::CString::new(message.replace('\0', "\u{fffd}")).unwrap_or_default();
-    unsafe { sys::distag_error_set(&mut raw, code, text.as_ptr()) };
+    fill_error(&mut raw, failure);
     Options::of(raw)
 }
 

@@ -2,24 +2,31 @@
 -- part. Nothing of Lua is called back by C: calls and futures come as events, which distag.poll gives to coroutines.
 local ffi = require("ffi")
 local bit = require("bit")
+local registry = debug.getregistry()
+if registry.distag then return registry.distag end -- required again: the types of C are there once in a state
 local K = require("distag.constants")
-ffi.cdef(require("distag.cdef"))
-ffi.cdef([[
+local function declare(known, text) -- not again after a first require that found no library
+  if not pcall(ffi.typeof, known) then ffi.cdef(text) end
+end
+declare("distag_error", require("distag.cdef"))
+declare("distag_lua_tensor", [[
 typedef struct { distag_tensor *handle; double size; } distag_lua_tensor;
 typedef struct { distag_value *handle; } distag_lua_value;
-typedef struct { distag_worker *handle; int is_registered; } distag_lua_worker;
-typedef struct { distag_future *handle; } distag_lua_future;
+typedef struct { distag_worker *handle; double number; } distag_lua_worker;
+typedef struct { distag_future *handle; double home; } distag_lua_future;
 typedef struct { distag_context *handle; distag_worker *worker; } distag_lua_context;
 typedef struct { distag_gradients *handle; } distag_lua_gradients;
-typedef struct { distag_rref *handle; } distag_lua_rref;
+typedef struct { distag_rref *handle; double home; } distag_lua_rref;
 typedef struct { distag_optimizer *handle; int has_worker; } distag_lua_optimizer;
+typedef struct { int fd; short events, revents; } distag_lua_pollfd;
+int distag_lua_wait(distag_lua_pollfd *watched, unsigned long count, int milliseconds) __asm__("poll");
+void *distag_lua_open(const char *path, int flags) __asm__("dlopen");
 ]])
 
 -- A state that closes unloads its libraries before it runs the finalizers that need them, so this one stays mapped.
-ffi.cdef("void *dlopen(const char *path, int flags);")
 local RTLD_NOW, RTLD_NODELETE, PATH = 2, 0x1000, os.getenv("DISTAG_LIBRARY") or "libdistag.so.0"
 local C = ffi.load(PATH)
-ffi.C.dlopen(PATH, RTLD_NOW + RTLD_NODELETE)
+ffi.C.distag_lua_open(PATH, RTLD_NOW + RTLD_NODELETE)
 local M = { library = C, float32 = "float32", float64 = "float64", int64 = "int64", bool = "bool", FOREVER = -1 }
 local DTYPES = { float32 = K.FLOAT32, float64 = K.FLOAT64, int64 = K.INT64, bool = K.BOOL }
 local CTYPES = { [K.FLOAT32] = "float", [K.FLOAT64] = "double", [K.INT64] = "int64_t", [K.BOOL] = "uint8_t" }
@@ -39,15 +46,22 @@ local function failure(code, message, origin_rank, flags)
 end
 
 -- An error of a function of yours: its code, 1000 or above, travels unchanged to the caller.
-function M.error(message, code) return failure(code or 1000, message) end
+function M.error(message, code) return failure(tonumber(code) or 1000, message) end
 function M.is_error(value) return getmetatable(value) == Error end
 local function refuse(message, code) error(failure(code or K.E_INVALID_ARGUMENT, message), 0) end
+-- The text of anything that was raised, also where its __tostring fails.
+local function said(problem)
+  local is_ok, found = pcall(tostring, problem)
+  return is_ok and type(found) == "string" and found or "a " .. type(problem) .. " without a text"
+end
 
 local err = ffi.new("distag_error") -- Lua runs on one thread, and C never runs Lua in between
 local function fresh()
   err.struct_size, err.code, err.origin_rank, err.flags = ffi.sizeof(err), 0, -1, 0
   return err
 end
+-- What C reads has to live until C has returned, and the collector takes what the code behind a call does not use. So
+-- each object whose pointer goes to C is an argument behind the result: check(C.f(x.handle, fresh()), x).
 local function check(status)
   if status == 0 then return end
   local rank = err.origin_rank
@@ -64,6 +78,8 @@ do
     error("libdistag.so is version " .. found .. ", this module was made for " .. K.VERSION .. ": install that one", 0)
   end
 end
+
+local function used(result) return result end -- the same for a result that is no status
 
 -- ---- handles: structs that release what they hold, once ----
 
@@ -90,7 +106,14 @@ local function lent(kind, pointer)
   return own(kind, pointer)
 end
 local function out(kind) return ffi.new("distag_" .. kind .. " *[1]") end
-local function nanoseconds(seconds) return seconds == M.FOREVER and -1LL or ffi.cast("int64_t", seconds * 1e9) end
+local function numeric(what, given)
+  if type(given) ~= "number" or given ~= given then refuse(what .. ": a number is wanted, not " .. said(given)) end
+  return given
+end
+local function nanoseconds(seconds)
+  if numeric("seconds", seconds) == M.FOREVER then return -1LL end
+  return ffi.cast("int64_t", math.min(seconds * 1e9, 9e18))
+end
 local function text(what, given)
   if type(given) ~= "string" then refuse(what .. ": a string is wanted, and a " .. type(given) .. " is there") end
   if given:find("\0", 1, true) then refuse(what .. ": the text has a NUL character inside; send distag.bytes") end
@@ -183,13 +206,13 @@ local function map_value(entries, path, depth, place)
     kept[index] = to_value(entries[key], path .. "." .. key, depth + 1)
     keys[index - 1], handles[index - 1] = text(path .. "." .. key, key), kept[index].handle
   end
-  return C.distag_value_create_map(keys, handles, #names, place, fresh()), kept
+  return C.distag_value_create_map(keys, handles, #names, place, fresh()), { kept, names }
 end
-local function number_value(number, place)
-  local is_whole = number == math.floor(number) and math.abs(number) <= 9007199254740992
-  is_whole = is_whole and not (number == 0 and 1 / number < 0)
-  if is_whole then return C.distag_value_create_int64(number, place, fresh()) end
-  return C.distag_value_create_float64(number, place, fresh())
+local function number_value(given, place)
+  local is_whole = given == math.floor(given) and math.abs(given) <= 9007199254740991
+  is_whole = is_whole and not (given == 0 and 1 / given < 0)
+  if is_whole then return C.distag_value_create_int64(given, place, fresh()) end
+  return C.distag_value_create_float64(given, place, fresh())
 end
 local NO_VALUE = " is no value: send tensors, rrefs, numbers, texts, tables"
 local function cdata_value(given, path, place)
@@ -197,7 +220,7 @@ local function cdata_value(given, path, place)
   local is_tensor = ffi.istype(types.tensor, given)
   if is_tensor or ffi.istype(types.rref, given) then
     if given.handle == nil then refuse(path .. ": it is closed") end
-    return lent("value", (is_tensor and C.distag_tensor_as_value or C.distag_rref_as_value)(given.handle))
+    return used(lent("value", (is_tensor and C.distag_tensor_as_value or C.distag_rref_as_value)(given.handle)), given)
   end
   if ffi.istype("uint64_t", given) and given > 0x7fffffffffffffffULL then
     refuse(path .. ": " .. tostring(given) .. " does not fit int64")
@@ -239,8 +262,8 @@ local readers = {
   [K.VALUE_INT64] = function(value)
     local found = ffi.new("int64_t[1]")
     check(C.distag_value_get_int64(value, found, fresh()))
-    local number = tonumber(found[0])
-    return math.abs(number) <= 9007199254740991 and number or found[0]
+    local rounded = tonumber(found[0])
+    return math.abs(rounded) <= 9007199254740991 and rounded or found[0]
   end,
   [K.VALUE_FLOAT64] = function(value)
     local found = ffi.new("double[1]")
@@ -327,37 +350,38 @@ end
 
 local tensor = methods.tensor
 function tensor:dtype()
-  local code = C.distag_tensor_get_dtype(self.handle)
-  for name, number in pairs(DTYPES) do
-    if number == code then return name end
+  local code = used(C.distag_tensor_get_dtype(self.handle), self)
+  for name, known in pairs(DTYPES) do
+    if known == code then return name end
   end
 end
-function tensor:id() return C.distag_tensor_get_id(self.handle) end
-function tensor:count() return tonumber(C.distag_tensor_get_count(self.handle)) end
+function tensor:id() return used(C.distag_tensor_get_id(self.handle), self) end
+function tensor:count() return tonumber(used(C.distag_tensor_get_count(self.handle), self)) end
 function tensor:shape()
   local sizes, found = C.distag_tensor_get_shape(self.handle), {}
   for dim = 1, tonumber(C.distag_tensor_get_ndim(self.handle)) do found[dim] = tonumber(sizes[dim - 1]) end
-  return found
+  return used(found, self)
 end
 -- Asks for gradients, and gives the same tensor.
 function tensor:with_grad()
-  check(C.distag_tensor_set_requires_grad(self.handle, 1, fresh()))
+  check(C.distag_tensor_set_requires_grad(self.handle, 1, fresh()), self)
   return self
 end
+-- The number of a tensor of one; an integer beyond 2^53 is an int64_t.
 function tensor:item()
   local found = ffi.new("double[1]")
-  check(C.distag_tensor_get_item(self.handle, found, fresh()))
-  return found[0]
+  check(C.distag_tensor_get_item(self.handle, found, fresh()), self)
+  return math.abs(found[0]) > 9007199254740991 and self:dtype() == "int64" and self:numbers()[1] or found[0]
 end
 -- The elements, row-major, in one table; integers beyond 2^53 are int64_t, and bools are 0 or 1.
 function tensor:numbers()
-  local code, found = C.distag_tensor_get_dtype(self.handle), {}
+  local code, found = used(C.distag_tensor_get_dtype(self.handle), self), {}
   local data = ffi.new((CTYPES[code] or "uint8_t") .. "[?]", math.max(self:count(), 1))
-  check(C.distag_tensor_copy_data(self.handle, data, ffi.sizeof(data), fresh()))
+  check(C.distag_tensor_copy_data(self.handle, data, ffi.sizeof(data), fresh()), self)
   for index = 1, self:count() do
-    local number = tonumber(data[index - 1])
-    local is_exact = code ~= K.INT64 or math.abs(number) <= 9007199254740991
-    found[index] = is_exact and number or data[index - 1]
+    local rounded = tonumber(data[index - 1])
+    local is_exact = code ~= K.INT64 or math.abs(rounded) <= 9007199254740991
+    found[index] = is_exact and rounded or data[index - 1]
   end
   return found
 end
@@ -365,12 +389,12 @@ end
 -- tensor is contiguous. They stay as they are, whatever is written, for as long as this pointer is held.
 function tensor:view()
   local place = out("tensor")
-  check(C.distag_tensor_create_snapshot(self.handle, place, fresh()))
+  check(C.distag_tensor_create_snapshot(self.handle, place, fresh()), self)
   local info = ffi.new("distag_tensor_info", { struct_size = ffi.sizeof("distag_tensor_info") })
   check(C.distag_tensor_get_info(place[0], info, fresh()))
   if bit.band(info.flags, K.TENSOR_CONTIGUOUS) == 0 then
     C.distag_tensor_release(place[0])
-    check(C.distag_clone(self.handle, place, fresh()))
+    check(C.distag_clone(self.handle, place, fresh()), self)
   end
   local snapshot, count = place[0], tonumber(C.distag_tensor_get_count(place[0]))
   local first = ffi.cast("const " .. (CTYPES[info.dtype] or "uint8_t") .. " *", C.distag_tensor_get_data(snapshot))
@@ -380,16 +404,16 @@ function tensor:view()
 end
 function tensor:snapshot()
   local place = out("tensor")
-  check(C.distag_tensor_create_snapshot(self.handle, place, fresh()))
+  check(C.distag_tensor_create_snapshot(self.handle, place, fresh()), self)
   return own("tensor", place[0])
 end
 -- Sets the values in place, unrecorded, to those of another tensor, cast and broadcast.
 function tensor:assign(source)
-  check(C.distag_tensor_assign(self.handle, handle_of("tensor", source, "assign"), fresh()))
+  check(C.distag_tensor_assign(self.handle, handle_of("tensor", source, "assign"), fresh()), self, source)
 end
 -- Sets the values in place, unrecorded, to numbers, nested as the tensor is.
 function tensor:write(given)
-  local code, shape, items = C.distag_tensor_get_dtype(self.handle), {}, {}
+  local code, shape, items = used(C.distag_tensor_get_dtype(self.handle), self), {}, {}
   flatten(given, 1, shape, items)
   local wanted = table.concat(self:shape(), ", ")
   if table.concat(shape, ", ") ~= wanted then
@@ -397,11 +421,12 @@ function tensor:write(given)
   end
   local ctype = CTYPES[code] or "uint8_t" -- of a closed one, which C refuses
   local data = ffi.new(ctype .. "[?]", math.max(#items, 1), items)
-  check(C.distag_tensor_write(self.handle, data, #items * ffi.sizeof(ctype), fresh()))
+  check(C.distag_tensor_write(self.handle, data, #items * ffi.sizeof(ctype), fresh()), self)
 end
 -- Adds scale times another tensor in place, unrecorded.
 function tensor:add_scaled(source, scale)
-  check(C.distag_tensor_add_scaled(self.handle, handle_of("tensor", source, "add_scaled"), scale, fresh()))
+  local other = handle_of("tensor", source, "add_scaled")
+  check(C.distag_tensor_add_scaled(self.handle, other, numeric("the scale", scale), fresh()), self, source)
 end
 local function not_here()
   local cure = "use built-in ops, or a function that a worker in another language offers"
@@ -431,13 +456,13 @@ local function attributes_of(op, given)
     kept[index] = own("value", place[0])
     keys[index - 1], handles[index - 1] = each.name, kept[index].handle
   end
-  check(C.distag_value_create_map(keys, handles, count, place, fresh()))
+  check(C.distag_value_create_map(keys, handles, count, place, fresh()), kept)
   return own("value", place[0])
 end
-local function apply(op, inputs, count, given)
+local function apply(op, kept, inputs, count, given)
   local outputs = op.outputs == "many" and #given[1] or op.outputs
   local attributes, places = attributes_of(op, given), ffi.new("distag_tensor *[?]", outputs)
-  check(C.distag_apply(op.name, inputs, count, attributes.handle, 0, places, outputs, fresh()))
+  check(C.distag_apply(op.name, inputs, count, attributes.handle, 0, places, outputs, fresh()), attributes, kept)
   local found = {}
   for index = 1, outputs do found[index] = own("tensor", places[index - 1]) end
   return op.outputs == 1 and found[1] or found
@@ -451,21 +476,22 @@ local function op_function(op)
   if fast and #op.inputs == 1 then
     return function(x)
       local place = out("tensor")
-      check(fast(handle_of("tensor", x, what), place, fresh()))
+      check(fast(handle_of("tensor", x, what), place, fresh()), x)
       return own("tensor", place[0])
     end
   end
   if fast and #op.inputs == 2 then
     return function(a, b)
       local place = out("tensor")
-      check(fast(handle_of("tensor", a, what), handle_of("tensor", b, what), place, fresh()))
+      check(fast(handle_of("tensor", a, what), handle_of("tensor", b, what), place, fresh()), a, b)
       return own("tensor", place[0])
     end
   end
   local function many(items, ...)
+    if type(items) ~= "table" then refuse(what .. ": a table is wanted, and a " .. type(items) .. " is there") end
     local handles = ffi.new("distag_tensor *[?]", math.max(#items, 1))
     for index = 1, #items do handles[index - 1] = handle_of("tensor", items[index], what) end
-    return apply(op, handles, #items, { ... })
+    return apply(op, items, handles, #items, { ... })
   end
   if first and first.kind == "many" then return many end
   return function(...)
@@ -476,7 +502,7 @@ local function op_function(op)
         handles[index - 1] = handle_of("tensor", given, what)
       end
     end
-    return apply(op, handles, count, { select(count + 1, ...) })
+    return apply(op, { ... }, handles, count, { select(count + 1, ...) })
   end
 end
 M.ops = {}
@@ -488,9 +514,18 @@ end
 
 -- ---- events, futures, coroutines ----
 
-local workers, waiting, tags = {}, {}, 0 -- workers by address; what an event of a tag means
-local offered = {} -- the tags of the functions of each worker
-local function address(handle) return tostring(ffi.cast("void *", handle)) end
+local workers, waiting, tags = {}, {}, 0 -- those that serve, held until they leave; what an event of a tag means
+local offered, numbered = {}, 0 -- the tags of the functions of each worker, by its number
+local function serving(name, content)
+  for _, each in ipairs(workers) do
+    if each[name] == content then return each end
+  end
+end
+local function forget(self)
+  for index = #workers, 1, -1 do
+    if workers[index].number == self.number then table.remove(workers, index) end
+  end
+end
 local function next_tag(meaning)
   tags = tags + 1
   waiting[tags] = meaning
@@ -498,20 +533,47 @@ local function next_tag(meaning)
 end
 
 local current -- the call that the running coroutine answers
-local spawned = setmetatable({}, { __mode = "k" }) -- coroutines of distag.spawn, with their calls
+local spawned = setmetatable({}, { __mode = "k" }) -- coroutines of distag, with their calls
+local outcomes = setmetatable({}, { __mode = "k" }) -- what those of distag.spawn gave, or raised
 local function resume(routine, ...)
+  if coroutine.status(routine) ~= "suspended" then return end
   local before = current
   current = spawned[routine]
-  local is_ok, problem = coroutine.resume(routine, ...)
+  coroutine.resume(routine, ...)
   current = before
-  if not is_ok then error(problem, 0) end
 end
--- Runs a function as a coroutine, in which waits let others run.
+-- Runs a function as a coroutine, in which waits let others run. What it raises is for distag.join; it is written to
+-- stderr where none has joined yet.
 function M.spawn(run, ...)
-  local routine = coroutine.create(run)
-  spawned[routine] = current or true
+  local outcome = { joined = {} }
+  local function keep(is_ok, ...)
+    outcome.is_ok, outcome.count, outcome.is_over = is_ok, select("#", ...), true
+    for index = 1, outcome.count do outcome[index] = (select(index, ...)) end
+    if not is_ok and not outcome.is_joined then io.stderr:write("distag: in a coroutine: ", outcome.trace, "\n") end
+    for _, each in ipairs(outcome.joined) do resume(each) end
+  end
+  local routine = coroutine.create(function(...)
+    keep(xpcall(run, function(problem)
+      outcome.trace = debug.traceback(said(problem), 2)
+      return problem
+    end, ...))
+  end)
+  spawned[routine], outcomes[routine] = current or true, outcome
   resume(routine, ...)
   return routine
+end
+-- Waits for a coroutine of distag.spawn, and gives what it gave, or raises what it raised.
+function M.join(routine)
+  local outcome = outcomes[routine] or refuse("join: a coroutine of distag.spawn is wanted, not " .. said(routine))
+  local routine_here = coroutine.running()
+  outcome.is_joined = true
+  if routine_here and spawned[routine_here] and not outcome.is_over then
+    outcome.joined[#outcome.joined + 1] = routine_here
+    coroutine.yield()
+  end
+  while not outcome.is_over do M.poll(0.02) end
+  if not outcome.is_ok then error(outcome[1], 0) end
+  return unpack(outcome, 1, outcome.count)
 end
 -- The call that a function answers: caller, worker, context, and call:is_cancelled().
 function M.current_call() return type(current) == "table" and current or nil end
@@ -525,13 +587,13 @@ end
 local function finish(invocation, is_ok, result)
   if is_ok then
     is_ok, result = pcall(to_value, result, "answer", 1)
-    if is_ok then return check(C.distag_invocation_finish(invocation, result.handle, nil, fresh())) end
+    if is_ok then return check(C.distag_invocation_finish(invocation, result.handle, nil, fresh()), result) end
   end
   local failed = ffi.new("distag_error", { struct_size = ffi.sizeof("distag_error") })
-  local known = M.is_error(result) and result or failure(1000, "error: " .. tostring(result))
-  local message = tostring(known.message):gsub("%z", "\239\191\189")
-  C.distag_error_set(failed, known.code ~= 0 and known.code or 1000, message)
-  failed.origin_rank = known.origin_rank or -1
+  local known = M.is_error(result) and result or failure(1000, "error: " .. said(result))
+  local message, code = said(known.message):gsub("%z", "\239\191\189"), tonumber(known.code)
+  C.distag_error_set(failed, code and code ~= 0 and code or 1000, message)
+  failed.origin_rank = tonumber(known.origin_rank) or -1
   check(C.distag_invocation_finish(invocation, nil, failed, fresh()))
 end
 local function serve(run, invocation)
@@ -559,56 +621,81 @@ end
 
 local event = ffi.new("distag_event")
 -- Takes one event of a worker; whether there was one.
-local function take(handle, timeout_ns)
+local function take(from, timeout_ns)
+  if from.handle == nil then return false end -- closed by what was taken before
   event.struct_size = ffi.sizeof(event)
-  local status = C.distag_worker_take_event(handle, timeout_ns, event, fresh())
+  local status = C.distag_worker_take_event(from.handle, timeout_ns, event, fresh())
+  if status == K.E_INVALID_STATE then forget(from) end -- it has left
   if status == K.E_DEADLINE or status == K.E_INVALID_STATE then return false end
-  check(status)
+  check(status, from)
   local meaning, tag = waiting[tonumber(event.tag)], tonumber(event.tag)
   if event.kind == K.EVENT_CALL then
     serve(meaning, event.invocation)
   else
     C.distag_future_release(event.future)
     waiting[tag] = nil
-    if meaning then resume(meaning) end
+    if type(meaning) == "thread" then resume(meaning) end -- else the loop of an await goes on
   end
   return true
 end
--- Takes the events of all workers of this program in turn and returns their count; waits for one at most that long.
-function M.poll(seconds)
-  local done, handles = 0, {}
-  for _, handle in pairs(workers) do handles[#handles + 1] = handle end
-  local slice = math.min(seconds or 0, #handles > 1 and 0.001 or 0.02)
-  for _, handle in ipairs(handles) do
-    while take(handle, 0LL) do done = done + 1 end
-  end
-  if done == 0 and slice > 0 then
-    for _, handle in ipairs(handles) do
-      if take(handle, nanoseconds(slice)) then return 1 end
-    end
+local function take_all(from)
+  local done = 0
+  for _, each in ipairs(from) do
+    while take(each, 0LL) do done = done + 1 end
   end
   return done
 end
+-- Takes the events of all workers of this program in turn and returns their count; waits for one at most that long.
+function M.poll(seconds)
+  local all = { unpack(workers) } -- some may leave meanwhile
+  local done, slice = take_all(all), math.min(seconds or 0, 0.02)
+  if done > 0 or slice <= 0 or #workers < #all then return done end
+  if #all == 1 then return take(all[1], nanoseconds(slice)) and 1 or 0 end
+  local watched = ffi.new("distag_lua_pollfd[?]", math.max(#all, 1))
+  for index, each in ipairs(all) do
+    watched[index - 1].fd, watched[index - 1].events = C.distag_worker_get_fd(each.handle), 1 -- POLLIN
+  end
+  ffi.C.distag_lua_wait(watched, #all, math.ceil(slice * 1000))
+  return take_all(all)
+end
 
 local future = methods.future
-function future:is_done() return C.distag_future_poll(self.handle) == 1 end
-function future:cancel() C.distag_future_cancel(self.handle) end
+function future:is_done()
+  if self.handle == nil then refuse("the future is closed") end
+  return used(C.distag_future_poll(self.handle), self) == 1
+end
+function future:cancel() used(C.distag_future_cancel(self.handle), self) end
+-- Has an event come to the worker of a future; one that came with a value may be of any worker that serves.
+local function post(self, meaning)
+  local tag = next_tag(meaning)
+  for _, each in ipairs(workers) do
+    if (self.home == 0 or self.home == each.number)
+      and used(C.distag_future_post(self.handle, each.handle, tag, fresh()), self, each) == 0 then return true end
+  end
+  waiting[tag] = nil
+  return false
+end
 -- Waits, and gives the value: in a coroutine of distag others run meanwhile, elsewhere events are taken.
 function future:await()
-  local routine, is_main = coroutine.running()
-  if routine and not is_main and spawned[routine] and not self:is_done() then
-    local _, handle = next(workers)
-    check(C.distag_future_post(self.handle, handle, next_tag(routine), fresh()))
-    coroutine.yield()
-  end
+  local routine = coroutine.running()
+  local is_ours = routine and spawned[routine]
+  if not self:is_done() and post(self, is_ours and routine or true) and is_ours then coroutine.yield() end
   while not self:is_done() do
-    if M.poll(0.02) == 0 and next(workers) == nil then check(C.distag_future_wait(self.handle, -1LL, fresh())) end
+    if M.poll(0.02) == 0 and #workers == 0 then check(C.distag_future_wait(self.handle, -1LL, fresh()), self) end
   end
   local place = out("value")
-  check(C.distag_future_get_value(self.handle, place, fresh()))
-  return answer_of(place[0])
+  check(C.distag_future_get_value(self.handle, place, fresh()), self)
+  return used(answer_of(place[0]), self)
 end
-local function made(place) return own("future", place[0]) end
+local function number_of(handle)
+  local found = serving("handle", handle)
+  return found and found.number or 0
+end
+local function made(place, handle)
+  local object = own("future", place[0])
+  object.home = number_of(handle)
+  return object
+end
 -- Waits for all, and gives their values in a table.
 function M.wait_all(futures)
   local found = {}
@@ -619,20 +706,23 @@ end
 -- ---- workers and calls ----
 
 -- A worker; name, rank, world_size, rendezvous, job, bind, group_key as in the header, from the environment by default.
+local WORKER = { name = true, rank = true, world_size = true, rendezvous = true, job = true, bind = true,
+                 advertise = true, group_key = true, functions = true }
 function M.worker(options)
+  only("worker", options, WORKER)
   local raw = ffi.new("distag_worker_options") -- the texts are those of options, which outlives it
   raw.struct_size, raw.executor = ffi.sizeof(raw), K.EXECUTOR_HOST
-  raw.rank, raw.world_size = options.rank or 0, options.world_size or 0
+  raw.rank, raw.world_size = numeric("rank", options.rank or 0), numeric("world_size", options.world_size or 0)
   for _, name in ipairs({ "name", "rendezvous", "job", "bind", "advertise" }) do
     if options[name] then raw[name] = text(name, options[name]) end
   end
   local security = ffi.new("distag_security_options", { struct_size = ffi.sizeof("distag_security_options") })
   if options.group_key then security.group_key, raw.security = text("group_key", options.group_key), security end
   local place = out("worker")
-  check(C.distag_worker_create(raw, place, fresh()))
+  check(C.distag_worker_create(raw, place, fresh()), options, security)
   local worker = own("worker", place[0])
-  worker.is_registered = 1
-  workers[address(worker.handle)], offered[address(worker.handle)] = worker.handle, {}
+  numbered = numbered + 1
+  worker.number, offered[numbered] = numbered, {}
   for name, run in pairs(options.functions or {}) do worker:register(name, run) end
   return worker
 end
@@ -640,41 +730,44 @@ end
 local worker = methods.worker
 local release_worker = worker.close
 function worker:close()
-  if self.handle ~= nil and self.is_registered == 1 then
-    local key = address(self.handle)
-    for _, tag in ipairs(offered[key]) do waiting[tag] = nil end
-    workers[key], offered[key] = nil, nil
-  end
+  for _, tag in ipairs(offered[self.number] or {}) do waiting[tag] = nil end
+  offered[self.number] = nil
+  if self.number > 0 then forget(self) end
   release_worker(self)
 end
 function worker:register(name, run)
-  local tag = next_tag(run)
-  local status = C.distag_worker_offer(self.handle, text("the name of a function", name), tag, nil, fresh())
+  local metatable, tag = getmetatable(run), next_tag(run)
+  text("the name of a function", name)
+  if type(run) ~= "function" and not (type(metatable) == "table" and metatable.__call) then
+    refuse("register: a function is wanted for " .. name .. ", and a " .. type(run) .. " is there")
+  end
+  local status = C.distag_worker_offer(self.handle, name, tag, nil, fresh())
   if status ~= 0 then waiting[tag] = nil end
-  check(status)
-  local own_tags = offered[address(self.handle)]
+  check(status, self)
+  local own_tags = offered[self.number > 0 and self.number or number_of(self.handle)]
   if own_tags then own_tags[#own_tags + 1] = tag end
 end
 function worker:start_async(seconds)
   local place = out("future")
-  check(C.distag_worker_start_async(self.handle, nanoseconds(seconds or 30), place, fresh()))
-  return made(place)
+  check(C.distag_worker_start_async(self.handle, nanoseconds(seconds or 30), place, fresh()), self)
+  if not serving("number", self.number) then workers[#workers + 1] = self end
+  return made(place, self.handle)
 end
 function worker:start(seconds) return self:start_async(seconds):await() end
 function worker:shutdown_async(seconds)
   local place = out("future")
-  check(C.distag_worker_shutdown_async(self.handle, nanoseconds(seconds or M.FOREVER), place, fresh()))
-  return made(place)
+  check(C.distag_worker_shutdown_async(self.handle, nanoseconds(seconds or M.FOREVER), place, fresh()), self)
+  return made(place, self.handle)
 end
 function worker:shutdown(seconds) return self:shutdown_async(seconds):await() end
-function worker:rank() return C.distag_worker_get_rank(self.handle) end
-function worker:world_size() return C.distag_worker_get_world_size(self.handle) end
+function worker:rank() return used(C.distag_worker_get_rank(self.handle), self) end
+function worker:world_size() return used(C.distag_worker_get_world_size(self.handle), self) end
 function worker:context()
   local place = out("context")
-  check(C.distag_context_create(self.handle, place, fresh()))
+  check(C.distag_context_create(self.handle, place, fresh()), self)
   local context = own("context", place[0])
   context.worker = self.handle
-  C.distag_worker_retain(self.handle) -- for calls by the context, which lets go of it
+  used(C.distag_worker_retain(self.handle), self) -- for calls by the context, which lets go of it
   return context
 end
 
@@ -687,39 +780,47 @@ local function arguments_of(...)
   end
   return handles, count, kept
 end
-local function request(handle, context, options, to, name, ...)
+local CALL = { timeout = true }
+local function request(owner, handle, context, options, to, name, ...)
+  only("a call", options, CALL)
   local raw = ffi.new("distag_call_options", { struct_size = ffi.sizeof("distag_call_options") })
-  if options and options.timeout then raw.timeout_ns = nanoseconds(options.timeout) end
+  if options.timeout then raw.timeout_ns = nanoseconds(options.timeout) end
   local place = out("future")
   local handles, count, kept = arguments_of(...)
   text("the name of a worker", to)
   text("the name of a function", name)
-  check(C.distag_call_async(handle, context, to, name, handles, count, raw, place, fresh()))
-  return made(place), kept
+  check(C.distag_call_async(handle, context, to, name, handles, count, raw, place, fresh()), owner, kept)
+  return made(place, handle)
 end
-function worker:call_async(to, name, ...) return (request(self.handle, nil, nil, to, name, ...)) end
+function worker:call_async(to, name, ...) return request(self, self.handle, nil, {}, to, name, ...) end
 function worker:call(to, name, ...) return self:call_async(to, name, ...):await() end
 -- With options: timeout in seconds.
-function worker:call_with(options, to, name, ...) return (request(self.handle, nil, options, to, name, ...)):await() end
+function worker:call_with(options, to, name, ...)
+  return request(self, self.handle, nil, options, to, name, ...):await()
+end
 function worker:remote(to, name, ...)
   local place = out("rref")
   local handles, count, kept = arguments_of(...)
-  check(C.distag_remote(self.handle, nil, text("the name of a worker", to), name, handles, count, nil, place, fresh()))
-  return own("rref", place[0]), kept
+  text("the name of a worker", to)
+  text("the name of a function", name)
+  check(C.distag_remote(self.handle, nil, to, name, handles, count, nil, place, fresh()), self, kept)
+  local made_there = own("rref", place[0])
+  made_there.home = number_of(self.handle)
+  return made_there
 end
 function worker:all_gather(value, seconds)
-  local place, given = out("future"), to_value(value, "value", 1)
-  check(C.distag_worker_all_gather_async(self.handle, given.handle, nil, 0, nanoseconds(seconds or 60), place, fresh()))
-  return made(place):await()
+  local place, given, timeout_ns = out("future"), to_value(value, "value", 1), nanoseconds(seconds or 60)
+  check(C.distag_worker_all_gather_async(self.handle, given.handle, nil, 0, timeout_ns, place, fresh()), self, given)
+  return made(place, self.handle):await()
 end
 
 -- The counters; the same in the text format of Prometheus; members, calls and events in JSON.
-function worker:stats() return filled("distag_stats", C.distag_worker_get_stats, self.handle) end
-function worker:metrics() return copied(C.distag_worker_copy_metrics, self.handle) end
-function worker:report() return copied(C.distag_worker_copy_report, self.handle) end
+function worker:stats() return used(filled("distag_stats", C.distag_worker_get_stats, self.handle), self) end
+function worker:metrics() return used(copied(C.distag_worker_copy_metrics, self.handle), self) end
+function worker:report() return used(copied(C.distag_worker_copy_report, self.handle), self) end
 -- The open calls and waits of all members. One that does not answer within `seconds` is listed as silent.
 function worker:group_report(seconds)
-  return copied(C.distag_worker_copy_group_report, self.handle, nanoseconds(seconds or 1))
+  return used(copied(C.distag_worker_copy_group_report, self.handle, nanoseconds(seconds or 1)), self)
 end
 
 local TRACE = { folder = true, max_bytes = true }
@@ -729,15 +830,15 @@ function worker:start_trace(options)
   options = options or {}
   only("start_trace", options, TRACE)
   local raw = ffi.new("distag_trace_options", { struct_size = ffi.sizeof("distag_trace_options") })
-  raw.max_bytes = options.max_bytes or 0
+  raw.max_bytes = numeric("max_bytes", options.max_bytes or 0)
   if options.folder then raw.folder = text("the folder", options.folder) end
-  check(C.distag_worker_start_trace(self.handle, raw, fresh()))
+  check(C.distag_worker_start_trace(self.handle, raw, fresh()), self, options)
 end
-function worker:stop_trace() check(C.distag_worker_stop_trace(self.handle, fresh())) end
+function worker:stop_trace() check(C.distag_worker_stop_trace(self.handle, fresh()), self) end
 -- Runs a function as a span of the trace, and gives what it gives. Nothing is written where nothing is traced.
 function worker:trace(label, run, ...)
   local span = ffi.new("uint64_t[1]")
-  check(C.distag_trace_begin(self.handle, text("the label", label), span, fresh()))
+  check(C.distag_trace_begin(self.handle, text("the label", label), span, fresh()), self)
   local function finish_span(is_ok, ...)
     if self.handle ~= nil then C.distag_trace_end(self.handle, span[0]) end
     if not is_ok then error((...), 0) end
@@ -749,10 +850,12 @@ end
 local rref = methods.rref
 function rref:fetch()
   local place = out("future")
-  check(C.distag_rref_fetch_async(self.handle, nil, nil, place, fresh()))
-  return made(place):await()
+  check(C.distag_rref_fetch_async(self.handle, nil, nil, place, fresh()), self)
+  local fetched = own("future", place[0])
+  fetched.home = self.home
+  return fetched:await()
 end
-function rref:owner() return ffi.string(C.distag_rref_get_owner(self.handle)) end
+function rref:owner() return used(ffi.string(C.distag_rref_get_owner(self.handle)), self) end
 
 -- ---- contexts, gradients, optimizers ----
 
@@ -769,7 +872,7 @@ function context:close()
   self.worker = nil
   release_context(self)
 end
-function context:call_async(to, name, ...) return (request(self.worker, self.handle, nil, to, name, ...)) end
+function context:call_async(to, name, ...) return request(self, self.worker, self.handle, {}, to, name, ...) end
 function context:call(to, name, ...) return self:call_async(to, name, ...):await() end
 local function handles_of(kind, objects, count, what)
   local handles = ffi.new("distag_" .. kind .. " *[?]", math.max(count, 1))
@@ -802,45 +905,48 @@ function context:backward_with(options, ...)
   raw.retain_graph, raw.create_graph = options.retain_graph and 1 or 0, options.create_graph and 1 or 0
   raw.timeout_ns, raw.seeds = nanoseconds(options.timeout or 0), seeds
   raw.remote_roots, raw.remote_root_count = #remote > 0 and remote_roots or nil, #remote
-  if self.worker == nil then return check(C.distag_backward(self.handle, roots, count, raw, fresh())) end
-  check(C.distag_backward_async(self.handle, roots, count, raw, place, fresh()))
-  made(place):await()
+  local kept = { given, options, seeds, remote_roots }
+  if self.worker == nil then return check(C.distag_backward(self.handle, roots, count, raw, fresh()), self, kept) end
+  check(C.distag_backward_async(self.handle, roots, count, raw, place, fresh()), self, kept)
+  made(place, self.worker):await()
 end
 -- The gradient of a leaf; nil when no pass has reached it.
 function context:gradient(leaf)
   local place = out("gradients")
   if self.worker ~= nil then
     local settled = out("future")
-    check(C.distag_context_settle_async(self.handle, settled, fresh()))
-    made(settled):await()
+    check(C.distag_context_settle_async(self.handle, settled, fresh()), self)
+    made(settled, self.worker):await()
   end
-  check(C.distag_get_gradients(self.handle, place, fresh()))
+  check(C.distag_get_gradients(self.handle, place, fresh()), self)
   local gradients = own("gradients", place[0])
-  return lent("tensor", C.distag_gradients_find(gradients.handle, handle_of("tensor", leaf, "a leaf")))
+  local found = C.distag_gradients_find(gradients.handle, handle_of("tensor", leaf, "a leaf"))
+  return used(lent("tensor", found), gradients, leaf)
 end
 
 -- An optimizer of tensors and rrefs: kind, parameters, settings; worker nil is for tensors of this process.
 function M.optimizer(at, kind, parameters, settings)
   local handles, count, kept = arguments_of(unpack(parameters))
-  local place = out("optimizer")
-  check(C.distag_optimizer_create(at and at.handle, text("the kind", kind), handles, count, place, fresh()))
+  local place, owner = out("optimizer"), at and handle_of("worker", at, "optimizer")
+  check(C.distag_optimizer_create(owner, text("the kind", kind), handles, count, place, fresh()), at, kept)
   local optimizer = own("optimizer", place[0])
   optimizer.has_worker = at and 1 or 0
-  for name, number in pairs(settings or {}) do
-    check(C.distag_optimizer_set(optimizer.handle, name, number, fresh()))
+  for name, content in pairs(settings or {}) do
+    text("a setting", name)
+    check(C.distag_optimizer_set(optimizer.handle, name, numeric(name, content), fresh()), optimizer)
   end
-  return optimizer, kept
+  return optimizer
 end
 local optimizer = methods.optimizer
 function optimizer:step(within)
-  if self.has_worker == 0 then return check(C.distag_optimizer_step(self.handle, within.handle, nil, fresh())) end
-  local place = out("future")
-  check(C.distag_optimizer_step_async(self.handle, within.handle, nil, place, fresh()))
-  made(place):await()
+  local place, of = out("future"), handle_of("context", within, "step")
+  if self.has_worker == 0 then return check(C.distag_optimizer_step(self.handle, of, nil, fresh()), self, within) end
+  check(C.distag_optimizer_step_async(self.handle, of, nil, place, fresh()), self, within)
+  made(place, within.worker):await()
 end
 
-function context:info() return filled("distag_context_info", C.distag_context_get_info, self.handle) end
-function context:report() return copied(C.distag_context_copy_report, self.handle) end
+function context:info() return used(filled("distag_context_info", C.distag_context_get_info, self.handle), self) end
+function context:report() return used(copied(C.distag_context_copy_report, self.handle), self) end
 
 -- ---- the place of this process, drawings ----
 
@@ -872,7 +978,7 @@ function M.visualize_sharding(spec, shape, options)
   if options.label then raw.label = text("the label", options.label) end
   local sizes, ndim = nil, 0
   if shape then sizes, ndim = ints(shape) end
-  return copied(C.distag_visualize_sharding, nil, text("the spec", spec), sizes, ndim, raw)
+  return used(copied(C.distag_visualize_sharding, nil, text("the spec", spec), sizes, ndim, raw), options)
 end
 
 -- ---- the whole ----
@@ -933,9 +1039,9 @@ end
 local shutdown_worker = C.distag_worker_shutdown
 local leaver = newproxy(true)
 getmetatable(leaver).__gc = function()
-  for _, handle in pairs(workers) do
+  for _, each in ipairs(workers) do
     for _ = 1, 10 do
-      if shutdown_worker(handle, 0LL, nil, nil) ~= K.E_DEADLINE then break end
+      if shutdown_worker(each.handle, 0LL, nil, nil) ~= K.E_DEADLINE then break end
     end
   end
 end
@@ -946,4 +1052,5 @@ function M.handle_count() return tonumber(C.distag_get_handle_count()) end
 function M.handle_report() return copied(C.distag_copy_handle_report) end
 function M.version() return ffi.string(C.distag_get_version()) end
 
+registry.distag = M
 return M

@@ -230,17 +230,16 @@ cases["workers: a nested call back to the caller"] = function(case)
 end
 cases["workers: 100 calls at once from 8 threads or tasks"] = function(case)
   group({ double = double }, function(a)
-    local sum, running = 0, case.callers
+    local sum, routines = 0, {}
     for caller = 0, case.callers - 1 do
-      distag.spawn(function()
+      routines[caller + 1] = distag.spawn(function()
         for each = caller, case.calls - 1, case.callers do
           local answer = a:call("b", "double", each) -- before the sum is read: others add to it meanwhile
           sum = sum + answer
         end
-        running = running - 1
       end)
     end
-    while running > 0 do distag.poll(0.02) end
+    for _, routine in ipairs(routines) do distag.join(routine) end
     same(sum, case.sum)
   end)
 end

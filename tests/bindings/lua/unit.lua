@@ -37,6 +37,15 @@ local function group(functions, run)
   a:close()
   if not is_ok then error(problem, 0) end
 end
+-- The threads of workers that have ended let go of them a moment later.
+local function nothing_is_left()
+  local deadline = os.time() + 60
+  repeat
+    require("jit").flush() -- a trace holds what it was made with
+    for _ = 1, 5 do collectgarbage() end -- what is held by what is collected goes in the next one
+  until distag.handle_count() == 0 or os.time() > deadline
+  assert(distag.handle_count() == 0, "handles are left: " .. distag.handle_report())
+end
 local function echo(x) return x end
 local function square(x) return x * x end
 
@@ -53,23 +62,21 @@ test("calls both ways, at once, nested back to the caller", function()
     local futures = {}
     for index = 1, 1000 do futures[index] = a:call_async("b", "double", index) end
     for index, answer in ipairs(distag.wait_all(futures)) do same(answer, 2 * index) end
-    local answers = {}
+    local routines = {}
     for index = 1, 8 do
-      distag.spawn(function()
-        for each = 1, 10 do
-          local answer = a:call("b", "ask_back", index * each)
-          same(answer, 2 * index * each + 1)
-          answers[#answers + 1] = answer
-        end
+      routines[index] = distag.spawn(function()
+        for each = 1, 10 do same(a:call("b", "ask_back", index * each), 2 * index * each + 1) end
+        return index
       end)
     end
-    while #answers < 80 do distag.poll(0.02) end
+    for index, routine in ipairs(routines) do same(distag.join(routine), index) end
   end)
 end)
 
 test("functions that fail with anything", function()
   local functions = { echo = echo, text = function() error("no such user") end, number = function() error(7, 0) end,
                       nothing = function() error() end, table = function() error({}) end,
+                      mute = function() error(setmetatable({}, { __tostring = function() error("mute") end })) end,
                       own = function() error(distag.error("not today", 1042)) end }
   functions.pass_on = function() return distag.current_call().worker:call("b", "own") end
   functions.answer = function() return print end
@@ -81,6 +88,7 @@ test("functions that fail with anything", function()
     fails(1000, "error: 7", a.call, a, "b", "number")
     fails(1000, "error: nil", a.call, a, "b", "nothing")
     fails(1000, "error: table", a.call, a, "b", "table")
+    fails(1000, "a table without a text", a.call, a, "b", "mute")
     same(fails(1042, "not today", a.call, a, "b", "own").origin_rank, 1)
     same(fails(1042, "not today", a.call, a, "a", "pass_on").origin_rank, 1)
     fails(10, "answer: a function is no value", a.call, a, "b", "answer")
@@ -127,6 +135,115 @@ test("values of every kind, there and back", function()
     local made = a:remote("b", "echo", { 1, 2, 3 })
     same(made:owner(), "b")
     same(made:fetch(), { 1, 2, 3 })
+    same(select("#", a:remote("b", "echo", 1)), 1)
+    same(a:call("b", "echo", a:remote("b", "echo", 7)):fetch(), 7)
+    same(a:call("b", "echo", 2 ^ 53), 2 ^ 53)
+    same(type(a:call("b", "echo", 2 ^ 53)), "number") -- it may stand for 2^53 + 1: no integer
+  end)
+  same(distag.tensor(9007199254740993LL, "int64"):item(), 9007199254740993LL)
+  same(type(distag.tensor(5, "int64"):item()), "number")
+end)
+
+test("a wait ends with its own event", function()
+  local poll, taken, last = distag.poll, 0, nil
+  distag.poll = function(seconds)
+    last = poll(seconds)
+    return last
+  end
+  local is_ok, problem = pcall(group, { echo = echo }, function(a)
+    for index = 1, 50 do
+      last = 1
+      same(a:call("b", "echo", index), index)
+      if last > 0 then taken = taken + 1 end
+    end
+  end)
+  distag.poll = poll
+  assert(is_ok, problem)
+  assert(taken > 25, taken .. " of 50 waits took an event: the others waited for none")
+end)
+
+test("a wait goes to the worker of its future, and a closed future has none", function()
+  local gone = {}
+  for index = 1, 5 do
+    gone[index] = distag.worker({ name = "g", world_size = 1, rendezvous = "inproc://gone" .. index })
+    gone[index]:start(20)
+    distag.join(distag.spawn(function() gone[index]:shutdown(20) end))
+  end
+  group({ echo = echo }, function(a)
+    for index = 1, 10 do same(distag.join(distag.spawn(function() return a:call("b", "echo", index) end)), index) end
+    local closed = a:call_async("b", "echo", 1)
+    closed:close()
+    fails(10, "the future is closed", closed.await, closed)
+    fails(10, "the future is closed", closed.is_done, closed)
+  end)
+  for _, each in ipairs(gone) do each:close() end
+end)
+
+test("what a coroutine raises is for distag.join, else for stderr", function()
+  local written, stderr = "", io.stderr
+  group({ echo = echo }, function(a)
+    local function fail()
+      a:call("b", "echo", 1)
+      error(distag.error("not today", 1042))
+    end
+    rawset(io, "stderr", { write = function(_, ...) written = written .. table.concat({ ... }) end })
+    local routine = distag.spawn(fail)
+    while coroutine.status(routine) ~= "dead" do distag.poll(0.02) end
+    rawset(io, "stderr", stderr)
+    assert(written:find("not today", 1, true) and written:find("unit.lua", 1, true), written)
+    fails(1042, "not today", distag.join, routine)
+    fails(1042, "not today", distag.join, distag.spawn(function() distag.join(distag.spawn(fail)) end))
+    same({ distag.join(distag.spawn(function() return 1, a:call("b", "echo", 2) end)) }, { 1, 2 })
+    fails(10, "a coroutine of distag.spawn is wanted", distag.join, 1)
+  end)
+end)
+
+test("a worker in no variable serves until it has left", function()
+  local function leave() distag.current_call().worker:shutdown_async(20) end
+  local function start(rank, functions)
+    local worker = distag.worker({ rank = rank, world_size = 2, rendezvous = "inproc://held", functions = functions })
+    return worker:start_async(20), rank == 0 and worker or nil
+  end
+  local future, a = start(0, {})
+  distag.wait_all({ future, (start(1, { echo = echo, leave = leave })) })
+  for _ = 1, 5 do collectgarbage() end
+  same(a:call("worker1", "echo", 3), 3)
+  a:call("worker1", "leave")
+  a:shutdown(20)
+  a:close()
+end)
+
+test("required again, also after a library that is not there", function()
+  package.loaded.distag = nil
+  same(require("distag"), distag)
+  local program = [[for _ = 1, 2 do print(select(2, pcall(require, "distag"))) package.loaded.distag = nil end]]
+  local run = io.popen("DISTAG_LIBRARY=./not_there.so /usr/bin/luajit -e '" .. program .. "' 2>&1")
+  local printed = run:read("*a")
+  run:close()
+  same(select(2, printed:gsub("not_there.so: cannot open", "")), 2)
+end)
+
+test("options and types that are wrong are refused", function()
+  local options = { name = "w", world_size = 1, rendezvous = "inproc://wrong" }
+  local function refused(part, changed)
+    for name, content in pairs(options) do changed[name] = changed[name] or content end
+    fails(10, part, distag.worker, changed)
+  end
+  refused("there is no option ranks", { ranks = 1 })
+  refused("rank: a number is wanted, not one", { rank = "one" })
+  refused("name: a string is wanted", { name = 5 })
+  refused("a function is wanted for f, and a number is there", { functions = { f = 1 } })
+  fails(10, "a table of options is wanted", distag.worker)
+  group({ echo = echo }, function(a)
+    fails(10, "there is no option timeouts", a.call_with, a, { timeouts = 1 }, "b", "echo")
+    fails(10, "a number is wanted, not soon", a.call_with, a, { timeout = "soon" }, "b", "echo")
+    local x = { distag.tensor(1):with_grad() }
+    fails(10, "a worker is wanted", distag.optimizer, {}, "sgd", x)
+    local sgd = distag.optimizer(a, "sgd", x, { lr = 1 })
+    same(select("#", distag.optimizer(a, "sgd", x, { lr = 1 })), 1)
+    fails(10, "a context is wanted", sgd.step, sgd, a)
+    fails(10, "lr: a number is wanted", distag.optimizer, a, "sgd", x, { lr = "much" })
+    fails(10, "a table is wanted, and a number is there", distag.concat, 1, 0)
   end)
 end)
 
@@ -286,12 +403,7 @@ test("counters, reports, and a trace with the spans of the host", function()
     same({ first, third }, { 1, 2 })
     same(second, nil)
     fails(1000, "in a span", a.trace, a, "fails", function() error(distag.error("in a span")) end)
-    local done = false
-    distag.spawn(function()
-      a:trace("waits", step, 1)
-      done = true
-    end)
-    while not done do distag.poll(0.02) end
+    distag.join(distag.spawn(function() a:trace("waits", step, 1) end))
     fails(11, "stop it first", a.start_trace, a, { folder = folder })
     fails(10, "max_bytes", b.start_trace, b, { folder = folder, max_bytes = 1 })
     fails(10, "NUL", b.start_trace, b, { folder = "a\0b" })
@@ -375,12 +487,13 @@ test("ops, with attributes and without, and tensors as operands", function()
 end)
 
 test("a scope closes what was made in it, and the collector runs for what was not", function()
-  local before, kept = distag.handle_count(), nil
+  nothing_is_left()
+  local kept
   distag.scope(function(keep)
     local x = distag.tensor({ 1, 2 })
     kept = keep(x * x)
   end)
-  same(distag.handle_count(), before + 1)
+  same(distag.handle_count(), 1)
   same(kept:numbers(), { 1, 4 })
   kept:close()
   for index = 1, 2000 do same(distag.full(index, { 262144 }):count(), 262144) end
@@ -397,9 +510,7 @@ for number, name in ipairs(names) do
   print((is_ok and "ok " or "not ok ") .. number .. " - " .. name)
   assert(is_ok, problem)
 end
-require("jit").flush() -- a trace holds what it was made with
-for _ = 1, 5 do collectgarbage() end -- what is held by what is collected goes in the next one
-assert(distag.handle_count() == 0, "handles are left: " .. distag.handle_report())
+nothing_is_left()
 for line in io.lines((arg[0]:gsub("tests/bindings/lua/unit.lua$", "bindings/lua/distag.lua"))) do
   assert(not line:find("ffi.cast%(\"distag_[%w_]+\""), "a function of Lua becomes a pointer of C: " .. line)
 end

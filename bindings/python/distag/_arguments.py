@@ -14,6 +14,7 @@ from .errors import UsageError
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from .mesh import Mesh
     from .tensor import Tensor
 
 Ints = Union[int, Sequence[int]]
@@ -96,6 +97,13 @@ def tensor_of(tensor: Tensor, name: str) -> Any:
         return tensor._h
     except AttributeError:
         raise invalid(f"{name}: a tensor is wanted, not a {type(tensor).__name__}") from None
+
+
+def mesh_of(mesh: Mesh, name: str) -> Any:
+    """The handle of an argument that is a mesh."""
+    if not hasattr(type(mesh), "axis_names"):
+        raise invalid(f"{name}: a mesh is wanted, not a {type(mesh).__name__}")
+    return mesh._h
 
 
 def handles_of(tensors: Sequence[Tensor | None]) -> list[Any]:

@@ -140,7 +140,8 @@ def mark_sharding(tensor: Tensor, mesh: Mesh, spec: Spec, source_rank: int = -1)
     """Turns a tensor, in place, into a sharded one, and gives it. With a source all get the values of the member of
     that rank; without one (-1) each member has all of it, or it is deferred, and nothing is sent. Collective."""
     err = distag_error()
-    if lib.distag_tensor_mark_sharding(_arguments.tensor_of(tensor, "mark_sharding"), mesh._h, _specs.text_of(spec),
+    if lib.distag_tensor_mark_sharding(_arguments.tensor_of(tensor, "mark_sharding"),
+                                       _arguments.mesh_of(mesh, "mark_sharding"), _specs.text_of(spec),
                                        source_rank, byref(err)):
         fail(err)
     return tensor
@@ -150,6 +151,8 @@ def distribute_tensor(tensor: Tensor, mesh: Mesh, placements: Spec, src_data_ran
     """mark_sharding with the arguments of torch: all members get the values of the one at the position `src_data_rank`;
     with None each has all of them. A deferred one has no values yet: each member makes its part. In place.
     Collective."""
+    _arguments.tensor_of(tensor, "distribute_tensor")
+    _arguments.mesh_of(mesh, "distribute_tensor")
     if src_data_rank is not None and not 0 <= src_data_rank < mesh.size:
         raise invalid(f"distribute_tensor: src_data_rank {src_data_rank} is no position of {mesh!r}")
     source = -1 if src_data_rank is None or tensor.is_deferred else mesh.ranks[src_data_rank]
@@ -164,7 +167,8 @@ def from_local(local: Tensor, mesh: Mesh, spec: Spec, *, shape: Ints | None = No
     given = None if gradient_spec is None else _specs.text_of(gradient_spec)
     out, err = TensorHandle(), distag_error()
     part = _recording.input_of(_arguments.tensor_of(local, "from_local"))
-    if lib.distag_tensor_from_local(mesh._h, part, _specs.text_of(spec), array, ndim, given, byref(out), byref(err)):
+    given_mesh = _arguments.mesh_of(mesh, "from_local")
+    if lib.distag_tensor_from_local(given_mesh, part, _specs.text_of(spec), array, ndim, given, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 

@@ -2,18 +2,20 @@
 mesh saved any other loads, and a process without one."""
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+from collections.abc import Iterator
 from ctypes import byref
-from typing import Any
+from typing import Any, Callable
 
 from . import _raw
-from ._arguments import Duration, limit_ns, text
+from ._arguments import Duration, invalid, limit_ns, mesh_of, text
 from ._handles import ValueHandle
 from ._library import lib
 from ._raw import distag_error
 from ._sharded import mark_sharding
-from .errors import fail
+from .errors import DistagError, UsageError, fail
 from .futures import Future, begin
 from .mesh import Mesh
 from .nn import Module
@@ -21,15 +23,17 @@ from .optim import Optimizer
 from .tensor import Tensor
 from .values import from_value, to_value
 
+Pair = tuple[Optimizer, dict[str, Any]]  # one with what was saved of it
+
 
 def save(mesh: Mesh, directory: str | os.PathLike[str], value: Any, timeout: Duration = None) -> None:
     """Saves a map, with lists and maps in it, of tensors, modules, optimizers, numbers, texts and bytes. It replaces
     what the directory had in one instant: a load, also after a crash, finds the old or the new one, whole.
     Collective."""
     keep: list[Any] = []
-    err = distag_error()
+    handle, err = mesh_of(mesh, "save"), distag_error()
     given = to_value(_plain(value), keep, "value")
-    if lib.distag_checkpoint_save(mesh._h, _path(directory), given, limit_ns(timeout), byref(err)):
+    if lib.distag_checkpoint_save(handle, _path(directory), given, limit_ns(timeout), byref(err)):
         fail(err)
 
 
@@ -37,16 +41,20 @@ def save_async(mesh: Mesh, directory: str | os.PathLike[str], value: Any, timeou
     """Saves the values of now while the program goes on and trains on; gives a future. Saves of one mesh follow one
     another, and a shutdown waits for them. Collective."""
     keep: list[Any] = []
+    handle = mesh_of(mesh, "save_async")
     given = to_value(_plain(value), keep, "value")
-    return begin(lib.distag_checkpoint_save_async, mesh._h, _path(directory), given, limit_ns(timeout))
+    return begin(lib.distag_checkpoint_save_async, handle, _path(directory), given, limit_ns(timeout))
 
 
 def load_async(mesh: Mesh, directory: str | os.PathLike[str], into: Any = None,
                timeout: Duration = None) -> Future[Any]:
     """Loads while the program goes on: the tensors in `into` get their elements before the future ends, and optimizers
-    their state as its result is asked for the first time. Collective."""
+    their state as its result is asked for the first time; that they fit is checked now. Collective."""
     keep: list[Any] = []
+    handle = mesh_of(mesh, "load_async")
     targets = None if into is None else to_value(_targets(into), keep, "into")
+    if _has_optimizers(into):
+        _checked(into, _begin(handle, directory, None, timeout).result())
     results: list[Any] = []
     lock = threading.Lock()
 
@@ -54,36 +62,56 @@ def load_async(mesh: Mesh, directory: str | os.PathLike[str], into: Any = None,
         with lock:  # only once: an optimizer may have stepped since
             if not results:
                 loaded = from_value(value)
-                _load_optimizers(into, loaded)
+                pairs = _checked(into, loaded)
+                with _put_back_on_failure(pairs):
+                    _load_optimizers(pairs)
                 results.append(loaded)
             return results[0]
 
-    return begin(lib.distag_checkpoint_load_async, mesh._h, _path(directory), targets, limit_ns(timeout), read=read)
+    return _begin(handle, directory, targets, timeout, read)
 
 
 def load(mesh: Mesh | None, directory: str | os.PathLike[str], into: Any = None, timeout: Duration = None) -> Any:
     """Loads what was saved, also files of others. The tensors in `into`, and those of its modules, get their elements
-    in place, its optimizers their state; after a failure tensors are as they were. Gives all that was saved, in which
-    other tensors are deferred: mark or read them. Without a mesh this process reads alone. Else collective."""
+    in place, its optimizers their state; after a failure all are as they were. Gives all that was saved, in which other
+    tensors are deferred: mark or read them. Without a mesh this process reads alone. Else collective."""
     keep: list[Any] = []
-    out, err = ValueHandle(), distag_error()
+    handle = None if mesh is None else mesh_of(mesh, "load")
     targets = None if into is None else to_value(_targets(into), keep, "into")
-    handle = None if mesh is None else mesh._h
-    if lib.distag_checkpoint_load(handle, _path(directory), targets, limit_ns(timeout), byref(out), byref(err)):
-        fail(err)
-    loaded = from_value(out)
-    _load_optimizers(into, loaded)
+    if not _has_optimizers(into):
+        return _read(handle, directory, targets, timeout)
+    first = _read(handle, directory, None, timeout)
+    pairs = _checked(into, first)
+    with _put_back_on_failure(pairs):
+        _load_optimizers(pairs)
+        loaded = _read(handle, directory, targets, timeout)  # the last that may fail, and then no tensor is written
+        if _numbers(loaded) != _numbers(first):  # another save came between
+            _load_optimizers(_checked(into, loaded))
     return loaded
 
 
+def _begin(mesh: Any, directory: str | os.PathLike[str], targets: Any, timeout: Duration,
+           read: Callable[[Any], Any] = from_value) -> Future[Any]:
+    return begin(lib.distag_checkpoint_load_async, mesh, _path(directory), targets, limit_ns(timeout), read=read)
+
+
+def _read(mesh: Any, directory: str | os.PathLike[str], targets: Any, timeout: Duration) -> Any:
+    out, err = ValueHandle(), distag_error()
+    if lib.distag_checkpoint_load(mesh, _path(directory), targets, limit_ns(timeout), byref(out), byref(err)):
+        fail(err)
+    return from_value(out)
+
+
 def _path(directory: str | os.PathLike[str]) -> bytes:
+    if not isinstance(directory, (str, os.PathLike)):
+        raise invalid(f"directory: a text or a path is wanted, not a {type(directory).__name__}")
     return text(os.fspath(directory), "directory")
 
 
 def _plain(value: Any) -> Any:
     """The value with what is in modules and optimizers in their place."""
     if isinstance(value, Module):
-        return dict(value.named_parameters())
+        return value.state_dict()
     if isinstance(value, Optimizer):
         return value.save()
     if isinstance(value, dict):
@@ -94,7 +122,9 @@ def _plain(value: Any) -> Any:
 def _targets(value: Any) -> Any:
     """The tensors that get their elements in place; optimizers make theirs of what was saved."""
     if isinstance(value, Module):
-        return dict(value.named_parameters())
+        return value.state_dict()
+    if isinstance(value, Optimizer):
+        return {}
     if isinstance(value, dict):
         return {key: _targets(item) for key, item in value.items() if not isinstance(item, Optimizer)}
     if isinstance(value, (list, tuple)):
@@ -102,17 +132,91 @@ def _targets(value: Any) -> Any:
     return value
 
 
-def _load_optimizers(into: Any, loaded: Any) -> None:
+def _has_optimizers(into: Any) -> bool:
+    if isinstance(into, dict):
+        return any(map(_has_optimizers, into.values()))
+    return isinstance(into, Optimizer) or (isinstance(into, (list, tuple)) and any(map(_has_optimizers, into)))
+
+
+def _checked(into: Any, loaded: Any, path: str = "") -> list[Pair]:
+    """The optimizers with what was saved of them, whose kinds and counts fit."""
+    if not _has_optimizers(into):
+        return []
+    name = f"\"{path.rstrip('/')}\"" if path else "the checkpoint"
     if isinstance(into, Optimizer):
-        for parameter, state in zip(into.parameters, loaded["parameters"]):
-            _lay(parameter, state)
-        into.load(loaded)
-    elif isinstance(into, dict):
-        for key, item in into.items():
-            _load_optimizers(item, loaded[key])
-    elif isinstance(into, (list, tuple)):
-        for item, other in zip(into, loaded):
-            _load_optimizers(item, other)
+        return [(into, _checked_state(into, loaded, name))]
+    if isinstance(into, dict):
+        items = list(into.items())
+        if not isinstance(loaded, dict):
+            raise invalid(f"load: {name} was saved as a {type(loaded).__name__}, and `into` has a map")
+    else:
+        items = list(enumerate(into))
+        if not isinstance(loaded, list) or len(loaded) != len(into):
+            saved = f"list of {len(loaded)}" if isinstance(loaded, list) else type(loaded).__name__
+            raise invalid(f"load: {name} was saved as a {saved}, and `into` has a list of {len(into)}")
+    pairs: list[Pair] = []
+    for key, item in items:
+        if not _has_optimizers(item):
+            continue  # the library checks tensors
+        if isinstance(loaded, dict) and key not in loaded:
+            raise UsageError(f"load: the checkpoint has no entry \"{path}{key}\"", _raw.E_NOT_FOUND)
+        pairs += _checked(item, loaded[key], f"{path}{key}/")
+    return pairs
+
+
+def _checked_state(optimizer: Optimizer, state: Any, name: str) -> dict[str, Any]:
+    kinds = {"kind": str, "parameters": list, "settings": dict}
+    if not isinstance(state, dict) or not all(isinstance(state.get(key), kind) for key, kind in kinds.items()):
+        raise invalid(f"load: {name} was saved of no optimizer")
+    if state["kind"] != optimizer.kind:
+        raise invalid(f"load: {name} was saved of an optimizer {state['kind']}, and this one is {optimizer.kind}")
+    saved, own = len(state["parameters"]), len(optimizer.parameters)
+    if saved != own:
+        raise invalid(f"load: {name} was saved of {saved} parameters, and this optimizer has {own}")
+    for number, (parameter, part) in enumerate(zip(optimizer.parameters, state["parameters"])):
+        shapes = {parameter.shape} if isinstance(parameter, Tensor) and parameter.spec is not None else set()
+        if shapes and not shapes.issuperset(_shapes(part)):  # members see parts of them only, and might not agree
+            raise invalid(f"load: {name} was saved of a parameter {number} with another shape than {shapes.pop()}")
+    return state
+
+
+def _shapes(state: Any) -> Iterator[tuple[int, ...]]:
+    """The shapes of the tensors in a state."""
+    if isinstance(state, Tensor):
+        yield state.shape
+    elif isinstance(state, (dict, list)):
+        for item in state.values() if isinstance(state, dict) else state:
+            yield from _shapes(item)
+
+
+@contextlib.contextmanager
+def _put_back_on_failure(pairs: list[Pair]) -> Iterator[None]:
+    """After a failure in the block the optimizers are as they were."""
+    before = [optimizer.save() for optimizer, _ in pairs]
+    try:
+        yield
+    except BaseException:
+        for (optimizer, _), state in zip(pairs, before):
+            with contextlib.suppress(DistagError):  # of an owner that is gone: the failure of the block is the cause
+                optimizer.load(state)
+        raise
+
+
+def _load_optimizers(pairs: list[Pair]) -> None:
+    for optimizer, state in pairs:
+        for parameter, part in zip(optimizer.parameters, state["parameters"]):
+            if isinstance(parameter, Tensor):
+                _lay(parameter, part)
+        optimizer.load(state)
+
+
+def _numbers(value: Any) -> Any:
+    """What was saved without the elements of tensors."""
+    if isinstance(value, dict):
+        return {key: _numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_numbers(item) for item in value]
+    return value.shape if isinstance(value, Tensor) else value
 
 
 def _lay(parameter: Any, state: Any) -> None:

@@ -3,19 +3,22 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from . import _arguments, _raw, _sharded, ops
 from . import init as init
-from . import ops
 from ._arguments import Ints, int64_pair, invalid
 from ._dtypes import DType, float32
 from .tensor import Tensor
 
+_walk = threading.local()  # the modules whose tensors are being named
+
 
 class Module:
     """Something with parameters. Derive a class with `forward`; parameters are its tensors that require grad and those
-    of the modules in it, in the order in which they were set."""
+    of the modules in it, also in lists and dicts, in the order in which they were set."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Computes the output."""
@@ -25,28 +28,48 @@ class Module:
         return self.forward(x)
 
     def parameters(self) -> list[Tensor]:
-        """The tensors that an optimizer steps."""
+        """The tensors that an optimizer steps: those that require grad."""
         return [parameter for _, parameter in self.named_parameters()]
 
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
-        """The parameters with their names: those of modules in it are "encoder.weight", of those in a list
-        "layers.0.weight"."""
-        for name, part in vars(self).items():
-            yield from _named_in(name, part)
+        """The parameters with their names."""
+        return ((name, each) for name, each in self.named_tensors() if each.requires_grad)
 
+    def named_tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """All that makes up the model, frozen tensors too: those of modules in it are "encoder.weight", of those in a
+        list or a dict "layers.0.weight". Each once, also one with two names; not results, which have a history."""
+        inside: set[int] = _walk.__dict__.setdefault("modules", set())
+        if id(self) in inside:
+            return iter(())  # a part that names its whole
+        inside.add(id(self))
+        try:
+            found: dict[int, tuple[str, Tensor]] = {}
+            for name, each in _named_in("", vars(self)):
+                found.setdefault(each.id, (name, each))
+        finally:
+            inside.discard(id(self))
+        return iter(found.values())
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The parameters by name: what `checkpoint.save` keeps of a module."""
-        return dict(self.named_parameters())
+        """The tensors by name: what `checkpoint.save` keeps of a module, and `distribute_module` distributes."""
+        state: dict[str, Tensor] = {}
+        for name, each in self.named_tensors():
+            if name in state:
+                raise invalid(f"two tensors of the {type(self).__name__} have the name \"{name}\"")
+            state[name] = each
+        return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Sets all parameters in place to those of the same names; sharded ones lie as these do. With other names or
+        """Sets all tensors in place to those of the same names; sharded ones lie as these do. With other names or
         shapes nothing is set."""
+        if not isinstance(state, Mapping):
+            raise invalid(f"load_state_dict: a dict of tensors is wanted, not a {type(state).__name__}")
         own = self.state_dict()
         missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
         if missing or unknown:
             raise invalid(f"load_state_dict: the state lacks {missing}, and the module has no {unknown}")
         for name, parameter in own.items():
+            _arguments.tensor_of(state[name], f"load_state_dict: \"{name}\"")
             if state[name].shape != parameter.shape:
                 raise invalid(f"load_state_dict: \"{name}\" has the shape {list(state[name].shape)} in the state and "
                               f"{list(parameter.shape)} in the module")
@@ -54,15 +77,20 @@ class Module:
             parameter.assign(state[name])
 
 
-def _named_in(name: str, part: Any) -> Iterator[tuple[str, Tensor]]:
+def _named_in(prefix: str, part: Any) -> Iterator[tuple[str, Tensor]]:
+    """The tensors in a part, each behind the prefix."""
     if isinstance(part, Tensor):
-        if part.requires_grad:
-            yield name, part
-    elif isinstance(part, Module):
-        yield from ((f"{name}.{below}", each) for below, each in part.named_parameters())
-    elif isinstance(part, (list, tuple)):
-        for number, each in enumerate(part):
-            yield from _named_in(f"{name}.{number}", each)
+        if not _sharded.info_of(part._h).flags & _raw.TENSOR_HAS_HISTORY:
+            yield prefix, part
+        return
+    if isinstance(part, Module):
+        found: Iterable[tuple[Any, Any]] = part.named_tensors()
+    elif isinstance(part, dict):
+        found = part.items()
+    else:
+        found = enumerate(part) if isinstance(part, (list, tuple)) else ()
+    for name, each in found:
+        yield from _named_in(f"{prefix}.{name}" if prefix else str(name), each)
 
 
 def _uniform(shape: tuple[int, ...], bound: float, dtype: DType, seed: int) -> Tensor:
@@ -112,9 +140,9 @@ class Sequential(Module):
     def __init__(self, *parts: Any) -> None:
         self.parts = list(parts)
 
-    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+    def named_tensors(self) -> Iterator[tuple[str, Tensor]]:
         """As those of a module, "0.weight"."""
-        return ((name.removeprefix("parts."), each) for name, each in super().named_parameters())
+        return ((name.removeprefix("parts."), each) for name, each in super().named_tensors())
 
     def forward(self, x: Tensor) -> Tensor:
         for part in self.parts:

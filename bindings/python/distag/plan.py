@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from ctypes import addressof, byref, c_char_p, c_int64, c_uint32, c_uint64, c_void_p, sizeof
 from typing import Any
 
-from . import _raw, _specs
-from ._arguments import fit, text
+from . import _arguments, _raw, _specs
+from ._arguments import fit, invalid, text
 from ._handles import Handle, Owner
 from ._library import lib
 from ._raw import distag_error
@@ -36,8 +36,13 @@ class Plan(Owner):
                  source: int | None = 0, saved: str | None = None, memory_bytes: int = 0, optimizer_copies: int = 0,
                  inference: bool = False) -> None:
         given = dict(rules or {})
+        handles = [_arguments.tensor_of(tensor, f"plan: leaf \"{name}\"") for name, tensor in leaves.items()]
+        known: dict[int, str] = {}
+        for name, tensor in leaves.items():
+            if known.setdefault(tensor.id, name) != name:
+                raise invalid(f"plan: the leaves \"{known[tensor.id]}\" and \"{name}\" are one tensor: name it once")
         names = (c_char_p * len(leaves))(*(text(name, "name") for name in leaves))
-        tensors = (c_void_p * len(leaves))(*(tensor._h.value for tensor in leaves.values()))
+        tensors = (c_void_p * len(leaves))(*(handle.value for handle in handles))
         patterns = (c_char_p * len(given))(*(text(pattern, "pattern") for pattern in given))
         specs = (c_char_p * len(given))(*(_specs.text_of(spec) for spec in given.values()))
         options = _raw.distag_plan_options(
@@ -48,14 +53,14 @@ class Plan(Owner):
             leaves=addressof(tensors), leaf_count=len(leaves), patterns=addressof(patterns), specs=addressof(specs),
             rule_count=len(given), saved=None if saved is None else text(saved, "saved"))
         out, err = PlanHandle(), distag_error()
-        if lib.distag_plan_create(mesh._h, None, 0, byref(options), byref(out), byref(err)):
+        if lib.distag_plan_create(_arguments.mesh_of(mesh, "plan"), None, 0, byref(options), byref(out), byref(err)):
             fail(err)
         self._h = out
 
     def apply(self, mesh: Mesh) -> None:
         """Marks the tensors as planned, in place, in one exchange. Members compare their plans. Collective."""
         err = distag_error()
-        if lib.distag_plan_apply(self._h, mesh._h, byref(err)):
+        if lib.distag_plan_apply(self._h, _arguments.mesh_of(mesh, "plan"), byref(err)):
             fail(err)
 
     def spec(self, name: str) -> str | None:

@@ -8,7 +8,7 @@ from ctypes import byref, c_char, c_double, c_uint64, c_void_p, sizeof
 from numbers import Integral, Real
 from typing import Any, Callable, Protocol, TypeGuard, Union
 
-from . import _apply, _arguments, _callbacks, _dlpack, _raw, _sharded, _values_in, ops, values
+from . import _apply, _arguments, _callbacks, _dlpack, _parts, _raw, _sharded, _values_in, ops, values
 from ._arguments import EXACT, Ints, invalid
 from ._dtypes import BY_NUMBER, FLOATING, DType, bool_, float32, float64, int64
 from ._handles import Owner, TensorHandle
@@ -174,6 +174,9 @@ class Tensor(ShardedMethods, Owner):
         packed = _values_in.pack(data, self.dtype)
         if packed.shape != self.shape:
             raise invalid(f"write: the tensor has the shape {list(self.shape)}, the data {list(packed.shape)}")
+        if self.spec is not None:  # each member writes its part
+            self[...] = tensor(data, self.dtype)
+            return
         err = distag_error()
         if lib.distag_tensor_write(self._h, packed.address, packed.size, byref(err)):
             fail(err)
@@ -297,12 +300,28 @@ class Tensor(ShardedMethods, Owner):
     def __getitem__(self, key: Any) -> Tensor:
         if isinstance(key, Tensor):
             return ops.index_select(self, key)
-        return _part(self, key if isinstance(key, tuple) else (key,))
+        part: Tensor = _parts.part(self, key if isinstance(key, tuple) else (key,))
+        return part
 
     def __setitem__(self, key: Any, value: Operand) -> None:
         if isinstance(key, Tensor):
             raise UnsupportedError("a part that an index tensor names is a copy: write to a slice", _raw.E_UNSUPPORTED)
-        self[key].assign(value)
+        keys = key if isinstance(key, tuple) else (key,)
+        if self.spec is not None:
+            self._set_sharded(keys, as_tensor(value, self))
+        else:
+            (self if _parts.names_all(keys, self.shape) else _parts.part(self, keys)).assign(value)
+
+    def _set_sharded(self, keys: _parts.Keys, value: Tensor) -> None:
+        """Writes what lies here; a value that is sharded another way is gathered first. Collective."""
+        if value.spec is None:
+            _parts.write_sharded(self, keys, value)
+        elif value.mesh != self.mesh:
+            raise UnsupportedError("the value is of another mesh: gather it first", _raw.E_UNSUPPORTED)
+        elif value.spec == self.spec and _parts.names_all(keys, self.shape):
+            self.assign(value)
+        else:
+            _parts.write_sharded(self, keys, value.gather())
 
     def reshape(self, *shape: Any) -> Tensor:
         """Gives a new shape, in which one size may be -1: reshape(2, 3) or reshape((2, 3))."""
@@ -381,52 +400,6 @@ def full(value: float, shape: Ints = (), dtype: DType = float32) -> Tensor:
     if dtype is int64 and isinstance(given, Integral) and not -EXACT <= int(given) <= EXACT:
         return ops.clone(ops.expand(tensor(given, int64), shape))
     return ops.full(given, shape, dtype)
-
-
-def _part(whole: Tensor, keys: tuple[Any, ...]) -> Tensor:
-    """The part that integers, slices, None and ... name; a view."""
-    named = builtins.sum(key is not None and key is not Ellipsis for key in keys)
-    if named > whole.ndim:
-        raise IndexError(f"{named} indices for a tensor with {whole.ndim} dims")
-    if builtins.sum(key is Ellipsis for key in keys) > 1:
-        raise IndexError("an index has one ... at most")
-    shape, dim = whole.shape, 0  # the dim of what is left, and
-    given = 0  # that of the tensor, which errors name
-    for key in keys:
-        if key is Ellipsis:
-            dim, given = dim + len(shape) - named, given + len(shape) - named
-            continue
-        if key is None:
-            whole, dim = ops.unsqueeze(whole, dim), dim + 1
-            continue
-        if isinstance(key, builtins.slice):
-            whole, dim = _range(whole, dim, key, shape[given]), dim + 1
-        else:
-            whole = _one(whole, dim, _index(key, given, shape[given]))
-        given += 1
-    return whole
-
-
-def _range(whole: Tensor, dim: int, key: builtins.slice, size: int) -> Tensor:
-    start, stop, step = key.indices(size)
-    if step < 0:
-        raise UnsupportedError("a slice with a negative step: flip the tensor first", _raw.E_UNSUPPORTED)
-    return ops.slice(whole, dim, start, max(start, stop), step)
-
-
-def _one(whole: Tensor, dim: int, index: int) -> Tensor:
-    return ops.squeeze(ops.slice(whole, dim, index, index + 1, 1), dim)
-
-
-def _index(key: Any, dim: int, size: int) -> int:
-    """An index from 0 on."""
-    if isinstance(key, builtins.bool) or not isinstance(key, (int, Integral)):
-        raise TypeError(f"an index is an integer, a slice, None, ... or, alone, a tensor of int64, not a "
-                        f"{type(key).__name__}")
-    index = int(key)
-    if not -size <= index < size:
-        raise IndexError(f"index {index} is out of range for dim {dim} with size {size}")
-    return index % size
 
 
 def tensor(data: Any, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:

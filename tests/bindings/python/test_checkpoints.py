@@ -232,6 +232,103 @@ class Checkpoints(unittest.TestCase):
 
         on_members(program, names=NAMES[:2], shape=(-1,), axes=("data",))
 
+    def test_a_model_is_saved_with_all_of_it(self):
+        def make(seed):
+            net = nn.Module()
+            net.layers = {"a": nn.Linear(4, 2, seed=seed)}
+            net.tied, net.frozen = net.layers["a"].weight, distag.randn(seed, (4,))
+            net.last = net.layers["a"](distag.ones((1, 4)))
+            return net
+
+        def numbers(net):
+            return [tensor.gather().tolist() for tensor in net.state_dict().values()]
+
+        def program(worker, mesh):
+            rules = {"**.weight": (None, "x"), "frozen": ("x",)}
+            net = distag.distribute_module(make(1 + worker.rank), mesh, rules)
+            checkpoint.save(mesh, self.folder, {"net": net})
+            other = distag.distribute_module(make(5), mesh, {})
+            checkpoint.load(mesh, self.folder, {"net": other})
+            third = distag.distribute_module(make(6), mesh, rules)
+            checkpoint.load_async(mesh, self.folder, {"net": third}).result()
+            return [numbers(each) for each in (net, other, third)]
+
+        expected = [tensor.tolist() for tensor in make(1).state_dict().values()]
+        self.assertEqual(len(expected), 3)
+        self.assertEqual(on_members(program, names=NAMES[:2], shape=(2,), axes=("x",)), [[expected] * 3] * 2)
+
+    def trained(self, kind, mesh, parameters=1, value=1.0):
+        """Parameters and their optimizer after a step."""
+        weights = [distag.full(value, (4,)) for _ in range(parameters)]
+        for weight in weights:
+            mesh.shard(weight, ("x",)).requires_grad_()
+        optimizer = kind(None, weights, lr=0.1)
+        with mesh.context() as context:
+            context.backward(sum((weight * weight).sum() for weight in weights))
+            optimizer.step(context)
+        return weights, optimizer
+
+    def test_after_a_load_that_fails_all_is_as_it_was(self):
+        def program(worker, mesh):
+            weights, adam = self.trained(optim.Adam, mesh)
+            state = adam.save()
+            saved = {"n": 1, "w": weights, "adam": adam}
+            without = {key: item for key, item in state.items() if key != "settings"}
+            moment = {**state["parameters"][0][0], "exp_avg": distag.ones((3,))}
+            cases = [  # what is saved, what is loaded into: own weights and optimizer, and what is said
+                (saved, optim.Adagrad, 1, "adam", 'of an optimizer adam, and this one is adagrad'),
+                (saved, optim.Adam, 2, "adam", "was saved of 1 parameters, and this optimizer has 2"),
+                ({"w": weights}, optim.Adam, 1, "adam", 'the checkpoint has no entry "adam"'),
+                (saved, optim.Adam, 1, "n", 'the checkpoint has no entry "n/0"|"n" was saved as a int'),
+                ({"w": weights, "adam": {"kind": "adam"}}, optim.Adam, 1, "adam", "was saved of no optimizer"),
+                ({"w": weights, "adam": 3}, optim.Adam, 1, "adam", '"adam" was saved of no optimizer'),
+                ({"w": weights, "adam": without}, optim.Adam, 1, "adam", "was saved of no optimizer"),
+                ({"w": weights, "adam": {**state, "parameters": [[moment]]}}, optim.Adam, 1, "adam",
+                 "with another shape"),
+                ({"w": [distag.ones((5,))], "adam": adam}, optim.Adam, 1, "adam", "shape"),
+                ({"adam": adam}, optim.Adam, 1, "adam", "NOT_FOUND"),
+            ]
+            told = []
+            for number, (value, kind, count, key, text) in enumerate(cases):
+                folder = os.path.join(self.folder, str(number))
+                checkpoint.save(mesh, folder, value)
+                own, optimizer = self.trained(kind, mesh, count, 5.0)
+                before = [weight.gather().tolist() for weight in own], numbers_in(optimizer.save())
+                into = {"w": own[:1], key: {"n": [optimizer]}.get(key, optimizer)}
+                for load in (checkpoint.load, lambda *args: checkpoint.load_async(*args).result()):
+                    with self.assertRaisesRegex(distag.DistagError, text, msg=number):
+                        load(mesh, folder, into)
+                    after = [weight.gather().tolist() for weight in own], numbers_in(optimizer.save())
+                    self.assertEqual(after, before, number)
+                told.append(number)
+            own, optimizer = self.trained(optim.Adam, mesh, 1, 5.0)  # and what fits is loaded
+            checkpoint.save(mesh, self.folder, saved)
+            loaded = checkpoint.load(mesh, self.folder, {"w": own, "adam": optimizer})
+            self.assertEqual((loaded["n"], own[0].gather().tolist()), (1, weights[0].gather().tolist()))
+            self.assertEqual(numbers_in(optimizer.save()), numbers_in(adam.save()))
+            return told
+
+        expected = list(range(10))
+        self.assertEqual(on_members(program, names=NAMES[:2], shape=(2,), axes=("x",)), [expected] * 2)
+
+    def test_an_optimizer_alone_is_saved_and_loaded(self):
+        def program(worker, mesh):
+            _, adam = self.trained(optim.Adam, mesh)
+            _, other = self.trained(optim.Adam, mesh, 1, 7.0)
+            checkpoint.save(mesh, self.folder, adam)
+            checkpoint.load(mesh, self.folder, other)
+            self.assertEqual(numbers_in(other.save()), numbers_in(adam.save()))
+
+        on_members(program, names=NAMES[:2], shape=(2,), axes=("x",))
+
+    def test_wrong_arguments_are_errors_of_distag(self):
+        for wrong in (lambda: checkpoint.save(None, self.folder, {}), lambda: checkpoint.save("m", self.folder, {}),
+                      lambda: checkpoint.save_async(3, self.folder, {}),
+                      lambda: checkpoint.load_async(None, self.folder), lambda: checkpoint.load("m", self.folder),
+                      lambda: checkpoint.load(None, 3), lambda: checkpoint.load(None, b"folder")):
+            with self.assertRaisesRegex(distag.UsageError, "is wanted, not a"):
+                wrong()
+
     def test_an_optimizer_loads_once_however_often_the_result_is_asked_for(self):
         def program(worker, mesh):
             weight = mesh.shard(distag.full(1.0, (4,)), ("data",)).requires_grad_()

@@ -354,6 +354,59 @@ class Training(unittest.TestCase):
                 distag.distribute_module(made, mesh, rules)
         self.assertEqual([parameter.spec for parameter in made.parameters()], [None, None])
 
+    def test_a_model_is_all_of_it(self):
+        """Frozen tensors and those in dicts are distributed too, tied ones once, results not."""
+        def make(seed):
+            net = nn.Module()
+            net.layers = {"in": nn.Linear(4, 4, seed=seed), 7: [nn.Linear(4, 2, seed=seed)]}
+            net.frozen, net.steps = distag.randn(seed, (4, 4)), distag.tensor([seed, seed])
+            net.tied = [net.layers["in"].weight, net.frozen]
+            net.last = net.layers["in"](distag.ones((1, 4)))
+            net.out = {"out": nn.Sequential(nn.Linear(2, 2, seed=seed)), "not": "a tensor", "none": None,
+                       "up": net}
+            return net
+
+        names = ["layers.in.weight", "layers.in.bias", "layers.7.0.weight", "layers.7.0.bias", "frozen", "steps",
+                 "out.out.0.weight", "out.out.0.bias"]
+        one = make(0)
+        self.assertEqual([name for name, _ in one.named_tensors()], names)
+        self.assertEqual(list(one.state_dict()), names)
+        self.assertEqual([name for name, _ in one.named_parameters()], names[:4] + names[6:])
+        expected = {name: tensor.tolist() for name, tensor in one.state_dict().items()}
+
+        def program(worker, mesh):
+            made = distag.distribute_module(make(worker.rank), mesh, {"*.in.weight": ("model", None),
+                                                                      "frozen": (None, "data")})
+            self.assertIs(made.tied[0].mesh == mesh, True)
+            self.assertEqual((made.tied[0].spec, made.frozen.spec, made.steps.spec),
+                             ("('model', None)", "(None, 'data')", "(None,)"))
+            self.assertIsNone(made.last.spec)
+            return {name: tensor.gather().tolist() for name, tensor in made.state_dict().items()}
+
+        self.assertEqual(on_members(program), [expected] * 4)
+
+    def test_one_tensor_or_name_twice_and_no_tensors_are_refused(self):
+        mesh, module = distag.Mesh((2, 2), ("data", "model")), nn.Module()
+        weight = distag.ones((4, 4))
+        with self.assertRaisesRegex(distag.UsageError, 'the leaves "a" and "b" are one tensor'):
+            distag.Plan(mesh, {"a": weight, "c": distag.ones((2,)), "b": weight})
+        module.parts = {1: weight, "1": distag.ones((2,))}
+        for use in (module.state_dict, lambda: distag.distribute_module(module, mesh, {})):
+            with self.assertRaisesRegex(distag.UsageError, 'have the name "parts.1"'):
+                use()
+        for wrong in (lambda: distag.distribute_module(weight, mesh, {}),
+                      lambda: distag.distribute_module(nn.Linear(2, 2), "mesh", {}),
+                      lambda: distag.Plan(mesh, {"a": 1.0}), lambda: distag.Plan(None, {"a": weight}),
+                      lambda: distag.mark_sharding(weight, None, (None, None)),
+                      lambda: distag.distribute_tensor([1.0], mesh, (None,)),
+                      lambda: distag.distribute_tensor(weight, 3, (None, None)),
+                      lambda: distag.from_local(weight, "mesh", (None, None)),
+                      lambda: nn.Linear(1, 1, bias=False).load_state_dict({"weight": [[1.0]]}),
+                      lambda: nn.Linear(1, 1).load_state_dict([weight])):
+            with self.assertRaisesRegex(distag.UsageError, "is wanted, not a"):
+                wrong()
+        self.assertIsNone(weight.spec)
+
     def test_a_plan_marks_named_tensors_and_is_used_again(self):
         def leaves(seed):
             made = nn.Sequential(nn.Linear(4, 6, seed=seed))

@@ -4,24 +4,39 @@
 
 namespace distag {
 
-void LentFrames::give_back(std::shared_ptr<const void> owner) noexcept {
-  try {
-    bool is_first = false;
-    {
-      MutexLock lock(mutex_);
-      is_first = owners_.empty();
-      owners_.push_back(std::move(owner));
-    }
-    if (is_first) loop_.post_or_drop([self = shared_from_this()] { self->release(); });
-  } catch (...) {
-    // Without memory for the task the owner goes with the next one that comes back; without memory for the list, here.
+LentFrames::Loan::Loan(std::shared_ptr<const void> owner, std::shared_ptr<LentFrames> home)
+    : owner_(std::move(owner)), home_(std::move(home)) {
+  is_handed_over_.store(true, std::memory_order_release);
+}
+
+LentFrames::~LentFrames() { release(); }
+
+void LentFrames::give_back(std::unique_ptr<Loan> loan) noexcept {
+  if (!loan->is_handed_over_.load(std::memory_order_acquire)) return;
+  // What came back does not keep the place where it waits.
+  const std::shared_ptr<LentFrames> home = std::move(loan->home_);
+  home->take(std::move(loan));
+}
+
+void LentFrames::take(std::unique_ptr<Loan> loan) noexcept {
+  bool is_first = false;
+  {
+    MutexLock lock(mutex_);
+    is_first = last_ == nullptr;
+    loan->next_ = std::move(last_);
+    last_ = std::move(loan);
   }
+  if (is_first) loop_.post_or_drop(place_, [self = shared_from_this()] { self->release(); });
 }
 
 void LentFrames::release() {
-  std::vector<std::shared_ptr<const void>> owners;  // destroyed without the lock: deleters are code of the host
-  MutexLock lock(mutex_);
-  owners.swap(owners_);
+  std::unique_ptr<Loan> loan;
+  {
+    MutexLock lock(mutex_);
+    loan = std::move(last_);
+  }
+  // One by one, without the lock: deleters are code of the host.
+  while (loan) loan = std::move(loan->next_);
 }
 
 }  // namespace distag

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
-#include <vector>
 
 #include "base/loop.h"
 #include "base/mutex.h"
@@ -13,18 +13,37 @@ namespace distag {
 // release() drops the rest. Held by shared_ptr, as frames that come back late use it.
 class LentFrames : public std::enable_shared_from_this<LentFrames> {
  public:
-  explicit LentFrames(Loop& loop) : loop_(loop) {}
+  // Made when the frame is sent, so that its way back needs no memory.
+  class Loan {
+   public:
+    Loan(std::shared_ptr<const void> owner, std::shared_ptr<LentFrames> home);
 
-  // Any thread, while the loop exists.
-  void give_back(std::shared_ptr<const void> owner) noexcept;
+   private:
+    friend class LentFrames;
+
+    std::shared_ptr<const void> owner_;
+    std::shared_ptr<LentFrames> home_;
+    std::unique_ptr<Loan> next_;
+    // libzmq orders what both threads do by atomics of its own, which a race detector does not see.
+    std::atomic<bool> is_handed_over_{false};
+  };
+
+  explicit LentFrames(Loop& loop) : loop_(loop) {}
+  ~LentFrames();
+
+  // To the LentFrames that it came from. Any thread, while the loop exists.
+  static void give_back(std::unique_ptr<Loan> loan) noexcept;
 
   // Drops what came back, on the calling thread: the loop's, or the one that ends the context.
   void release();
 
  private:
+  void take(std::unique_ptr<Loan> loan) noexcept;
+
   Loop& loop_;
   Mutex mutex_;
-  std::vector<std::shared_ptr<const void>> owners_ GUARDED_BY(mutex_);
+  std::unique_ptr<Loan> last_ GUARDED_BY(mutex_);  // of those that came back; each leads to the one before
+  TaskPlace place_;                                // of the task that drops them, posted by the first
 };
 
 }  // namespace distag

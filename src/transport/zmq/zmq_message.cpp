@@ -1,6 +1,5 @@
 #include "transport/zmq/zmq_message.h"
 
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -18,21 +17,9 @@ constexpr size_t kAdoptBytes = 8u << 10;
 
 constexpr size_t align_up(size_t size) { return (size + kFrameAlignment - 1) & ~(kFrameAlignment - 1); }
 
-struct Loan {
-  Loan(std::shared_ptr<const void> frame_owner, std::shared_ptr<LentFrames> frame_home)
-      : owner(std::move(frame_owner)), home(std::move(frame_home)) {}
-  std::shared_ptr<const void> owner;
-  std::shared_ptr<LentFrames> home;
-  // libzmq orders what both threads do by atomics of its own, which a race detector does not see.
-  std::atomic<bool> is_handed_over{false};
-};
-
 // On any thread, mostly libzmq's.
 void give_back(void*, void* hint) {
-  auto* const loan = static_cast<Loan*>(hint);
-  if (!loan->is_handed_over.load(std::memory_order_acquire)) return;
-  loan->home->give_back(std::move(loan->owner));
-  delete loan;
+  LentFrames::give_back(std::unique_ptr<LentFrames::Loan>(static_cast<LentFrames::Loan*>(hint)));
 }
 
 bool send_part(void* socket, ZmqPart& part, bool more) {
@@ -62,8 +49,7 @@ bool ZmqPart::copy(const void* data, size_t size) {
 }
 
 bool ZmqPart::lend(const Frame& frame, const std::shared_ptr<LentFrames>& home) {
-  auto loan = std::make_unique<Loan>(frame.owner(), home);
-  loan->is_handed_over.store(true, std::memory_order_release);
+  auto loan = std::make_unique<LentFrames::Loan>(frame.owner(), home);
   // libzmq does not write to it.
   void* const data = const_cast<std::byte*>(frame.data());
   if (libzmq.zmq_msg_init_data(&message_, data, frame.size(), &give_back, loan.get()) != 0) {

@@ -201,6 +201,17 @@ std::string read_index(const std::string& folder) {
   return store::print_index(index);
 }
 
+store::Index index_in(const std::string& folder) {
+  try {
+    if (const auto file = DataFile::open(path_in(folder, store::kIndexName))) {
+      return store::parse_index(read_text(*file), file->path());
+    }
+  } catch (...) {
+    if (current_error().status() == Status::kOutOfMemory) throw;
+  }
+  return {};
+}
+
 StoredElements::StoredElements(std::string folder, store::Index index)
     : folder_(std::move(folder)), index_(std::move(index)) {
   for (const auto& [path, entry] : index_.entries) {

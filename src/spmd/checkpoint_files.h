@@ -19,6 +19,8 @@ bool is_name_of_ours(const std::string& name);
 
 // The text of the index of a folder; that of files of others as one of ours would say it. Throws NOT_FOUND, PROTOCOL.
 std::string read_index(const std::string& folder);
+// The index of ours in a folder; an empty one if it has none, or one that cannot be read. Throws OUT_OF_MEMORY.
+store::Index index_in(const std::string& folder);
 // Where the files of an index lie: `folder` may name a file.
 std::string folder_of(const std::string& folder);
 

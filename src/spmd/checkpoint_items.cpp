@@ -1,5 +1,7 @@
 #include "spmd/checkpoint_items.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "layout/spec_text.h"
 #include "spmd/sharding.h"
@@ -56,6 +58,11 @@ SavedValue items_of(const Program& program, const Value& value, bool are_kept) {
     store::stored_name(item.dtype);  // which refuses others
     if (const Sharding* sharding = Sharding::of(tensor)) read_lying(program, item, *sharding);
     saved.tensors.push_back(std::move(item));
+  });
+  // As other writers do: those with large elements first, which aligns them.
+  std::sort(saved.tensors.begin(), saved.tensors.end(), [](const SavedTensor& a, const SavedTensor& b) {
+    const size_t size = dtype_size(a.dtype);
+    return size != dtype_size(b.dtype) ? size > dtype_size(b.dtype) : a.path < b.path;
   });
   if (!are_kept) return saved;
   try {

@@ -21,8 +21,8 @@ struct SavedTensor {
 
 struct SavedValue {
   std::string tree;
-  std::vector<SavedTensor> tensors;
-  std::optional<Error> failure;  // elements that this member could not have
+  std::vector<SavedTensor> tensors;  // by the size of their elements, then by path: in this order they are written
+  std::optional<Error> failure;      // elements that this member could not have
   // The same on all members that save the same.
   uint64_t fingerprint(const layout::MeshShape& mesh) const;
 };

@@ -1,5 +1,5 @@
-// Position 0 reads the index and sends it; each member reads the pieces that meet its parts into fresh memory. Once all
-// have theirs the tensors get them: all or none.
+// Position 0 reads the index and sends it; each member reads the pieces that meet its parts into fresh memory, and
+// makes what the load gives. Once all have theirs the tensors get them: all or none.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -178,11 +178,12 @@ Value load_items(CallOnLine& call, const std::string& folder, Targets& targets, 
     if (last && text == last_text) break;
     last_text = text;
     const store::Index index = store::parse_index(text, path_in(folder, store::kIndexName));
-    std::shared_ptr<const StoredElements> stored;
+    Value result;
     const Outcomes read = agree(call, 0, [&]() -> std::vector<int64_t> {
       if (failure) throw *failure;
-      stored = std::make_shared<const StoredElements>(folder_of(folder), index);
+      const auto stored = std::make_shared<const StoredElements>(folder_of(folder), index);
       read_elements(*stored, targets, folder);
+      result = result_of(stored, targets, folder);
       return {};
     });
     if (!read.failure) {
@@ -192,7 +193,7 @@ Value load_items(CallOnLine& call, const std::string& folder, Targets& targets, 
         call.end_mesh(current_error());  // others have written
         throw;
       }
-      return result_of(stored, targets, folder);
+      return result;
     }
     last = read.failure;
     if (last->status() != Status::kNotFound) break;
@@ -239,8 +240,9 @@ Value load_checkpoint_alone(const std::string& folder, const Value& into) {
       const auto stored = std::make_shared<const StoredElements>(
           folder_of(folder), store::parse_index(text, path_in(folder, store::kIndexName)));
       read_elements(*stored, targets, folder);
+      Value result = result_of(stored, targets, folder);
       write_elements(targets);
-      return result_of(stored, targets, folder);
+      return result;
     } catch (const Error& error) {
       if (is_last || error.status() != Status::kNotFound) throw;
     }

@@ -1,11 +1,14 @@
 // Each member writes its parts to a file of its own under a fresh name. Once all have, position 0 renames an index over
-// the old one: that instant is the change. What a save that died has left, the next one removes.
+// the old one: that instant is the change. What a save that died has left, the next one removes: position 0 holds the
+// lock of the folder, so what no index names is of nothing that lives. Where no lock keeps others out it stays there.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <set>
 
 #include "base/error.h"
+#include "base/folder_lock.h"
 #include "layout/spec_text.h"
 #include "spmd/agreement.h"
 #include "spmd/checkpoint.h"
@@ -23,6 +26,9 @@ struct Save {
   const std::string& folder;
   const SavedValue& saved;
   std::string id;
+  // Of position 0.
+  std::unique_ptr<FolderLock> lock;
+  store::Index before;  // what the folder had at the begin, if the lock does not keep others out
 
   const MeshShape& mesh() const { return call.line().program->shape(); }
   int64_t position() const { return call.line().program->position(); }
@@ -112,11 +118,27 @@ void check_all_files_are_here(const Save& save, const Outcomes& written) {
   }
 }
 
+// Position 0: from here on no other save of this folder begins, unless the file system has no such locks.
+void take_folder(Save& save) {
+  make_folder(save.folder);
+  save.lock = FolderLock::try_take(save.folder);
+  if (!save.lock) fail(Status::kInvalidState, "another save is under way in \"{}\"", save.folder);
+  if (!save.lock->keeps_others_out()) save.before = index_in(save.folder);
+}
+
+void check_none_came_between(const Save& save) {
+  if (save.lock->keeps_others_out() || index_in(save.folder).id == save.before.id) return;
+  fail(Status::kInvalidState, "another save came between in \"{}\": what that one saved stays", save.folder);
+}
+
 // Files of our names that the index does not name. What cannot be removed stays for the next save.
 void remove_leftovers(const Save& save, const store::Index& index) noexcept {
   try {
     for (const std::string& name : list_folder(save.folder)) {
-      if (is_name_of_ours(name) && !index.header_sums.contains(name)) remove_file(path_in(save.folder, name));
+      if (!is_name_of_ours(name) || index.header_sums.contains(name)) continue;
+      if (save.lock->keeps_others_out() || save.before.header_sums.contains(name)) {
+        remove_file(path_in(save.folder, name));
+      }
     }
   } catch (...) {
     return;  // likewise
@@ -135,6 +157,7 @@ void replace_index(const Save& save, const Outcomes& written) {
     file.append(text.data(), text.size());
     file.sync();
     sync_folder(save.folder);  // the names of the files, before the one that names them
+    check_none_came_between(save);
     rename_file(beside, name);
   } catch (...) {
     remove_file(beside);
@@ -158,11 +181,11 @@ Outcomes agree_or_remove(const Save& save, size_t count, Step step) {
 }
 
 void save_items(CallOnLine& call, const std::string& folder, SavedValue& saved, Random& random) {
-  Save save{call, folder, saved, ""};
+  Save save{call, folder, saved, "", nullptr, {}};
   const Outcomes begun = agree(call, 1, [&]() -> std::vector<int64_t> {
     if (saved.failure) throw *saved.failure;
     if (save.position() != 0) return {0};
-    make_folder(folder);
+    take_folder(save);
     return {static_cast<int64_t>(random.next())};
   });
   if (begun.failure) throw *begun.failure;
@@ -174,7 +197,9 @@ void save_items(CallOnLine& call, const std::string& folder, SavedValue& saved, 
   }
   const Outcomes written = agree_or_remove(save, 2 + most, [&] { return write_parts(save); });
   agree_or_remove(save, 1, [&]() -> std::vector<int64_t> {
-    if (save.position() == 0) replace_index(save, written);
+    if (save.position() != 0) return {};
+    replace_index(save, written);
+    save.lock.reset();  // before any member can say that it is saved
     return {};
   });
 }

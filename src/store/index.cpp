@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <set>
+#include <utility>
 
 #include "base/base64.h"
 #include "store/json.h"
@@ -160,22 +162,42 @@ StoredBox box_of(const json& given, const StoredEntry& entry, const std::string&
   return box;
 }
 
-bool meet(const StoredBox& a, const StoredBox& b) {
-  for (size_t d = 0; d < a.offset.size(); ++d) {
-    if (a.offset[d] + a.extent[d] <= b.offset[d] || b.offset[d] + b.extent[d] <= a.offset[d]) return false;
+// The ranges of a dim by which its boxes are cut: one behind the other.
+size_t count_cuts(const std::vector<const StoredBox*>& boxes, size_t dim, int64_t size, const std::string& file,
+                  const std::string& path) {
+  std::vector<std::pair<int64_t, int64_t>> ranges;
+  for (const StoredBox* box : boxes) ranges.emplace_back(box->offset[dim], box->offset[dim] + box->extent[dim]);
+  std::sort(ranges.begin(), ranges.end());
+  ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());
+  int64_t end = 0;
+  for (const auto& [first, next] : ranges) {
+    if (first < end) refuse_entry(file, path, "has an element twice, or boxes that are no grid");
+    if (first > end) refuse_entry(file, path, "lacks an element");
+    end = next;
   }
-  return true;
+  if (end < size) refuse_entry(file, path, "lacks an element");
+  return ranges.size();
 }
 
+// Each dim is cut by itself, so boxes are a grid: it is whole if each of its cells is there once.
 void check_boxes(const StoredEntry& entry, const std::string& file, const std::string& path) {
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < entry.boxes.size(); ++i) {
-    bytes += bytes_of(entry.boxes[i].extent, entry.dtype).value_or(0);
-    for (size_t j = 0; j < i; ++j) {
-      if (meet(entry.boxes[i], entry.boxes[j])) refuse_entry(file, path, "has an element twice");
-    }
+  if (bytes_of(entry.shape, entry.dtype).value_or(0) == 0) return;
+  std::vector<const StoredBox*> boxes;
+  for (const StoredBox& box : entry.boxes) {
+    if (bytes_of(box.extent, entry.dtype).value_or(0) > 0) boxes.push_back(&box);
   }
-  if (bytes != bytes_of(entry.shape, entry.dtype).value_or(0)) refuse_entry(file, path, "lacks an element");
+  uint64_t cells = 1;
+  for (size_t d = 0; d < entry.shape.size() && cells <= boxes.size(); ++d) {
+    cells *= count_cuts(boxes, d, entry.shape[d], file, path);
+  }
+  const auto is_before = [](const StoredBox* a, const StoredBox* b) {
+    return std::lexicographical_compare(a->offset.begin(), a->offset.end(), b->offset.begin(), b->offset.end());
+  };
+  std::sort(boxes.begin(), boxes.end(), is_before);
+  const auto twin = std::adjacent_find(boxes.begin(), boxes.end(),
+                                       [](const auto* a, const auto* b) { return a->offset == b->offset; });
+  if (twin != boxes.end()) refuse_entry(file, path, "has an element twice");
+  if (cells > boxes.size()) refuse_entry(file, path, "lacks an element");
 }
 
 StoredEntry entry_of(const json& given, const std::string& file, const std::string& path) {
@@ -209,7 +231,16 @@ std::string name_of_part(const std::string& path, const Dims& shape, const Dims&
   return fmt::format("{}[{}]", path, ranges);
 }
 
-std::string print_tree(const Value& value, const Visit& visit) { return tree_of(value, "", visit).dump(); }
+std::string print_tree(const Value& value, const Visit& visit) {
+  std::set<std::string> paths;
+  const auto visit_once = [&](const std::string& path, const Tensor& tensor) {
+    if (!paths.insert(path).second) {
+      fail(Status::kInvalidArgument, "two tensors have the path \"{}\": take other keys than \"\"", path);
+    }
+    visit(path, tensor);
+  };
+  return tree_of(value, "", visit_once).dump();
+}
 
 Value parse_tree(const std::string& tree, const std::string& file,
                  const std::function<Tensor(const std::string&)>& make) {
@@ -271,20 +302,22 @@ Index parse_index(std::string_view text, const std::string& file) {
 
 Index index_of_files(const std::map<std::string, std::vector<StoredTensor>>& headers) {
   Index index;
-  json tree = json::object();
   for (const auto& [file, tensors] : headers) {
     for (const StoredTensor& tensor : tensors) {
-      StoredEntry& entry = index.entries[tensor.name];
+      StoredEntry& entry = index.entries[escaped(tensor.name)];
       if (!entry.boxes.empty()) refuse(file, fmt::format("entry \"{}\" is in another file, too", tensor.name));
       entry.dtype = tensor.dtype;
       entry.shape = tensor.shape;
       Dims zero;
       zero.resize(tensor.shape.size());
       entry.boxes.push_back({zero, tensor.shape, file, tensor.name, {}});
-      tree[tensor.name] = {{"tensor", tensor.name}};
     }
   }
-  index.tree = json{{"map", tree}}.dump();
+  for (const auto& [path, entry] : index.entries) {
+    index.tree += fmt::format(R"({}{}:{{"tensor":{}}})", index.tree.empty() ? R"({"map":{)" : ",",
+                              json(entry.boxes[0].name).dump(), json(path).dump());
+  }
+  index.tree += index.tree.empty() ? R"({"map":{}})" : "}}";
   return index;
 }
 

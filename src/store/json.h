@@ -14,4 +14,14 @@ nlohmann::json parse_json(std::string_view text, const std::string& file);
   fail(Status::kProtocol, "\"{}\" is damaged, or no checkpoint: {}", file, reason);
 }
 
+// Throws PROTOCOL for bytes that the reader below would pass over: a mark of byte order, and all from a NUL on.
+void check_bytes(std::string_view text, const std::string& file);
+
+// One pass over a hostile text, which ends where the handler throws. It is a nlohmann::json_sax, or has its methods.
+template <typename Handler>
+void walk_json(std::string_view text, const std::string& file, Handler& handler) {
+  check_bytes(text, file);
+  nlohmann::json::sax_parse(text, &handler);
+}
+
 }  // namespace distag::store

@@ -1,11 +1,13 @@
 #include "store/safetensors.h"
 
+#include <fmt/ranges.h>
 #include <isa-l/crc.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
+#include "base/linked_function.h"
 #include "store/json.h"
 
 namespace distag::store {
@@ -18,15 +20,15 @@ struct Known {
   Dtype dtype;
   const char* name;
 };
+constinit const LinkedFunction<decltype(crc32_gzip_refl)> crc32{"crc32_gzip_refl", &crc32_gzip_refl};
+
 constexpr Known kKnown[] = {
     {Dtype::kFloat32, "F32"}, {Dtype::kFloat64, "F64"}, {Dtype::kInt64, "I64"}, {Dtype::kBool, "BOOL"}};
 // Of others, which are refused by name.
 constexpr const char* kOthers[] = {"F16", "BF16", "I32",     "I16",     "I8",      "U8", "U16",     "U32",
                                    "U64", "C64",  "F8_E4M3", "F8_E5M2", "F8_E8M0", "F4", "F6_E2M3", "F6_E3M2"};
 
-Dtype parse_dtype(const json& given, const std::string& file, const std::string& entry) {
-  if (!given.is_string()) refuse(file, fmt::format("entry \"{}\" has no dtype", entry));
-  const std::string name = given.get<std::string>();
+Dtype parse_dtype(const std::string& name, const std::string& file, const std::string& entry) {
   for (const Known& known : kKnown) {
     if (name == known.name) return known.dtype;
   }
@@ -39,43 +41,170 @@ Dtype parse_dtype(const json& given, const std::string& file, const std::string&
   refuse(file, fmt::format("entry \"{}\" has an unknown dtype", entry));
 }
 
-uint64_t parse_count(const json& given, const std::string& file, const std::string& entry, const char* what) {
-  if (!given.is_number_unsigned()) refuse(file, fmt::format("entry \"{}\" has no {}", entry, what));
-  return given.get<uint64_t>();
-}
+// Fills the tensors of a header as its text goes by, and refuses at the first byte that does not belong there.
+class HeaderReader final : public nlohmann::json_sax<json> {
+ public:
+  HeaderReader(size_t header_size, uint64_t data_size, const std::string& file)
+      : most_(header_size / kLeastEntry + 1), data_size_(data_size), file_(file) {}
+  std::vector<StoredTensor> take() {
+    refuse_twins(metadata_, [](const std::string& key) -> const std::string& { return key; });
+    refuse_twins(tensors_, [](const StoredTensor& tensor) -> const std::string& { return tensor.name; });
+    return std::move(tensors_);
+  }
 
-Dims parse_shape(const json& given, const std::string& file, const std::string& entry) {
-  if (!given.is_array() || given.size() > kMaxRank) {
-    refuse(file, fmt::format("entry \"{}\" has no shape of at most {} dims", entry, kMaxRank));
+  bool null() override { refuse_here(); }
+  bool boolean(bool) override { refuse_here(); }
+  bool number_integer(number_integer_t) override { refuse_here(); }
+  bool number_float(number_float_t, const string_t&) override { refuse_here(); }
+  bool binary(binary_t&) override { refuse_here(); }
+  bool number_unsigned(number_unsigned_t number) override {
+    if (at_ == At::kShape && shape().size() < kMaxRank) {
+      if (number > INT64_MAX) refuse_entry("has a dim that is too large");
+      shape().push_back(static_cast<int64_t>(number));
+    } else if (at_ == At::kPlace && place_count_ < 2) {
+      place_[place_count_++] = number;
+    } else {
+      refuse_here();
+    }
+    return true;
   }
-  Dims shape;
-  for (const json& size : given) {
-    const uint64_t count = parse_count(size, file, entry, "shape");
-    if (count > INT64_MAX) refuse(file, fmt::format("entry \"{}\" has a dim that is too large", entry));
-    shape.push_back(static_cast<int64_t>(count));
+  bool string(string_t& text) override {
+    if (at_ == At::kMetadataText) return go(At::kMetadata);
+    if (at_ != At::kDtype) refuse_here();
+    tensors_.back().dtype = parse_dtype(text, file_, tensors_.back().name);
+    return go(At::kFields);
   }
-  return shape;
-}
+  bool start_object(size_t) override {
+    if (at_ == At::kBegin) return go(At::kNames);
+    if (at_ == At::kMetadataBegin) return go(At::kMetadata);
+    if (at_ != At::kEntry) refuse_here();
+    return go(At::kFields);
+  }
+  bool key(string_t& name) override {
+    if (at_ == At::kMetadata) {
+      metadata_.push_back(std::move(name));
+      return go(At::kMetadataText);
+    }
+    if (at_ == At::kFields) return begin_field(name);
+    if (name == "__metadata__") {
+      if (has_metadata_) refuse(file_, "the key \"__metadata__\" is there twice");
+      has_metadata_ = true;
+      return go(At::kMetadataBegin);
+    }
+    if (tensors_.size() == tensors_.capacity()) tensors_.reserve(std::min(most_, 2 * tensors_.size() + 16));
+    tensors_.emplace_back().name = std::move(name);
+    fields_ = 0;
+    place_count_ = 0;
+    return go(At::kEntry);
+  }
+  bool start_array(size_t) override {
+    if (at_ == At::kShapeBegin) return go(At::kShape);
+    if (at_ != At::kPlaceBegin) refuse_here();
+    return go(At::kPlace);
+  }
+  bool end_array() override {
+    if (at_ == At::kPlace && place_count_ != 2) refuse_here();
+    return go(At::kFields);
+  }
+  bool end_object() override {
+    if (at_ == At::kFields) end_entry();
+    return go(At::kNames);
+  }
+  bool parse_error(size_t position, const std::string&, const json::exception&) override {
+    refuse(file_, fmt::format("its text is no JSON at byte {}", position));
+  }
 
-StoredTensor parse_entry(const std::string& name, const json& given, const std::string& file) {
-  if (!given.is_object() || given.size() != 3 || !given.contains("dtype") || !given.contains("shape") ||
-      !given.contains("data_offsets")) {
-    refuse(file, fmt::format("entry \"{}\" has other fields than dtype, shape and data_offsets", name));
+ private:
+  // What comes next.
+  enum class At {
+    kBegin,
+    kNames,
+    kMetadataBegin,
+    kMetadata,
+    kMetadataText,
+    kEntry,
+    kFields,
+    kDtype,
+    kShapeBegin,
+    kShape,
+    kPlaceBegin,
+    kPlace
+  };
+  enum Field : unsigned { kHasDtype = 1, kHasShape = 2, kHasPlace = 4 };
+  static constexpr size_t kLeastEntry = 52;  // "":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},
+
+  Dims& shape() { return tensors_.back().shape; }
+  bool go(At next) {
+    at_ = next;
+    return true;
   }
-  StoredTensor tensor;
-  tensor.name = name;
-  tensor.dtype = parse_dtype(given["dtype"], file, name);
-  tensor.shape = parse_shape(given["shape"], file, name);
-  const json& place = given["data_offsets"];
-  if (!place.is_array() || place.size() != 2) refuse(file, fmt::format("entry \"{}\" has no two data_offsets", name));
-  tensor.begin = parse_count(place[0], file, name, "data_offsets");
-  const uint64_t end = parse_count(place[1], file, name, "data_offsets");
-  const auto size = bytes_of(tensor.shape, tensor.dtype);
-  if (!size || end < tensor.begin || end - tensor.begin != *size) {
-    refuse(file, fmt::format("the data_offsets of entry \"{}\" are not the size of its shape", name));
+  bool begin_field(const std::string& name) {
+    const bool is_dtype = name == "dtype";
+    const bool is_shape = name == "shape";
+    const unsigned field = is_dtype ? kHasDtype : is_shape ? kHasShape : name == "data_offsets" ? kHasPlace : 0U;
+    if ((fields_ & field) != 0) refuse_entry("has a field twice");
+    if (field == 0) refuse_here();
+    fields_ |= field;
+    return go(is_dtype ? At::kDtype : is_shape ? At::kShapeBegin : At::kPlaceBegin);
   }
-  return tensor;
-}
+  void end_entry() {
+    if (fields_ != (kHasDtype | kHasShape | kHasPlace)) refuse_here();
+    StoredTensor& tensor = tensors_.back();
+    const auto size = bytes_of(tensor.shape, tensor.dtype);
+    if (!size || place_[1] < place_[0] || place_[1] - place_[0] != *size) {
+      refuse_entry("has data_offsets that are not the size of its shape");
+    }
+    if (place_[1] > data_size_) refuse_entry("lies behind the end of the file");
+    tensor.begin = place_[0];
+  }
+  template <typename Items, typename NameOf>
+  void refuse_twins(const Items& items, NameOf name_of) {
+    std::vector<const std::string*> names;
+    names.reserve(items.size());
+    for (const auto& item : items) names.push_back(&name_of(item));
+    std::sort(names.begin(), names.end(), [](const std::string* a, const std::string* b) { return *a < *b; });
+    const auto twin =
+        std::adjacent_find(names.begin(), names.end(), [](const auto* a, const auto* b) { return *a == *b; });
+    if (twin != names.end()) refuse(file_, fmt::format("the key \"{}\" is there twice", (*twin)->substr(0, 80)));
+  }
+  [[noreturn]] void refuse_entry(const std::string& reason) {
+    refuse(file_, fmt::format("entry \"{}\" {}", tensors_.back().name.substr(0, 80), reason));
+  }
+  [[noreturn]] void refuse_here() {
+    switch (at_) {
+      case At::kDtype:
+        refuse_entry("has no dtype");
+      case At::kShapeBegin:
+      case At::kShape:
+        refuse_entry(fmt::format("has no shape of at most {} dims", kMaxRank));
+      case At::kPlaceBegin:
+      case At::kPlace:
+        refuse_entry("has no two data_offsets");
+      case At::kEntry:
+      case At::kFields:
+        refuse_entry("has other fields than dtype, shape and data_offsets");
+      case At::kBegin:
+      case At::kNames:
+        refuse(file_, "its header is no map");
+      case At::kMetadataBegin:
+      case At::kMetadata:
+      case At::kMetadataText:
+        break;
+    }
+    refuse(file_, "its __metadata__ is no map of texts");
+  }
+
+  const size_t most_;  // entries that a header of this size has room for
+  const uint64_t data_size_;
+  const std::string& file_;
+  At at_ = At::kBegin;
+  std::vector<StoredTensor> tensors_;
+  std::vector<std::string> metadata_;  // its keys
+  bool has_metadata_ = false;
+  unsigned fields_ = 0;  // of the entry
+  uint64_t place_[2] = {};
+  size_t place_count_ = 0;
+};
 
 }  // namespace
 
@@ -100,18 +229,17 @@ const char* stored_name(Dtype dtype) {
   fail(Status::kUnsupported, "{} tensors are not stored", dtype_name(dtype));
 }
 
+// In the order of the tensors, as other writers have it.
 std::string print_header(std::vector<StoredTensor>& tensors) {
-  json header = json::object();
-  header["__metadata__"] = {{"format", "pt"}, {"writer", "distag"}};
+  std::string text = R"({"__metadata__":{"format":"pt","writer":"distag"})";
   uint64_t next = 0;
   for (StoredTensor& tensor : tensors) {
     tensor.begin = next;
     next += tensor.size();
-    header[tensor.name] = {{"dtype", stored_name(tensor.dtype)},
-                           {"shape", std::vector<int64_t>(tensor.shape.begin(), tensor.shape.end())},
-                           {"data_offsets", {tensor.begin, next}}};
+    text += fmt::format(R"(,{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", json(tensor.name).dump(),
+                        stored_name(tensor.dtype), fmt::join(tensor.shape, ","), tensor.begin, next);
   }
-  std::string text = header.dump();
+  text += '}';
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const uint64_t size = text.size();
   if (size > kMostHeader) fail(Status::kInvalidArgument, "a header of {} bytes: at most {}", size, kMostHeader);
@@ -130,14 +258,13 @@ uint64_t header_size(const std::byte* first_eight, uint64_t file_size, const std
 }
 
 std::vector<StoredTensor> parse_header(std::string_view header, uint64_t data_size, const std::string& file) {
-  const json parsed = parse_json(header, file);
-  if (!parsed.is_object()) refuse(file, "its header is no map");
-  std::vector<StoredTensor> tensors;
-  for (const auto& [name, entry] : parsed.items()) {
-    if (name != "__metadata__") tensors.push_back(parse_entry(name, entry, file));
-  }
-  std::stable_sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.size() < b.size();
+  if (header.empty() || header[0] != '{') refuse(file, "its header is no map");
+  HeaderReader reader(header.size(), data_size, file);
+  walk_json(header, file, reader);
+  std::vector<StoredTensor> tensors = reader.take();
+  std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
+    if (a.begin != b.begin) return a.begin < b.begin;
+    return a.size() != b.size() ? a.size() < b.size() : a.name < b.name;
   });
   uint64_t next = 0;
   for (const StoredTensor& tensor : tensors) {
@@ -149,7 +276,7 @@ std::vector<StoredTensor> parse_header(std::string_view header, uint64_t data_si
 }
 
 uint32_t crc32_of(uint32_t sum, const void* data, size_t size) {
-  return crc32_gzip_refl(sum, static_cast<const unsigned char*>(data), size);
+  return crc32(sum, static_cast<const unsigned char*>(data), size);
 }
 
 }  // namespace distag::store

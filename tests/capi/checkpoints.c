@@ -1,6 +1,7 @@
 /* Checkpoints: saved by two members, loaded by three, by two under another spec, and by a process alone; every failure.
  */
 #define _GNU_SOURCE
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,6 +157,114 @@ static void diverge(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
+/* In a file, as other writers have it: by the size of their elements, then by name. */
+static void order_of_entries(members *group, int32_t rank) {
+  static const distag_dtype kDtypes[] = {DISTAG_FLOAT32, DISTAG_BOOL, DISTAG_FLOAT64, DISTAG_FLOAT32, DISTAG_INT64};
+  static const char *const kKeys[] = {"b", "a", "y", "~c/d", "x"}, *const kOrder[] = {"x", "y", "b", "~0c~1d", "a"};
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *mesh = make_mesh(group, rank, 1);
+  distag_tensor *tensors[5];
+  distag_value *items[5], *map = NULL;
+  char place[96], command[128], text[4096] = {0}, name[16];
+  for (int i = 0; i < 5; ++i) {
+    CHECK_OK(distag_zeros(kDtypes[i], NULL, 0, &tensors[i], &err));
+    items[i] = distag_tensor_as_value(tensors[i]);
+  }
+  CHECK_OK(distag_value_create_map(kKeys, items, 5, &map, &err));
+  snprintf(place, sizeof place, "%s/order", folder);
+  CHECK_OK(distag_checkpoint_save(mesh, place, map, 0, &err));
+  snprintf(command, sizeof command, "tail -c +9 %s/shard-*", place);
+  FILE *file = popen(command, "r");
+  if (CHECK(file != NULL)) {
+    CHECK(fread(text, 1, sizeof text - 1, file) > 0);
+    pclose(file);
+  }
+  const char *last = text;
+  for (int i = 0; i < 5; ++i) {
+    snprintf(name, sizeof name, "\"%s\":", kOrder[i]);
+    const char *const at = strstr(text, name);
+    CHECK(at != NULL && at > last);
+    last = at;
+  }
+  CHECK_OK(distag_checkpoint_load(mesh, place, map, 0, NULL, &err));
+  snprintf(command, sizeof command, "rm -r %s", place);
+  CHECK(system(command) == 0);
+  distag_value_release(map);
+  for (int i = 0; i < 5; ++i) distag_tensor_release(tensors[i]);
+  distag_mesh_release(mesh);
+}
+
+/* {"": {"a": x}, "a": x}: both would be the entry "a". */
+static void paths_alike(members *group, int32_t rank) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *mesh = make_mesh(group, rank, 2);
+  distag_tensor *x = tensor_of(NULL, NULL, 1);
+  distag_value *inner = NULL, *map = NULL;
+  const char *const keys[] = {"a", ""};
+  distag_value *items[] = {distag_tensor_as_value(x), NULL};
+  CHECK_OK(distag_value_create_map(keys, items, 1, &inner, &err));
+  items[1] = inner;
+  CHECK_OK(distag_value_create_map(keys, items, 2, &map, &err));
+  CHECK_FAILS(distag_checkpoint_save(mesh, folder, map, 0, &err), DISTAG_E_INVALID_ARGUMENT, "the path \"a\"");
+  distag_value_release(map);
+  distag_value_release(inner);
+  distag_tensor_release(x);
+  distag_mesh_release(mesh);
+}
+
+static uint32_t crc32_of(const char *text, size_t size) {
+  uint32_t sum = 0xFFFFFFFFu;
+  for (size_t i = 0; i < size; ++i) {
+    sum ^= (unsigned char)text[i];
+    for (int bit = 0; bit < 8; ++bit) sum = (sum >> 1) ^ (0xEDB88320u & (0u - (sum & 1)));
+  }
+  return ~sum;
+}
+
+/* The number of the value becomes a tensor that has no entry. */
+static void break_index(void) {
+  static char text[1 << 16], changed[1 << 16];
+  const char *const number = "\"step\":7", *const lost = "\"step\":{\"tensor\":\"lost\"}";
+  char path[128];
+  snprintf(path, sizeof path, "%s/index.json", folder);
+  FILE *file = fopen(path, "r+");
+  if (!CHECK(file != NULL)) return;
+  const size_t size = fread(text, 1, sizeof text - 1, file);
+  const char *const at = strstr(text, number);
+  if (CHECK(at != NULL && size > 20)) {
+    text[size - 20] = '\0'; /* from here on the sum of what is before */
+    const int length = snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, lost, at + strlen(number));
+    rewind(file);
+    fprintf(file, "%s,\"crc32\":\"%08x\"}", changed, (unsigned)crc32_of(changed, (size_t)length));
+  }
+  fclose(file);
+}
+
+/* All that a load gives is made before the first element is written. */
+static void failed_load(members *group, int32_t rank) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *mesh = make_mesh(group, rank, 2);
+  distag_tensor *w = tensor_of(mesh, "('x', None)", 50), *before = tensor_of(NULL, NULL, 50);
+  distag_tensor *plain = tensor_of(NULL, NULL, 50), *whole = NULL;
+  distag_value *map = map_of(w, 0), *plain_map = map_of(plain, 0), *loaded = NULL;
+  double found[10], expected[10];
+  CHECK_OK(distag_tensor_copy_data(before, expected, sizeof expected, &err));
+  CHECK_FAILS(distag_checkpoint_load(mesh, folder, map, 0, &loaded, &err), DISTAG_E_PROTOCOL, "lacks entry \"lost\"");
+  CHECK_FAILS(distag_checkpoint_load(NULL, folder, plain_map, 0, &loaded, &err), DISTAG_E_PROTOCOL, "\"lost\"");
+  CHECK_OK(distag_tensor_gather(w, -1, DISTAG_FOREVER, &whole, &err));
+  CHECK_OK(distag_tensor_copy_data(whole, found, sizeof found, &err));
+  CHECK(memcmp(found, expected, sizeof found) == 0);
+  CHECK_OK(distag_tensor_copy_data(plain, found, sizeof found, &err));
+  CHECK(memcmp(found, expected, sizeof found) == 0);
+  distag_tensor_release(whole);
+  distag_value_release(plain_map);
+  distag_value_release(map);
+  distag_tensor_release(plain);
+  distag_tensor_release(before);
+  distag_tensor_release(w);
+  distag_mesh_release(mesh);
+}
+
 int main(void) {
   members group = {0};
   snprintf(folder, sizeof folder, "/tmp/distag-checkpoint-XXXXXX");
@@ -167,7 +276,11 @@ int main(void) {
   load_alone();
   members_run(&group, 2, failures);
   members_run(&group, 2, diverge);
+  members_run(&group, 1, order_of_entries);
+  members_run(&group, 2, paths_alike);
   load_alone();
+  break_index();
+  members_run(&group, 2, failed_load);
   CHECK(members_end(&group) == 0);
   snprintf(command, sizeof command, "test $(ls %s | wc -l) = 3 && rm -r %s", folder, folder); /* no leftover */
   CHECK(system(command) == 0);

@@ -1,6 +1,6 @@
 /* A host that exports, as functions that end it, each name that distag takes from other libraries (a source made by
- * run.sh): products, messages over tcp with a key and new keys go by the libraries that distag was linked with.
- * usage: host [products|keys TEXT], which are refused then with an error that has the text. */
+ * run.sh): products, messages over tcp with a key, new keys and checkpoints go by the libraries that distag was linked
+ * with. usage: host [products|keys TEXT], which are refused then with an error that has the text. */
 #include <distag.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -36,6 +36,33 @@ static int is_refused(const distag_error* err, const char* text) {
   return 0;
 }
 
+/* Saved and read again, with a sum for all that is written. */
+static int saves(distag_worker* worker, distag_error* err) {
+  static const char* const names[] = {"x"};
+  const int32_t alone[] = {0};
+  const int64_t count = 1;
+  const char* const keys[] = {"w"};
+  distag_mesh* mesh = NULL;
+  distag_tensor *w = NULL, *found = NULL, *sum = NULL;
+  distag_value *map = NULL, *loaded = NULL;
+  double total = 0;
+  distag_full(2, DISTAG_FLOAT32, &count, 1, &w, err);
+  distag_value* items[] = {distag_tensor_as_value(w)};
+  distag_value_create_map(keys, items, 1, &map, err);
+  distag_mesh_create(worker, alone, 1, &count, names, 1, NULL, &mesh, err);
+  if (distag_checkpoint_save(mesh, "saved", map, 0, err) != DISTAG_OK) return 0;
+  if (distag_checkpoint_load(NULL, "saved", NULL, 0, &loaded, err) != DISTAG_OK) return 0;
+  distag_value_get_tensor(distag_value_get_entry(loaded, "w"), &found, err);
+  distag_sum(found, NULL, 0, 0, &sum, err);
+  distag_tensor_get_item(sum, &total, err);
+  distag_tensor_release(sum);
+  distag_value_release(loaded);
+  distag_mesh_release(mesh);
+  distag_value_release(map);
+  distag_tensor_release(w);
+  return err->code == DISTAG_OK && total == 2;
+}
+
 static int calls(distag_error* err) {
   const int64_t count = 1 << 18;
   distag_worker* workers[2];
@@ -67,6 +94,7 @@ static int calls(distag_error* err) {
   distag_tensor_release(sum);
   distag_value_release(result);
   distag_tensor_release(x);
+  if (!saves(workers[0], err)) return 0;
   for (int rank = 0; rank < 2; ++rank)
     distag_worker_shutdown_async(workers[rank], 120 * DISTAG_SECOND, &end[rank], err);
   distag_wait_all(end, 2, DISTAG_FOREVER, err);

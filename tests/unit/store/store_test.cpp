@@ -1,6 +1,8 @@
 // Headers and indexes of checkpoints: pure texts.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -11,6 +13,7 @@
 namespace distag::store {
 namespace {
 
+using testing::failure_of;
 using testing::status_of;
 
 std::vector<StoredTensor> parsed(const std::string& json, uint64_t size) { return parse_header(json, size, "f"); }
@@ -62,6 +65,83 @@ TEST(Safetensors, HostileHeadersAreRefused) {
   EXPECT_EQ(status_of([&] { header_size(reinterpret_cast<const std::byte*>(&longer), 107, "f"); }), Status::kProtocol);
 }
 
+constexpr const char* kGood = R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+
+TEST(Safetensors, WhatOtherReadersWouldPassOverIsRefused) {
+  const std::string good = kGood;
+  EXPECT_EQ(parsed(good + "  ", 8).size(), 1U);
+  EXPECT_EQ(status_of([&] { parsed(" " + good, 8); }), Status::kProtocol);
+  EXPECT_EQ(status_of([&] { parsed("\n" + good, 8); }), Status::kProtocol);
+  EXPECT_EQ(status_of([&] { parsed("\xEF\xBB\xBF" + good, 8); }), Status::kProtocol);
+  EXPECT_EQ(status_of([&] { parsed(good + '\0', 8); }), Status::kProtocol);
+  EXPECT_EQ(status_of([&] { parsed(good + std::string("\0more", 5), 8); }), Status::kProtocol);
+  EXPECT_EQ(status_of([&] { parsed(good + "}", 8); }), Status::kProtocol);
+}
+
+TEST(Safetensors, MetadataAreAMapOfTexts) {
+  auto with = [](const std::string& metadata) {
+    return R"({"__metadata__":)" + metadata + R"(,"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  };
+  EXPECT_EQ(parsed(with(R"({"format":"pt","a":"b"})"), 8).size(), 1U);
+  EXPECT_EQ(parsed(with("{}"), 8).size(), 1U);
+  for (const char* bad :
+       {"1", "[]", "\"\"", R"({"a":1})", R"({"a":{}})", R"({"a":"b","c":"d","a":"e"})", R"({},"__metadata__":{})"}) {
+    EXPECT_EQ(status_of([&] { parsed(with(bad), 8); }), Status::kProtocol) << bad;
+  }
+}
+
+TEST(Safetensors, NothingIsReadBehindTheFirstWrongByte) {
+  // The end of each is wrong in another way, which nothing comes to.
+  const std::string entry = R"({"w":{"dtype":"F32","shape":[2],)";
+  EXPECT_NE(failure_of([&] { parsed(entry + R"("data_offsets":[0,9]},"v" %)", 8); }).find("size of its shape"),
+            std::string::npos);
+  EXPECT_NE(failure_of([&] { parsed(entry + R"("data_offsets":[8,16]},"v" %)", 8); }).find("behind the end"),
+            std::string::npos);
+  EXPECT_NE(failure_of([&] { parsed(entry + R"("more":%)", 8); }).find("other fields"), std::string::npos);
+  EXPECT_NE(failure_of([&] { parsed(entry + R"("shape":%)", 8); }).find("field twice"), std::string::npos);
+  EXPECT_NE(failure_of([&] { parsed(R"({"w":[%)", 8); }).find("other fields"), std::string::npos);
+  EXPECT_NE(failure_of([&] { parsed(R"({"w" %)", 8); }).find("at byte 6"), std::string::npos);
+}
+
+TEST(Safetensors, EntriesLieInTheOrderInWhichTheyAreGiven) {
+  std::vector<StoredTensor> tensors{{"z", Dtype::kFloat64, {2}}, {"a\"/~", Dtype::kFloat32, {}}};
+  std::string text = print_header(tensors).substr(8);
+  text.resize(text.find_last_not_of(' ') + 1);
+  EXPECT_EQ(
+      text,
+      R"({"__metadata__":{"format":"pt","writer":"distag"},"z":{"dtype":"F64","shape":[2],"data_offsets":[0,16]},)"
+      R"("a\"/~":{"dtype":"F32","shape":[],"data_offsets":[16,20]}})");
+}
+
+// Forty thousand took minutes when each entry was looked at once for every other.
+TEST(Safetensors, ManyEntriesAreReadInOnePass) {
+  constexpr size_t kCount = 40'000;
+  std::vector<StoredTensor> tensors;
+  for (size_t i = 0; i < kCount; ++i) tensors.push_back({fmt::format("layer.{}.weight", i), Dtype::kFloat32, {1}});
+  std::string text = print_header(tensors);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto found = parse_header(std::string_view(text).substr(8), kCount * 4, "f");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(1));
+  ASSERT_EQ(found.size(), kCount);
+  EXPECT_EQ(found.back().name, "layer.39999.weight");
+  EXPECT_LE(found.capacity() * sizeof(StoredTensor), 4 * text.size());
+  const size_t last = text.rfind("39999");
+  text.replace(last, 5, "39998");
+  EXPECT_NE(failure_of([&] { parsed(text.substr(8), kCount * 4); }).find("is there twice"), std::string::npos);
+}
+
+TEST(Json, KeysThatAreThereTwiceAreRefused) {
+  const auto make = [](const std::string&) { return Tensor::scalar(Dtype::kFloat64, 1); };
+  EXPECT_EQ(parse_tree(R"({"map":{"a":[1,{"map":{}},[]],"b":2}})", "f", make).find("a")->as_list().size(), 3U);
+  for (const std::string bad :
+       {R"({"map":{"a":1,"b":2,"a":3}})", R"({"map":{"a":1},"map":{"a":1}})", "", "[1,]", "[1]]", "\xEF\xBB\xBF[1]"}) {
+    EXPECT_EQ(status_of([&] { parse_tree(bad, "f", make); }), Status::kProtocol) << bad;
+  }
+  EXPECT_EQ(status_of([&] { parse_tree(std::string("[1]\0", 4), "f", make); }), Status::kProtocol);
+  const std::string deep = std::string(41, '[') + std::string(41, ']');
+  EXPECT_NE(failure_of([&] { parse_tree(deep, "f", make); }).find("nested deeper than 40"), std::string::npos);
+}
+
 TEST(Crc32, IsThatOfZlib) { EXPECT_EQ(crc32_of(0, "123456789", 9), 0xCBF43926U); }
 
 Value some_value() {
@@ -87,6 +167,16 @@ TEST(Trees, ComeBackEqual) {
   EXPECT_EQ(list[2].kind(), ValueKind::kFloat64);
   EXPECT_EQ(list[5].as_float64(), HUGE_VAL);
   EXPECT_EQ(back.find("raw")->as_bytes().size(), 2U);
+}
+
+TEST(Trees, TwoPathsAlikeAreRefused) {
+  const Value x(Tensor::scalar(Dtype::kFloat64, 1));
+  const auto print = [](const Value& value) {
+    return status_of([&] { print_tree(value, [](const std::string&, const Tensor&) {}); });
+  };
+  EXPECT_EQ(print(Value::map({{"", Value::map({{"a", x}})}, {"a", x}})), Status::kInvalidArgument);
+  EXPECT_EQ(print(Value::map({{"", Value::map({{"a", x}})}, {"b", x}})), Status::kOk);
+  EXPECT_EQ(print(Value::map({{"", x}, {"a/b", x}, {"a", Value::map({{"b", x}, {"", x}})}})), Status::kOk);
 }
 
 Index some_index() {
@@ -137,7 +227,50 @@ TEST(Indexes, HostileOnesAreRefused) {
   EXPECT_EQ(refused([](Index& i) { i.entries["w"].boxes[1].offset = {3, 0}; }), Status::kProtocol);
   EXPECT_EQ(refused([](Index& i) { i.entries["w"].boxes[1].extent = {1}; }), Status::kProtocol);
   EXPECT_EQ(refused([](Index& i) { i.entries["w"].boxes[1].pieces = {1, 2}; }), Status::kProtocol);
+  EXPECT_EQ(refused([](Index& i) { i.entries["w"].boxes.push_back(i.entries["w"].boxes[0]); }), Status::kProtocol);
+  EXPECT_EQ(refused([](Index& i) { i.entries["w"].boxes.clear(); }), Status::kProtocol);
   EXPECT_EQ(refused([](Index& i) { i.entries["w"].shape = {INT64_MAX, INT64_MAX}; }), Status::kProtocol);
+}
+
+// A tensor of n by n elements, a box for each.
+Index index_of_cells(int64_t n) {
+  Index index = some_index();
+  StoredEntry& entry = index.entries["w"];
+  entry.shape = {n, n};
+  entry.boxes.clear();
+  for (int64_t i = 0; i < n * n; ++i) {
+    entry.boxes.push_back({{i / n, i % n}, {1, 1}, "a.safetensors", fmt::format("w[{}]", i), {}});
+  }
+  return index;
+}
+
+TEST(Indexes, AGridOfAsManyBoxesAsAMeshHasMembersIsRead) {
+  const Index index = index_of_cells(64);
+  EXPECT_EQ(parse_index(print_index(index), "f").entries.at("w").boxes.size(), 4096U);
+  auto refused = [&](const std::function<void(std::vector<StoredBox>&)>& change) {
+    Index changed = index;
+    change(changed.entries["w"].boxes);
+    return failure_of([&] { parse_index(print_index(changed), "f"); });
+  };
+  EXPECT_NE(refused([](auto& boxes) { boxes.erase(boxes.begin() + 77); }).find("lacks an element"), std::string::npos);
+  EXPECT_NE(refused([](auto& boxes) { boxes[77] = boxes[78]; }).find("an element twice"), std::string::npos);
+  EXPECT_NE(refused([](auto& boxes) { boxes[77].extent = {1, 2}; }).find("an element twice"), std::string::npos);
+  EXPECT_NE(refused([](auto& boxes) { boxes.resize(64 * 63); }).find("lacks an element"), std::string::npos);
+}
+
+TEST(Indexes, FilesOfOthersHaveNamesWithSlashes) {
+  const Index index =
+      index_of_files({{"f.safetensors", {{"a/b~", Dtype::kFloat32, {2}}, {"c", Dtype::kInt64, {}, 8}}}});
+  EXPECT_EQ(print_index(parse_index(print_index(index), "f")), print_index(index));
+  const Value value = parse_tree(index.tree, "f", [&](const std::string& path) {
+    return Tensor::empty(index.entries.at(path).dtype, index.entries.at(path).shape);
+  });
+  ASSERT_EQ(value.find("a/b~")->as_tensor().shape(), (Dims{2}));
+  std::vector<std::string> paths;  // by which a load into such a map finds its entries
+  print_tree(value, [&](const std::string& path, const Tensor&) { paths.push_back(path); });
+  EXPECT_EQ(paths, (std::vector<std::string>{"a~1b~0", "c"}));
+  EXPECT_EQ(index.entries.at("a~1b~0").boxes[0].name, "a/b~");
+  EXPECT_EQ(index_of_files({}).tree, R"({"map":{}})");
 }
 
 }  // namespace

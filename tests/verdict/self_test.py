@@ -22,8 +22,9 @@ def run(tests, *arguments):
                         script.write(program + "\n")
                 file.write(f"add_test({name} {'/bin/sh ' if program is not None else ''}{path})\n"
                            f"set_tests_properties({name} PROPERTIES TIMEOUT 60 SKIP_RETURN_CODE 77)\n")
-        done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "suite.py"), folder, *arguments],
-                              capture_output=True, text=True, check=False)
+        # By a relative path, as tests/run.sh does.
+        done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "suite.py"), os.path.basename(folder), *arguments],
+                              cwd=os.path.dirname(folder), capture_output=True, text=True, check=False)
         kept = ""
         for name in sorted(os.listdir(os.path.join(folder, "verdict"))):
             if name.endswith(".txt"):

@@ -103,13 +103,15 @@ def main():
     if len(sys.argv) < 2:
         print(__doc__, file=sys.stderr)
         return 2
-    build, arguments = sys.argv[1], sys.argv[2:]
+    build, arguments = os.path.abspath(sys.argv[1]), sys.argv[2:]  # ctest takes paths from the folder of the tests
     shutil.rmtree(os.path.join(build, "verdict"), ignore_errors=True)
     os.makedirs(os.path.join(build, "verdict"))
     code, outputs, failed = run_ctest(build, "first", arguments)
     red, flaky = retry(build, failed, outputs)
     if code != 0 and not failed:
         red.append(f"ctest ended with {code}")
+    if not outputs:
+        red.append("no test left a result")
     print()
     print_figures(outputs)
     for line in red:

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 
-from launched import DISTAG, LIMIT, equal
+from launched import DISTAG, LIMIT, equal, hide_workers_of_others
 
 HEX = "{:016x}"
 PATIENCE = 0.9  # seconds; the least of those of the command with what it asks
@@ -176,7 +176,8 @@ def check_who_does_not_answer_in_time():
     with answering((1, {"look": None}), (2, {"look": look("w1", 1)})):
         for _ in range(TRIES):
             workers = json.loads(run("ps", "--json", tries=1))["workers"]
-            seen = sorted((one["name"], one["state"], one["waits_for"]) for one in workers)
+            seen = sorted((one["name"], one["state"], one["waits_for"]) for one in workers
+                          if one["process"] == os.getpid())  # others of this user may run
             if seen == expected:
                 break
     equal(seen, expected)
@@ -198,19 +199,25 @@ def check_answers_of_none_of_ours():
                     json.loads(run(command, "--json"))
 
 
+def ours():
+    """The workers that ps sees in this process: others of this user may run."""
+    return [one["name"] for one in json.loads(run("ps", "--json"))["workers"] if one["process"] == os.getpid()]
+
+
 def check_sockets_and_folders_of_others():
     folder = os.path.join(os.environ["TMPDIR"], f"distag-ps.{os.geteuid()}")
-    nothing = "no workers of this user run on this machine\n"
+    with answering((1, {"look": look("w0", 0)})):
+        equal(ours(), ["w0"])
     os.mkdir(folder, 0o755)
     os.chmod(folder, 0o755)  # others could have put something there
     with contextlib.closing(Answering(folder, 1, {"look": look("w0", 0)})):
-        equal(run("ps"), nothing)
+        equal(ours(), [])
     os.chmod(folder, 0o700)
     for name in ("1.x", "notes", "1.0123456789abcdef.new", "x.0123456789abcdef"):
         open(os.path.join(folder, name), "w", encoding="utf-8").close()
     left = Answering(folder, 2, {})
     left.socket.shutdown(socket.SHUT_RDWR)  # as the killed leave it
-    equal(run("ps"), nothing)
+    equal(ours(), [])
     assert not os.path.exists(left.path)
     equal(len(os.listdir(folder)), 4)
     for name in os.listdir(folder):
@@ -219,6 +226,7 @@ def check_sockets_and_folders_of_others():
 
 
 def main():
+    hide_workers_of_others()
     os.environ.pop("XDG_RUNTIME_DIR", None)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TMPDIR"] = folder

@@ -112,9 +112,16 @@ def sample(name):
     return next(path for path in SAMPLES if os.path.basename(path) == name)
 
 
-def check_sample(network, key, name, arguments=(), prepare=lambda command: command):
-    with members(network, prepare([sample(name), *arguments]), [key] * HOSTS) as group:
+def check_sample(network, key, name, arguments=(), prepare=lambda command: command, hosts=HOSTS, engine=""):
+    extra = {"WORLD_SIZE": str(hosts), "DISTAG_SOCKET_ENGINE": engine}
+    with members(network, prepare([sample(name), *arguments]), [key] * hosts, extra=extra) as group:
         expect_output(name, group)
+
+
+def check_pair(network, key, name):
+    """A sample of two workers, by each engine."""
+    for engine in ("zmq", "zmtp"):
+        check_sample(network, key, name, hosts=2, engine=engine)
 
 
 def check_elastic(network, key):
@@ -133,6 +140,8 @@ def main():
                   ("a slow link", lambda: check_rate(network, key)),
                   ("a black hole for large packets", lambda: check_black_hole(network, key)),
                   ("hosts of one name", lambda: check_equal_names(network, key)),
+                  ("03_two_worker_backward", lambda: check_pair(network, key, "03_two_worker_backward")),
+                  ("11_classic", lambda: check_pair(network, key, "11_classic")),
                   ("07_parameter_server", lambda: check_sample(network, key, "07_parameter_server", [DATA])),
                   ("08_pipeline", lambda: check_sample(network, key, "08_pipeline")),
                   ("10_elastic", lambda: check_elastic(network, key)))

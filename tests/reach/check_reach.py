@@ -26,17 +26,18 @@ def check_meet(network, key, family=4, extra=()):
 
 
 def check_digits(network, key):
-    """Three hosts learn what three processes of one host learn, to the last digit."""
+    """Three hosts learn what three processes of one host learn, to the last digit, by each engine of sockets."""
     alone = subprocess.run([DISTAG, "run", "-n", "3", DIGITS, DATA], check=True, capture_output=True, text=True,
                            timeout=LIMIT, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}).stdout
-    with members(network, [DIGITS, DATA], [key] * HOSTS) as group:
-        for member in group:
-            assert member.end() == 0, member.output
-        spread = group[0].output
     learned = r"(?:epoch .*|held-out accuracy [0-9.]+)"
     expected = re.findall(learned, alone)
     assert len(expected) >= 3, alone
-    assert re.findall(learned, spread) == expected, (alone, spread)
+    for engine in ("zmq", "zmtp"):
+        with members(network, [DIGITS, DATA], [key] * HOSTS, extra={"DISTAG_SOCKET_ENGINE": engine}) as group:
+            for member in group:
+                assert member.end() == 0, member.output
+            spread = group[0].output
+        assert re.findall(learned, spread) == expected, (engine, alone, spread)
 
 
 def check_without_key(network):

@@ -9,9 +9,10 @@
 #include "capi/check.h"
 #include "capi/support/group.h"
 #include "capi/support/processes.h"
+#include "support/promised.h"
 
 enum { kSize = 4, kVictim = 2, kRounds = 20, kBefore = 5 };
-static const int64_t kLease = 600 * DISTAG_SECOND, kSoon = 60 * DISTAG_SECOND;
+static const int64_t kLease = 600 * DISTAG_SECOND, kSoon = kKillToErrorSeconds * DISTAG_SECOND;
 
 /* Of all processes of a round. */
 typedef struct shared {

@@ -11,9 +11,10 @@
 #include "capi/support/group.h"
 #include "capi/support/processes.h"
 #include "capi/support/sharded_model.h"
+#include "support/promised.h"
 
 enum { kSize = 3, kVictim = 1, kRounds = 20, kStepsBefore = 2 };
-static const int64_t kLease = 600 * DISTAG_SECOND, kSoon = 60 * DISTAG_SECOND;
+static const int64_t kLease = 600 * DISTAG_SECOND, kSoon = kKillToErrorSeconds * DISTAG_SECOND;
 
 /* kAnyMoment: of the steps from the second one on, so before, while and after a pass commits, too. */
 enum phase { kForward, kBackward, kCommitted, kStep, kAnyMoment, kPhases };

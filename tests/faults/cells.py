@@ -7,6 +7,14 @@ SHORT_STOP = 0.3
 LONG_STOP = 2.5
 ETCD_DOWN = 1.0  # until a server of etcd that was killed is started again
 
+# Seconds from the fault, or from the beginning of what began later, until an operation ends: what docs/promises.md
+# promises, with the room of tests/support/promised.h. A worker that is itself late by a quarter of its lease begins all
+# leases anew, as one that was paused, so a loss by silence may take more than 1.4 leases.
+ROOM = 6.0
+BOUND_OF_KILL = 1.0 + ROOM
+BOUND_OF_SILENCE = 2.25 * LEASE + ROOM
+BOUND_OF_RECOVERY = 30.0  # nothing promises it a time: told from "never"
+
 # By phase, in the order of the protocol: the member that the fault strikes, the step, and which one of its kind.
 # "cold" is a call between members that have not spoken yet; in the others all are connected. In "stop" all shut down
 # together; in "leave" one goes, and waits for nobody. In those named etcd_ they meet in a server of etcd: "etcd_join"
@@ -106,6 +114,13 @@ class Cell:
         """Of its members, in seconds."""
         is_connected = not self.meets_in_etcd() and self.phase not in ("cold", "stop", *MEETINGS, *LEAVES)
         return LEASE_OF_KILL if self.fault == "kill" and is_connected else LEASE
+
+    def bound(self, is_victim=False):
+        """Of its operations, in seconds. A victim that does not run cannot keep to a time."""
+        if self.fault == "kill":
+            return BOUND_OF_KILL
+        own = BOUND_OF_SILENCE if self.fault in LOSSES else BOUND_OF_RECOVERY
+        return own + (LONG_STOP if is_victim and self.fault == "long stop" else 0)
 
     def is_zmtp(self):
         """One cell of six runs with distag's own engine of sockets, the others with libzmq."""

@@ -18,6 +18,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 
 from cells import FAULTS, LEASE, LEAVES, LOSSES, MEETINGS, TRANSPORTS, all_cells
 from etcd import find_etcd
@@ -36,6 +37,7 @@ CALLS_OF_ETCD = {"socket": 1}
 # mailboxes of its threads.
 CONTEXT_OF_LIBZMQ = {"anon_inode": 5}
 STRUCK_WITHIN = 30.0  # of the end of the phase: what ends it goes out later
+MOST_TOLD = 200  # of a run with more cells those that fail are printed alone
 MAY_FAIL_ONCE = 0.02  # of all cells
 TOGETHER = ("mesh", "gather")  # phases that all members run at once
 WORK = {"cold": "call", "etcd_lease": "steady", "etcd_return": "steady"}  # what they do, where it has not the same name
@@ -322,6 +324,16 @@ class Run:
 def run_cell(program, cell):
     """(cell, outcome, complaints, delays, seconds)"""
     begin = time.monotonic()
+    try:
+        complaints, outcomes, delays = play(program, cell)
+    except Exception:  # the others go on, and this one fails by its reason
+        complaints, outcomes, delays = [traceback.format_exc().strip()], set(), {}
+    outcome = "named error" if "named" in outcomes else "right result"
+    return cell, "FAILED" if complaints else outcome, complaints, delays, time.monotonic() - begin
+
+
+def play(program, cell):
+    """(complaints, outcomes, delays)"""
     with Ports(2) as ports:
         run = Run(program, cell, ports.numbers)
         try:
@@ -335,8 +347,7 @@ def run_cell(program, cell):
         for member in run.group.all_members:
             if member.said:
                 run.complain(f"{member.name} says: {member.said.strip()}")
-    outcome = "named error" if "named" in run.outcomes else "right result"
-    return cell, "FAILED" if run.complaints else outcome, run.complaints, run.delays, time.monotonic() - begin
+    return run.complaints, run.outcomes, run.delays
 
 
 def percentile(values, share):
@@ -365,18 +376,29 @@ def table(results, delays):
 
 
 def run_all(program, cells, jobs, says_all):
-    """Results in the order of the cells; those that fail are printed as they come."""
-    results = []
+    """Results in the order of the cells; those that fail are printed as they come. Who is told to end says what ran."""
+    running = {}
+
+    def run_noted(cell):
+        running[cell] = time.monotonic()
+        result = run_cell(program, cell)
+        del running[cell]
+        _, outcome, complaints, _, seconds = result
+        if complaints or says_all:
+            lines = [f"{outcome} {seconds:.1f} s {cell}", *complaints]
+            print("\n    ".join(lines) + "\n", end="", flush=True)
+        return result
+
     pool = concurrent.futures.ThreadPoolExecutor(jobs)
     try:
-        for result in pool.map(lambda cell: run_cell(program, cell), cells):
-            cell, outcome, complaints, _, seconds = result
-            results.append(result)
-            if complaints or says_all:
-                print(f"{outcome} {seconds:.1f} s {cell}" + "".join(f"\n    {text}" for text in complaints), flush=True)
+        return list(pool.map(run_noted, cells))
+    except BaseException as reason:
+        lines = [f"it ends by {reason!r} while these cells run:"]
+        lines += [f"{time.monotonic() - since:.1f} s {cell}" for cell, since in list(running.items())]
+        print("\n    ".join(lines), flush=True)
+        raise
     finally:  # who is told to end ends the cells that run
         pool.shutdown(cancel_futures=True)
-    return results
 
 
 def run_again(program, results):
@@ -393,7 +415,7 @@ def run_again(program, results):
 
 
 def main():
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to end (SIGTERM)"))
     program, words = sys.argv[1], [word for word in sys.argv[2:] if word != "--full"]
     options = {"--jobs": "6", "--sample": "1", "--write": ""}
     while words and words[0] in options:
@@ -408,7 +430,7 @@ def main():
         cells = [cell for cell in cells if not cell.meets_in_etcd()]
     alone = [cell for cell in cells if cell.fault == "kill" and options["--write"]]
     others = [cell for cell in cells if cell not in alone]
-    results = run_all(program, alone, 1, False) + run_all(program, others, int(options["--jobs"]), len(cells) <= 20)
+    results = run_all(program, alone, 1, False) + run_all(program, others, int(options["--jobs"]), len(cells) <= MOST_TOLD)
     results = run_again(program, results)
     results.sort(key=lambda result: result[0].number)
     delays = collections.defaultdict(list)

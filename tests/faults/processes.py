@@ -27,7 +27,7 @@ class Member:
         self.group, self.name = group, name
         self.fault_at = None  # nanoseconds of the monotonic clock
         self.has_struck = threading.Event()
-        self.said = ""  # on the standard error
+        self.said = ""  # on the standard error, and what was no answer
         self.lines = queue.Queue()
         self.has_ended = False
         cell = group.cell
@@ -41,7 +41,11 @@ class Member:
 
     def read(self):
         for line in self.process.stdout:
-            answer = json.loads(line)
+            try:
+                answer = json.loads(line)
+            except ValueError:
+                self.said += f"no answer: {line}"
+                continue
             if isinstance(answer, dict) and "fault" in answer:
                 self.fault_at = answer["at"]
                 self.has_struck.set()
@@ -49,10 +53,30 @@ class Member:
                     self.group.etcd.follow(answer["fault"])
                 if answer["fault"] == "stop":
                     length = LONG_STOP if self.group.cell.fault == "long stop" else SHORT_STOP
-                    threading.Timer(length, self.process.send_signal, [signal.SIGCONT]).start()
+                    threading.Thread(target=self.go_on_after, args=[length]).start()
                 continue
             self.lines.put(answer)
         self.lines.put(None)
+
+    def go_on_after(self, length):
+        """A signal to go on that came before the stop would be lost, and it would stay stopped."""
+        is_stopped = False
+        while not is_stopped:
+            is_stopped = self.state() == "T"
+            try:
+                self.process.wait(length if is_stopped else 0.01)
+                return
+            except subprocess.TimeoutExpired:
+                pass
+        self.process.send_signal(signal.SIGCONT)
+
+    def state(self):
+        """The letter that the kernel has for it; "": it is gone."""
+        try:
+            with open(f"/proc/{self.process.pid}/stat", encoding="utf-8", errors="replace") as file:
+                return file.read().rpartition(")")[2].split()[0]
+        except OSError:
+            return ""
 
     def tell(self, command):
         try:
@@ -88,7 +112,7 @@ class Member:
                 self.process.send_signal(signal.SIGKILL)
                 self.process.wait()
         self.reader.join()
-        self.said = self.process.stderr.read()
+        self.said += self.process.stderr.read()
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             try:
                 pipe.close()

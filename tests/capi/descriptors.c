@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -20,12 +21,13 @@
 
 enum { kFirst = 8, kLast = 64, kLastZmq = 96, kBurst = 1000, kPatienceMs = 120000, kChildSeconds = 240 };
 enum { kFree = 4, kMoment = 4 };
+enum { kAtOnce = 8 }; /* limits: a few wait for leases, and the others need not wait for those */
 enum { kServed = 0, kRefused = 2 };
 enum { kInproc, kIpc, kTcp, kKinds };
 
 static const char *const kKindNames[kKinds] = {"inproc", "ipc", "tcp"};
 static char directory[] = "/tmp/distag-test-XXXXXX";
-static char group[128]; /* where the workers of a sweep meet */
+static char group[128]; /* where the workers under one limit meet */
 static distag_error err = DISTAG_ERROR_INIT;
 
 /* ---- the process that is short of descriptors ---- */
@@ -215,12 +217,30 @@ static int run_one(int kind, size_t count, int limit) {
   return WEXITSTATUS(status);
 }
 
+/* Each limit in a process of its own, which has its result in `results`. */
+static void run_each(int kind, size_t count, int last, int *results) {
+  int status = 0, running = 0;
+  for (int limit = kFirst; limit <= last; ++limit) {
+    if (running++ >= kAtOnce) CHECK(wait(&status) > 0 && status == 0);
+    const pid_t child = fork();
+    if (!CHECK(child >= 0) || child != 0) continue;
+    snprintf(group, sizeof group, "%s/%s-%zu-%d", directory, kKindNames[kind], count, limit);
+    results[limit] = run_one(kind, count, limit);
+    rmdir(group);
+    _exit(check_end());
+  }
+  while (wait(&status) > 0) CHECK_INT(status, 0);
+}
+
 static int sweep(int kind, size_t count) {
   int first = 0, least = 0;                      /* that serves, and from which on all do */
   const int last = is_zmtp() ? kLast : kLastZmq; /* a start over its sockets asks for more than 64 */
+  int *const results =
+      mmap(NULL, sizeof(int) * (kLastZmq + 1), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (results == MAP_FAILED) abort();
+  run_each(kind, count, last, results);
   for (int limit = kFirst; limit <= last; ++limit) {
-    const int result = run_one(kind, count, limit);
-    if (result != kServed) {
+    if (results[limit] != kServed) {
       least = 0;
       continue;
     }
@@ -243,10 +263,7 @@ int main(void) {
   for (int kind = 0; kind < kKinds; ++kind) {
     for (size_t count = 1; count <= 2; ++count) {
       if (fork() == 0) {
-        snprintf(group, sizeof group, "%s/%s-%zu", directory, kKindNames[kind], count);
-        const int result = sweep(kind, count);
-        rmdir(group);
-        _exit(result);
+        _exit(sweep(kind, count));
       }
     }
   }

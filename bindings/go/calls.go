@@ -11,7 +11,6 @@ import (
 	"reflect"
 	"runtime"
 	"runtime/cgo"
-	"runtime/debug"
 	"sync"
 	"time"
 	"unsafe"
@@ -22,7 +21,7 @@ import (
 // Call calls a function of the worker named to, or a built-in op, and waits for the answer, whose type is that of As. The
 // deadline of ctx is the call's, its end cancels the call, and a Context that it is or has records it.
 func (w *Worker) Call(ctx context.Context, to, function string, args ...any) (any, error) {
-	if ctx.Done() == nil {
+	if ctx.Done() == nil && !isHosted() {
 		select {
 		case waiting <- struct{}{}: // the shortest way: one call of C, which waits
 			defer func() { <-waiting }()
@@ -91,13 +90,15 @@ func (w *Worker) callBlocking(ctx context.Context, to, function string, args []a
 	if err := p.prepare(ctx, w, to, function, args); err != nil {
 		return nil, err
 	}
+	causes.expect(to)
+	defer causes.forget(to)
 	f := newFrame()
 	f.status = C.distag_go_call_blocking(w.hold(), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.timeout,
 		p.label, &f.value, &f.err)
 	w.drop()
 	value := f.value
 	if err := f.finish(); err != nil {
-		return nil, err
+		return nil, causes.find(to, err)
 	}
 	defer C.distag_value_release(value)
 	return fromValue(value)
@@ -110,7 +111,7 @@ func (w *Worker) CallAsync(ctx context.Context, to, function string, args ...any
 	if err := p.prepare(ctx, w, to, function, args); err != nil {
 		return nil, err
 	}
-	return begin(func(f *frame) {
+	return beginAt(to, func(f *frame) {
 		f.status = C.distag_go_call_async(w.hold(), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.timeout,
 			p.label, &f.future, &f.err)
 		w.drop()
@@ -124,24 +125,34 @@ func (w *Worker) Remote(ctx context.Context, to, function string, args ...any) (
 	if err := p.prepare(ctx, w, to, function, args); err != nil {
 		return nil, err
 	}
+	causes.expect(to)
 	f := newFrame()
 	var made *C.distag_rref
 	f.status = C.distag_go_remote(w.hold(), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.timeout, p.label,
 		&made, &f.err)
 	w.drop()
 	if err := f.finish(); err != nil {
+		causes.forget(to)
 		return nil, err
 	}
-	return newRRef(made), nil
+	x := newRRef(made)
+	x.to, x.release = to, func(pointer unsafe.Pointer) {
+		releaseRRef(pointer)
+		causes.forget(to)
+	}
+	return x, nil
 }
 
 // ---- references ----
 
 // RRef names a value that lives at its owner. It travels in calls and answers.
-type RRef struct{ handle }
+type RRef struct {
+	handle
+	to string // the worker whose function makes the value
+}
 
 func newRRef(pointer *C.distag_rref) *RRef {
-	x := &RRef{handle{pointer: unsafe.Pointer(pointer), release: releaseRRef}}
+	x := &RRef{handle: handle{pointer: unsafe.Pointer(pointer), release: releaseRRef}}
 	runtime.SetFinalizer(x, func(x *RRef) { x.handle.close() })
 	return x
 }
@@ -180,11 +191,12 @@ func (x *RRef) Fetch(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return run(ctx, func(f *frame) {
+	value, err := run(ctx, func(f *frame) {
 		f.status = C.distag_go_fetch(x.hold(), s.record.hold(), s.timeout, s.label, &f.future, &f.err)
 		x.drop()
 		s.record.drop()
 	})
+	return value, causes.find(x.to, err)
 }
 
 // Local gives the value, or the object, at its owner.
@@ -237,6 +249,7 @@ func (c *Call) Defer() *Reply {
 type Reply struct {
 	*handle // the context of the call looks at it too, and keeps no Reply from the collector
 	cancel  context.CancelFunc
+	worker  *Worker
 }
 
 // Finish answers with a value, or an error if there is one.
@@ -261,6 +274,7 @@ func (x *Reply) Finish(value any, failure error) error {
 	f, answer := newFrame(), newFrame()
 	defer answer.free()
 	setError(&answer.err, failure)
+	causes.keep(x.worker.Name(), &answer.err, failure)
 	f.status = C.distag_reply_finish(x.hold(), nil, &answer.err, &f.err)
 	x.drop()
 	return f.finish()
@@ -286,6 +300,7 @@ type offered struct {
 	worker *Worker
 	name   string
 	run    func(*Call) (any, error)
+	calls  tally // of it, which run
 }
 
 var (
@@ -296,7 +311,8 @@ var (
 
 // Register offers a function under a name. It is func(*distag.Call) (any, error), or any function whose arguments and result
 // have types of As; a context.Context or *distag.Call may come first, an error last. It runs on a goroutine of its own. An
-// error, a panic and runtime.Goexit in it fail the call. With callers, only those workers may call it.
+// error, a panic and runtime.Goexit in it fail the call. With callers, only those workers may call it. With the host executor
+// and with Options.Threads its waits for distag let others run, as those of C do; what else it waits for takes its place.
 func (w *Worker) Register(name string, function any, callers ...string) error {
 	adapted, err := adapt(name, function)
 	if err != nil {
@@ -313,10 +329,15 @@ func (w *Worker) Register(name string, function any, callers ...string) error {
 	if t.err != nil {
 		return t.err
 	}
+	own := &offered{worker: w, name: name, run: adapted}
 	f := newFrame()
-	f.status = C.distag_go_register(w.hold(), text, C.uintptr_t(cgo.NewHandle(&offered{w, name, adapted})), list, count, &f.err)
+	f.status = C.distag_go_register(w.hold(), text, C.uintptr_t(cgo.NewHandle(own)), list, count, &f.err)
 	w.drop()
-	return f.finish()
+	if err := f.finish(); err != nil {
+		return err
+	}
+	w.functions.put(own)
+	return nil
 }
 
 // adapt looks at the types of a function once.
@@ -385,23 +406,28 @@ func distagGoInvoke(function C.uintptr_t, invocation *C.distag_invocation, err *
 	if failure != nil {
 		return setError(err, failure)
 	}
-	answer := func() {
-		var value any
-		failure := protect(func() (err error) {
-			value, err = own.run(call)
-			return err
-		})
+	own.calls.begin()
+	own.worker.functions.calls.begin()
+	g := &guest{call: call, function: own}
+	var value any
+	run := func() (err error) {
+		value, err = own.run(call)
+		return err
+	}
+	answer := func(failure error) {
 		own.logPanic(failure)
 		if !call.later || failure != nil {
 			call.reply.Finish(value, failure)
 		}
+		own.worker.functions.calls.end()
+		own.calls.end()
 	}
-	if own.worker.options.Executor == ExecutorHost {
-		answer() // in Poll, on a goroutine for which it waits
+	if own.worker.options.Executor == ExecutorHost || own.worker.options.Threads > 0 {
+		answer(g.host(run)) // the thread that C gives it waits, and counts
 		return 0
 	}
 	// A goroutine that waits takes no thread of the pool, and Goexit ends no thread of C.
-	go answer()
+	go g.run(run, answer)
 	return 0
 }
 
@@ -430,7 +456,7 @@ func newCall(own *offered, invocation *C.distag_invocation) (*Call, error) {
 		ctx, cancel = context.WithTimeout(parent, time.Duration(left))
 	}
 	call.ctx = &callContext{Context: ctx, worker: own.worker, reply: owed, cancel: cancel}
-	call.reply = &Reply{owed, cancel}
+	call.reply = &Reply{owed, cancel, own.worker}
 	runtime.SetFinalizer(call.reply, (*Reply).end)
 	return call, nil
 }
@@ -512,51 +538,4 @@ func (w *watch) remove(c *callContext) bool {
 	defer w.mutex.Unlock()
 	delete(w.calls, c)
 	return len(w.calls) == 0
-}
-
-// ---- code of the user ----
-
-// userFailure is a panic or an end of a goroutine in code of the user.
-type userFailure struct {
-	message string
-	cause   error
-	stack   []byte
-}
-
-func (e *userFailure) Error() string { return e.message }
-func (e *userFailure) Unwrap() error { return e.cause }
-
-// protect runs code of the user on a goroutine of its own and waits for it: a panic or Goexit that went through frames of C
-// would end the process.
-func protect(run func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		var failure error
-		returned := false
-		defer func() {
-			recover() // of a reason that panics when it is shown
-			done <- failure
-		}()
-		defer func() {
-			if reason := recover(); reason != nil {
-				cause, _ := reason.(error)
-				failure = &userFailure{"panic: (what was thrown cannot be shown)", cause, debug.Stack()}
-				failure = &userFailure{fmt.Sprintf("panic: %v", reason), cause, debug.Stack()}
-			} else if !returned {
-				failure = &userFailure{message: "runtime.Goexit in a function (or panic(nil)): return an error instead"}
-			}
-		}()
-		failure = run()
-		returned = true
-	}()
-	return <-done
-}
-
-func (o *offered) logPanic(failure error) {
-	if panicked, ok := failure.(*userFailure); ok && o.worker.options.OnLog != nil {
-		protect(func() error {
-			o.worker.options.OnLog(LogError, fmt.Sprintf("%s: %s\n%s", o.name, panicked.message, panicked.stack))
-			return nil
-		})
-	}
 }

@@ -108,13 +108,15 @@ func (x *Context) BackwardWith(options BackwardOptions, roots ...*Tensor) error 
 			each.drop()
 		}
 	}
+	causes.expect(codeOfOps)
+	defer causes.forget(codeOfOps)
 	if x.worker == nil {
 		f := newFrame()
-		start(f, nil)
-		return f.finish()
+		hostWait(func() { start(f, nil) }) // a joint one waits for the other members
+		return causes.find(codeOfOps, f.finish())
 	}
 	_, err = run(x, func(f *frame) { start(f, &f.future) })
-	return err
+	return causes.find(codeOfOps, err)
 }
 
 func (x *Context) checkRoots(options BackwardOptions, roots []*Tensor) error {
@@ -369,13 +371,15 @@ func ApplyCustom(name string, op CustomOp, inputs []*Tensor, outputs int) ([]*Te
 	if err != nil {
 		return nil, err
 	}
+	causes.expect(codeOfOps)
+	defer causes.forget(codeOfOps)
 	made := make([]*C.distag_tensor, outputs+1)
 	f := newFrame()
 	f.status = C.distag_go_apply_custom(text, C.uintptr_t(cgo.NewHandle(op)), holdAll(inputs).pointer(),
 		C.size_t(len(inputs)), &made[0], C.size_t(outputs), &f.err)
 	dropAll(inputs)
 	if err := f.finish(); err != nil {
-		return nil, err
+		return nil, causes.find(codeOfOps, err)
 	}
 	tensors := make([]*Tensor, outputs)
 	for i := range tensors {
@@ -422,7 +426,9 @@ func compute(run func([]*Tensor) ([]*Tensor, error), in **C.distag_tensor, inCou
 		each.Close()
 	}
 	if failure != nil {
-		return setError(err, failure)
+		status := setError(err, failure)
+		causes.keep(codeOfOps, err, failure)
+		return status
 	}
 	return 0
 }

@@ -22,6 +22,7 @@ var waiting = make(chan struct{}, 64)
 // Future is an operation under way. It completes once, with a value or a failure.
 type Future struct {
 	handle
+	to   string // the worker that is called, if it is a call
 	once sync.Once
 	done chan struct{}
 }
@@ -102,17 +103,24 @@ func (x *Future) wait(ctx context.Context) error {
 		}()
 	}
 	f := newFrame()
-	select {
-	case waiting <- struct{}{}:
-		f.status = C.distag_future_wait(x.hold(), forever, &f.err)
-		x.drop()
-		<-waiting
-	default:
-		<-x.Done()
-		f.status = C.distag_future_wait(x.hold(), 0, &f.err)
-		x.drop()
+	if isHosted() {
+		hostWait(func() { x.waitInside(f, forever) })
+	} else {
+		select {
+		case waiting <- struct{}{}:
+			x.waitInside(f, forever)
+			<-waiting
+		default:
+			<-x.Done()
+			x.waitInside(f, 0)
+		}
 	}
-	return ended(ctx, f.finish())
+	return ended(ctx, causes.find(x.to, f.finish()))
+}
+
+func (x *Future) waitInside(f *frame, timeout C.int64_t) {
+	f.status = C.distag_future_wait(x.hold(), timeout, &f.err)
+	x.drop()
 }
 
 // ended gives a failure the end of its ctx as its cause.
@@ -173,6 +181,21 @@ func begin(start func(f *frame)) (*Future, error) {
 		return nil, err
 	}
 	return newFuture(pointer), nil
+}
+
+// beginAt begins a call to a worker.
+func beginAt(to string, start func(f *frame)) (*Future, error) {
+	causes.expect(to)
+	x, err := begin(start)
+	if err != nil {
+		causes.forget(to)
+		return nil, err
+	}
+	x.to, x.release = to, func(pointer unsafe.Pointer) {
+		releaseFuture(pointer)
+		causes.forget(to)
+	}
+	return x, nil
 }
 
 // ---- what a context.Context says of calls ----

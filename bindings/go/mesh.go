@@ -131,9 +131,11 @@ func (x *Tensor) MarkSharding(m *Mesh, spec string, sourceRank int) error {
 		return err
 	}
 	f := newFrame()
-	f.status = C.distag_tensor_mark_sharding(x.hold(), m.hold(), text, C.int32_t(sourceRank), &f.err)
-	x.drop()
-	m.drop()
+	hostWait(func() {
+		f.status = C.distag_tensor_mark_sharding(x.hold(), m.hold(), text, C.int32_t(sourceRank), &f.err)
+		x.drop()
+		m.drop()
+	})
 	return f.finish()
 }
 
@@ -144,8 +146,10 @@ func (x *Tensor) Redistribute(spec string) (*Tensor, error) {
 		return nil, err
 	}
 	f := newFrame()
-	f.status = C.distag_redistribute(x.hold(), text, 0, &f.tensor, &f.err)
-	x.drop()
+	hostWait(func() {
+		f.status = C.distag_redistribute(x.hold(), text, 0, &f.tensor, &f.err)
+		x.drop()
+	})
 	return f.take(x)
 }
 

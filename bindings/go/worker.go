@@ -24,7 +24,7 @@ type Options struct {
 	Job              string
 	Bind, Advertise  string
 	Executor         Executor // ExecutorPool; with ExecutorHost functions run in Poll only, one after the other
-	Threads          int
+	Threads          int      // functions that run at once, without those that wait for distag; 0: any number
 	CallTimeout      time.Duration
 	Lease            time.Duration
 	MaxInFlightBytes uint64
@@ -58,8 +58,9 @@ func memberOf(found *C.distag_member) Member {
 // while it serves: close it.
 type Worker struct {
 	handle
-	options *Options
-	watch   watch
+	options   *Options
+	watch     watch
+	functions functions
 }
 
 // texts are strings in memory of C until the end of one call. The first one with a NUL inside is its error.
@@ -208,8 +209,13 @@ type Report struct {
 }
 
 // Shutdown serves on until every living member of a static group shuts down too and no call is open, and leaves. When ctx
-// ends it leaves regardless. Without an end of ctx it waits for ever, so a server is Start and Shutdown.
+// ends it leaves regardless. Without an end of ctx it waits for ever, so a server is Start and Shutdown. Then the Contexts of
+// the calls whose functions still run are ended; ErrDeadline names those that run on when ctx ends. A function of this worker
+// cannot wait for itself: it is refused, and may use ShutdownAsync.
 func (w *Worker) Shutdown(ctx context.Context) (Report, error) {
+	if guests.serving(w) != nil {
+		return Report{}, fromWithin("Shutdown", "use ShutdownAsync")
+	}
 	down, err := w.ShutdownAsync(ctx)
 	if err != nil {
 		return Report{}, err
@@ -232,7 +238,21 @@ func (w *Worker) Shutdown(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	return ReportOf(value), nil
+	return ReportOf(value), w.awaitFunctions(ctx)
+}
+
+// awaitFunctions waits for the functions of a worker that has left, which nothing but the end of their Contexts tells of it.
+func (w *Worker) awaitFunctions(ctx context.Context) error {
+	guests.leave(w)
+	if w.functions.calls.wait(ctx.Done()) {
+		return nil
+	}
+	return stillRunning(guests.leave(w))
+}
+
+func fromWithin(what, cure string) error {
+	message := what + ": a function of this worker calls it, and it waits for its functions: " + cure
+	return &Error{Code: ErrInvalidState, OriginRank: -1, Message: message}
 }
 
 // ReportOf reads the value of the future of ShutdownAsync.
@@ -245,7 +265,7 @@ func ReportOf(value any) Report {
 	return Report{clean, missing, open, leaked}
 }
 
-// ShutdownAsync is Shutdown without waiting; only the deadline of ctx counts.
+// ShutdownAsync is Shutdown without waiting, also for functions that still run; only the deadline of ctx counts.
 func (w *Worker) ShutdownAsync(ctx context.Context) (*Future, error) {
 	timeout, err := timeoutOf(ctx, forever)
 	if err != nil {
@@ -261,10 +281,14 @@ func (w *Worker) shutdown(timeout C.int64_t) (*Future, error) {
 	})
 }
 
-// Close leaves the group at once, if Shutdown has not done so, and releases the worker. Functions that run get 5 s.
+// Close leaves the group at once, if Shutdown has not done so, waits for functions that run, whose Contexts it ends, and
+// releases the worker. They get 5 s; ErrDeadline names those that run on. From within a function of this worker it is refused.
 func (w *Worker) Close() error {
 	if w == nil || w.closed() {
 		return nil
+	}
+	if guests.serving(w) != nil {
+		return fromWithin("Close", "call it elsewhere, or ShutdownAsync")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -279,6 +303,9 @@ func (w *Worker) Close() error {
 		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrDeadline) {
 			break
 		}
+	}
+	if err == nil || errors.Is(err, ErrDeadline) {
+		err = w.awaitFunctions(ctx)
 	}
 	w.handle.close()
 	return err
@@ -302,16 +329,36 @@ func (w *Worker) WaitForWork(limit time.Duration) error {
 	return f.finish()
 }
 
-// Unregister withdraws a function, and waits for its invocations.
+// Unregister withdraws a function, and waits until none of its calls runs: ErrDeadline when some do at the limit. From within
+// the function it is refused.
 func (w *Worker) Unregister(name string, limit time.Duration) error {
+	if g := guests.serving(w); g != nil && g.function.name == name {
+		return fromWithin("Unregister", "call it elsewhere")
+	}
 	text, err := cText("function", name)
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.Background(), context.CancelFunc(func() {})
+	if limit >= 0 {
+		ctx, cancel = context.WithTimeout(ctx, limit)
+	}
+	defer cancel()
+	own := w.functions.find(name)
 	f := newFrame()
-	f.status = C.distag_worker_unregister(w.hold(), text, C.int64_t(limit), &f.err)
-	w.drop()
-	return f.finish()
+	hostWait(func() {
+		f.status = C.distag_worker_unregister(w.hold(), text, C.int64_t(limit), &f.err)
+		w.drop()
+	})
+	err = f.finish()
+	if own == nil || err != nil && !errors.Is(err, ErrDeadline) {
+		return err
+	}
+	w.functions.withdraw(own)
+	if err == nil && !own.calls.wait(ctx.Done()) {
+		err = stillRunning([]string{name})
+	}
+	return err
 }
 
 // MemberByName gives the latest member of a name, in any state.
@@ -401,8 +448,9 @@ func (w *Worker) GroupReport(ctx context.Context) (string, error) {
 	}
 	defer w.drop()
 	pointer := w.hold()
-	return copyText(func(buffer *C.char, capacity C.size_t, size *C.size_t, err *C.distag_error) C.distag_status {
-		return C.distag_worker_copy_group_report(pointer, timeout, buffer, capacity, size, err)
+	return copyText(func(buffer *C.char, capacity C.size_t, size *C.size_t, err *C.distag_error) (status C.distag_status) {
+		hostWait(func() { status = C.distag_worker_copy_group_report(pointer, timeout, buffer, capacity, size, err) })
+		return status
 	})
 }
 

@@ -27,6 +27,9 @@ BY_HAND = ("distag_tensor_get_dtype", "distag_tensor_get_requires_grad", "distag
            "distag_invocation_get_time_left", "distag_worker_get_rank", "distag_worker_get_world_size",
            "distag_value_get_bool", "distag_value_get_int64", "distag_value_get_float64", "distag_value_get_text",
            "distag_tensor_get_mesh", "distag_gradients_get_count")
+# Getters that may have nothing to give, and what C gives then.
+OPTIONAL = {"distag_tensor_get_spec": "NULL", "distag_worker_get_name": "NULL",
+            "distag_invocation_get_traceparent": "NULL", "distag_worker_get_fd": "-1"}
 # The handles that users see, and the module of each.
 NOUNS = {"tensor": "Tensor", "value": "Value", "worker": "Worker", "invocation": "Call", "reply": "Reply",
          "context": "Context", "gradients": "Gradients", "rref": "RRef", "optimizer": "Optimizer", "mesh": "Mesh"}
@@ -61,7 +64,7 @@ def types_text(api):
     for name, comment in names:
         yield ""
         yield from document(comment)
-        yield f"#[repr(C)]\npub struct {name} {{\n    _private: [u8; 0],\n}}"
+        yield f"#[repr(C)]\n#[derive(Debug)]\npub struct {name} {{\n    _private: [u8; 0],\n}}"
     for callback in api["callbacks"]:
         yield ""
         yield from document(callback["comment"])
@@ -70,7 +73,7 @@ def types_text(api):
 
 
 def struct_text(api, struct):
-    yield "\n#[repr(C)]\n#[derive(Clone, Copy)]"
+    yield "\n#[repr(C)]\n#[derive(Clone, Copy, Debug)]"
     yield f"pub struct {struct['name']} {{"
     for member in struct["members"]:
         yield from document(member["comment"], "    ")
@@ -418,6 +421,23 @@ def enums_rs(api):
 
 # ---- getters.rs ----
 
+def words_of_rust(text):
+    """The comment of a getter, without what only C has: numbers for truth and for nothing, versions, names."""
+    text = re.sub(r"; since \d+\.\d+$", "", text)
+    text = re.sub(r"^1: ", "Whether ", text)
+    text = re.sub(r"^(NULL|-1): none$", "None where there is none", text)
+    text = re.sub(r"distag_([a-z]+)_([a-z]+)\b",
+                  lambda found: f"[`{NOUNS[found[1]]}::{found[2]}`]" if found[1] in NOUNS else found[0], text)
+    text = re.sub(r"(^|[.;] )(NULL|-1)( for| as| with|$)", r"\1None\3", text)
+    return text[:1].upper() + text[1:]
+
+
+def documented_getter(text):
+    """The lines of its documentation; what it says of failures is a section."""
+    said, _, fails = words_of_rust(text).partition(" Fails: ")
+    return document(said, "    ") + (["    ///", "    /// # Errors"] + document(fails, "    ") if fails else [])
+
+
 def getter(api, function):
     """The noun, and the lines of the method, of a getter without arguments; None for another function."""
     match = re.match(r"distag_([a-z]+)_(get_|is_)(\w+)$", function["name"])
@@ -436,11 +456,15 @@ def getter(api, function):
         if match.group(2) == "is_":
             result, call = "bool", call + " != 0"
     elif kind == "text":
-        result, call = "&str", call + ".unwrap_or_default()"
+        result, call = "&str", call + ("" if function["name"] in OPTIONAL else ".unwrap_or_default()")
     else:
         return None
+    if function["name"] in OPTIONAL:
+        result = f"Option<{result}>"
+        if kind == "scalar":
+            call = f"Some({call}).filter(|&each| each != {OPTIONAL[function['name']]})"
     name = plain(("is_" if match.group(2) == "is_" else "") + match.group(3))
-    lines = document(function["note"] or function["comment"] or name, "    ")
+    lines = documented_getter(function["note"] or function["comment"] or name)
     return match.group(1), lines + ["    #[must_use]"] * (kind != "status") + [
         f"    pub fn {name}(&self) -> {result} {{", f"        {call}", "    }"]
 

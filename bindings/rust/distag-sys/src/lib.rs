@@ -3,6 +3,7 @@
 //! All of it is generated from the header. The library is found by pkg-config, or in the folder that `DISTAG_LIB_DIR`
 //! names when this is built.
 #![allow(non_camel_case_types)] // the names are those of C
+#![deny(missing_debug_implementations)]
 
 #[cfg(test)]
 #[rustfmt::skip]

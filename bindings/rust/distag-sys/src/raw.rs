@@ -213,90 +213,105 @@ pub type distag_backward_mode_type = u32;
 
 /// dense n-d array with its history. thread-safe
 #[repr(C)]
+#[derive(Debug)]
 pub struct distag_tensor {
     _private: [u8; 0],
 }
 
 /// content of calls: scalar, text, tensor, list ... immutable
 #[repr(C)]
+#[derive(Debug)]
 pub struct distag_value {
     _private: [u8; 0],
 }
 
 /// one participant: name, rank, functions. thread-safe
 #[repr(C)]
+#[derive(Debug)]
 pub struct distag_worker {
     _private: [u8; 0],
 }
 
 /// one incoming call, of a function or taken. lent
 #[repr(C)]
+#[derive(Debug)]
 pub struct distag_invocation {
     _private: [u8; 0],
 }
 
 /// the answer that a function still owes. thread-safe
 #[repr(C)]
+#[derive(Debug)]
 pub struct distag_reply {
     _private: [u8; 0],
 }
 
 /// completes exactly once: value or failure. thread-safe
 #[repr(C)]
+#[derive(Debug)]
 pub struct distag_future {
     _private: [u8; 0],
 }
 
 /// one forward and its backward passes. thread-safe
 #[repr(C)]
+#[derive(Debug)]
 pub struct distag_context {
     _private: [u8; 0],
 }
 
 /// snapshot of a context's gradients on this worker. immutable
 #[repr(C)]
+#[derive(Debug)]
 pub struct distag_gradients {
     _private: [u8; 0],
 }
 
 /// reference to a value at its owner. since 0.2. thread-safe
 #[repr(C)]
+#[derive(Debug)]
 pub struct distag_rref {
     _private: [u8; 0],
 }
 
 /// update rule and its state. since 0.2. thread-safe
 #[repr(C)]
+#[derive(Debug)]
 pub struct distag_optimizer {
     _private: [u8; 0],
 }
 
 /// workers in a grid with named axes. since 0.3. thread-safe
 #[repr(C)]
+#[derive(Debug)]
 pub struct distag_mesh {
     _private: [u8; 0],
 }
 
 /// batches that come sharded. since 0.3. thread-safe
 #[repr(C)]
+#[derive(Debug)]
 pub struct distag_loader {
     _private: [u8; 0],
 }
 
 /// specs of named tensors on a mesh. since 0.3. immutable
 #[repr(C)]
+#[derive(Debug)]
 pub struct distag_plan {
     _private: [u8; 0],
 }
 
 /// Of DLPack.
 #[repr(C)]
+#[derive(Debug)]
 pub struct DLManagedTensor {
     _private: [u8; 0],
 }
 
 /// Of DLPack.
 #[repr(C)]
+#[derive(Debug)]
 pub struct DLManagedTensorVersioned {
     _private: [u8; 0],
 }
@@ -372,7 +387,7 @@ pub type distag_batch_source =
     Option<unsafe extern "C" fn(user_data: *mut c_void, number: u64, rows: *const i64, row_count: usize, out_batch: *mut *mut distag_value, err: *mut distag_error) -> i32>;
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_error {
     /// sizeof(distag_error); 0 counts as the 512 bytes of version 0.1, so zeroed memory will do
     pub struct_size: u32,
@@ -401,7 +416,7 @@ impl Default for distag_error {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_tensor_info {
     pub struct_size: u32,
     pub dtype: i32,
@@ -437,7 +452,7 @@ impl Default for distag_tensor_info {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_op_info {
     pub struct_size: u32,
     pub min_inputs: u32,
@@ -468,7 +483,7 @@ impl Default for distag_op_info {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_custom_op {
     pub struct_size: u32,
     pub reserved: u32,
@@ -499,7 +514,7 @@ impl Default for distag_custom_op {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_member {
     pub struct_size: u32,
     pub rank: i32,
@@ -526,7 +541,7 @@ impl Default for distag_member {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_allocator {
     pub struct_size: u32,
     pub reserved: u32,
@@ -554,7 +569,7 @@ impl Default for distag_allocator {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_security_options {
     pub struct_size: u32,
     /// 1: without a group key tcp has none, for anybody; logged. since 0.3
@@ -599,7 +614,7 @@ impl Default for distag_security_options {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_key_pair {
     pub struct_size: u32,
     pub reserved: u32,
@@ -625,7 +640,7 @@ impl Default for distag_key_pair {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_worker_options {
     pub struct_size: u32,
     pub executor: u32,
@@ -697,7 +712,7 @@ impl Default for distag_worker_options {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_environment {
     pub struct_size: u32,
     /// -1 in an open world: the group gives one
@@ -734,7 +749,7 @@ impl Default for distag_environment {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_function_options {
     pub struct_size: u32,
     pub reserved: u32,
@@ -760,7 +775,7 @@ impl Default for distag_function_options {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_call_options {
     pub struct_size: u32,
     pub reserved: u32,
@@ -790,7 +805,7 @@ impl Default for distag_call_options {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_event {
     pub struct_size: u32,
     pub kind: u32,
@@ -818,7 +833,7 @@ impl Default for distag_event {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_backward_options {
     pub struct_size: u32,
     pub mode: u32,
@@ -851,7 +866,7 @@ impl Default for distag_backward_options {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_context_info {
     pub struct_size: u32,
     /// calls and answers recorded here, and gradients with a history: sent,
@@ -882,7 +897,7 @@ impl Default for distag_context_info {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_stats {
     pub struct_size: u32,
     pub reserved: u32,
@@ -945,7 +960,7 @@ impl Default for distag_stats {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_trace_options {
     pub struct_size: u32,
     /// later
@@ -972,7 +987,7 @@ impl Default for distag_trace_options {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_mesh_options {
     pub struct_size: u32,
     /// DISTAG_HIDDEN_...
@@ -1009,7 +1024,7 @@ impl Default for distag_mesh_options {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_mesh_info {
     pub struct_size: u32,
     pub ndim: u32,
@@ -1045,7 +1060,7 @@ impl Default for distag_mesh_info {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_mesh_stats {
     pub struct_size: u32,
     pub reserved: u32,
@@ -1087,7 +1102,7 @@ impl Default for distag_mesh_stats {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_picture_options {
     pub struct_size: u32,
     /// DISTAG_PICTURE_...
@@ -1119,7 +1134,7 @@ impl Default for distag_picture_options {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_collective_options {
     pub struct_size: u32,
     /// DISTAG_SUM ...
@@ -1150,7 +1165,7 @@ impl Default for distag_collective_options {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_deferred_options {
     pub struct_size: u32,
     /// DISTAG_INIT_...
@@ -1184,7 +1199,7 @@ impl Default for distag_deferred_options {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_loader_options {
     pub struct_size: u32,
     /// DISTAG_BATCH_...
@@ -1231,7 +1246,7 @@ impl Default for distag_loader_options {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_loader_info {
     pub struct_size: u32,
     /// batches that wait for distag_loader_next
@@ -1264,7 +1279,7 @@ impl Default for distag_loader_info {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct distag_plan_options {
     pub struct_size: u32,
     /// DISTAG_PLAN_...; 0: AUTO with roots if DISTAG_AUTO_SPMD is 1, else COMPLETE

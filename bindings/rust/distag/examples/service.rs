@@ -19,7 +19,7 @@ fn serve(rendezvous: &str) -> Result<()> {
         Ok::<_, Error>("stopping")
     })?;
     worker.start(TIMEOUT)?;
-    println!("{} serves", worker.name());
+    println!("{} serves", worker.name().unwrap_or_default());
     let _ = stopped.recv(); // the function holds the other end as long as the worker is there
     println!("served {} calls", worker.stats()?.calls_served);
     worker.shutdown(TIMEOUT)?;

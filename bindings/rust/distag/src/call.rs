@@ -78,9 +78,10 @@ impl Call {
     /// # Errors
     /// It is answered or deferred already.
     pub fn defer(&self) -> Result<Reply> {
-        let reply = functions::invocation_defer(&self.invocation).map(Reply)?;
+        let handle = functions::invocation_defer(&self.invocation)?;
         self.is_deferred.set(true);
-        Ok(reply)
+        let worker = self.worker().name().unwrap_or_default().to_owned();
+        Ok(Reply { handle, worker })
     }
 }
 
@@ -91,11 +92,17 @@ impl fmt::Debug for Call {
 }
 
 /// The answer that a function still owes; dropped without one, it fails the call.
-pub struct Reply(Handle<distag_reply>);
+pub struct Reply {
+    handle: Handle<distag_reply>,
+    worker: String, // whose function was called
+}
 
 impl Reply {
+    pub(crate) fn of_handle(handle: Handle<distag_reply>) -> Self {
+        Self { handle, worker: String::new() }
+    }
     pub(crate) fn handle(&self) -> &Handle<distag_reply> {
-        &self.0
+        &self.handle
     }
 
     /// Answers.
@@ -104,10 +111,10 @@ impl Reply {
     /// It is answered already, or the worker has left.
     pub fn finish<T: IntoValue>(self, answer: Result<T>) -> Result<()> {
         match answer.and_then(T::into_value) {
-            Ok(value) => functions::reply_finish(&self.0, Some(value.handle()), None),
+            Ok(value) => functions::reply_finish(&self.handle, Some(value.handle()), None),
             Err(failure) => {
-                let error = ffi::error_options(&failure);
-                functions::reply_finish(&self.0, None, Some(&error))
+                let error = ffi::error_options(&failure, &self.worker);
+                functions::reply_finish(&self.handle, None, Some(&error))
             }
         }
     }

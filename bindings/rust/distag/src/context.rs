@@ -1,4 +1,5 @@
 //! Contexts and backward passes.
+use crate::causes::{self, Expected};
 use crate::error::Result;
 use crate::ffi::{self, functions, Handle, Handles};
 use crate::{FromValue, Future, IntoArgs, RRef, Request, Tensor, Worker};
@@ -84,7 +85,9 @@ impl Context {
     pub fn backward_with(&self, roots: &[&Tensor], options: Backward<'_>) -> Result<()> {
         let (seeds, remote_roots) = Self::arrays(roots.len(), &options)?;
         let options = Self::options(options, &seeds, &remote_roots);
-        functions::backward(&self.handle, &Tensor::handles(roots), Some(&options))
+        let expected = Expected::of(causes::OPS);
+        let done = functions::backward(&self.handle, &Tensor::handles(roots), Some(&options));
+        done.map_err(|failure| expected.find(failure))
     }
 
     /// The same without waiting.
@@ -94,7 +97,9 @@ impl Context {
     pub fn backward_async(&self, roots: &[&Tensor], options: Backward<'_>) -> Result<Future<()>> {
         let (seeds, remote_roots) = Self::arrays(roots.len(), &options)?;
         let options = Self::options(options, &seeds, &remote_roots);
-        functions::backward_async(&self.handle, &Tensor::handles(roots), Some(&options)).map(Future::of_handle)
+        let expected = Expected::of(causes::OPS);
+        let handle = functions::backward_async(&self.handle, &Tensor::handles(roots), Some(&options))?;
+        Ok(Future::of_call(handle, expected))
     }
 
     /// C reads as many seeds as there are roots.
@@ -185,6 +190,13 @@ impl fmt::Debug for Context {
 pub struct Gradients(Handle<distag_gradients>);
 
 impl Gradients {
+    pub(crate) fn of_handle(handle: Handle<distag_gradients>) -> Self {
+        Self(handle)
+    }
+    pub(crate) fn handle(&self) -> &Handle<distag_gradients> {
+        &self.0
+    }
+
     /// The number of leaves that have one.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -1,4 +1,5 @@
 //! Ops of your own.
+use crate::causes::{self, Expected};
 use crate::error::Result;
 use crate::ffi;
 use crate::Tensor;
@@ -43,6 +44,7 @@ impl<C: CustomOp> ffi::RawOp for Raw<C> {
 pub fn apply_custom(name: &str, op: impl CustomOp, inputs: &[&Tensor], outputs: usize) -> Result<Vec<Tensor>> {
     ffi::check_library()?;
     let name = ffi::text("the name of an op", name)?;
-    let found = ffi::apply_custom(&name, Box::new(Raw(op)), &Tensor::handles(inputs), outputs)?;
-    Ok(found.into_iter().map(Tensor::of_handle).collect())
+    let expected = Expected::of(causes::OPS);
+    let found = ffi::apply_custom(&name, Box::new(Raw(op)), &Tensor::handles(inputs), outputs);
+    Ok(found.map_err(|failure| expected.find(failure))?.into_iter().map(Tensor::of_handle).collect())
 }

@@ -1,7 +1,7 @@
 //! Errors: a code, the rank where they arose, and a message.
+use crate::causes::Source;
 use crate::ffi;
 use std::fmt;
-use std::sync::Arc;
 
 pub use crate::enums::Code;
 
@@ -63,7 +63,7 @@ struct Parts {
     may_have_run: bool,
     path: String,
     message: String,
-    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    source: Option<Source>,
 }
 
 impl Error {
@@ -71,6 +71,13 @@ impl Error {
     #[must_use]
     pub fn user(code: i32, message: impl Into<String>) -> Self {
         Self::new(Code::from_raw(if code == 0 { 1000 } else { code }), message)
+    }
+
+    /// An error of yours, for hooks, ops and deferred answers: status 1000, "Type: message". It is the `source()` where
+    /// the caller is in this process.
+    #[must_use]
+    pub fn caused_by<E: std::error::Error + Send + Sync + 'static>(failure: E) -> Self {
+        Self::of_function(Box::new(failure), std::any::type_name::<E>())
     }
 
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
@@ -100,13 +107,27 @@ impl Error {
         });
         let message = message.unwrap_or_else(|panicked| panicked.to_string());
         let mut error = Self::new(Code::User(1000), message);
-        error.0.source = Some(Arc::from(failure));
+        error.0.source = Some(Source::of(failure));
         error
     }
 
     /// The same, at an item of an argument.
     pub(crate) fn at(mut self, part: &str) -> Self {
         self.0.path.insert_str(0, part);
+        self
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The error of a user that is behind this one.
+    pub(crate) fn source_here(&self) -> Option<&Source> {
+        self.0.source.as_ref()
+    }
+
+    pub(crate) fn with_source(mut self, source: Source) -> Self {
+        self.0.source.get_or_insert(source);
         self
     }
 
@@ -152,9 +173,6 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.0.source {
-            Some(source) => Some(&**source),
-            None => None,
-        }
+        self.0.source.as_ref().and_then(Source::get)
     }
 }

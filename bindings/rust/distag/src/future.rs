@@ -1,5 +1,6 @@
 //! Futures of distag, which are futures of Rust as well.
-use crate::error::Result;
+use crate::causes::Expected;
+use crate::error::{Error, Result};
 use crate::ffi::{self, functions, Handle, Handles};
 use crate::{FromValue, IntoValue, Value};
 use distag_sys::distag_future;
@@ -17,12 +18,34 @@ use std::time::Duration;
 pub struct Future<T> {
     handle: Handle<distag_future>,
     waker: Option<Arc<Mutex<Option<Waker>>>>,
+    expected: Option<Arc<Expected>>,
     result: PhantomData<fn() -> T>,
 }
 
 impl<T: FromValue> Future<T> {
     pub(crate) fn of_handle(handle: Handle<distag_future>) -> Self {
-        Self { handle, waker: None, result: PhantomData }
+        Self { handle, waker: None, expected: None, result: PhantomData }
+    }
+
+    /// Of a call, whose failure may be one of this process.
+    pub(crate) fn of_call(handle: Handle<distag_future>, expected: Expected) -> Self {
+        Self::of_handle(handle).expecting(Some(Arc::new(expected)))
+    }
+
+    pub(crate) fn expecting(mut self, expected: Option<Arc<Expected>>) -> Self {
+        self.expected = expected;
+        self
+    }
+
+    pub(crate) fn handle(&self) -> &Handle<distag_future> {
+        &self.handle
+    }
+
+    fn found(&self, failure: Error) -> Error {
+        match &self.expected {
+            Some(expected) => expected.find(failure),
+            None => failure,
+        }
     }
 
     /// Whether it is complete, with a value or a failure.
@@ -36,7 +59,7 @@ impl<T: FromValue> Future<T> {
     /// # Errors
     /// As the operation.
     pub fn wait(self) -> Result<T> {
-        functions::future_wait(&self.handle, ffi::FOREVER)?;
+        functions::future_wait(&self.handle, ffi::FOREVER).map_err(|failure| self.found(failure))?;
         self.get()
     }
 
@@ -45,7 +68,7 @@ impl<T: FromValue> Future<T> {
     /// # Errors
     /// `Deadline` when it is not complete by then, and may be waited for again; else as the operation.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<T> {
-        functions::future_wait(&self.handle, ffi::nanoseconds(timeout))?;
+        functions::future_wait(&self.handle, ffi::nanoseconds(timeout)).map_err(|failure| self.found(failure))?;
         self.get()
     }
 
@@ -54,7 +77,8 @@ impl<T: FromValue> Future<T> {
     /// # Errors
     /// As the operation; `InvalidState` when it is not complete.
     pub fn get(&self) -> Result<T> {
-        T::from_value(&Value::of_handle(functions::future_get_value(&self.handle)?))
+        let value = functions::future_get_value(&self.handle).map_err(|failure| self.found(failure))?;
+        T::from_value(&Value::of_handle(value))
     }
 
     /// Asks the operation to stop, at the callee too; waits for this future end with `Cancelled`.
@@ -64,7 +88,7 @@ impl<T: FromValue> Future<T> {
 
     /// Another future of the same operation, to cancel it or to wait for it elsewhere.
     pub fn another(&self) -> Self {
-        Self::of_handle(self.handle.clone())
+        Self::of_handle(self.handle.clone()).expecting(self.expected.clone())
     }
 
     /// Lets the operation go on, although no caller waits.
@@ -82,7 +106,11 @@ impl<T: FromValue> Future<T> {
         R: FromValue + IntoValue,
         F: FnOnce(Result<T>) -> Result<R> + Send + 'static,
     {
-        let run = move |done| Ok(next(Self::of_handle(done).get())?.into_value()?.into_handle());
+        let expected = self.expected.clone();
+        let run = move |done| {
+            let done = Self::of_handle(done).expecting(expected);
+            Ok(next(done.get())?.into_value()?.into_handle())
+        };
         ffi::future_then(&self.handle, Box::new(run)).map(Future::of_handle)
     }
 }
@@ -143,6 +171,7 @@ impl<T> Drop for Future<T> {
 /// As the first one that failed.
 pub fn wait_all<T: FromValue>(futures: impl IntoIterator<Item = Future<T>>) -> Result<Vec<T>> {
     let futures = futures.into_iter().collect::<Vec<_>>();
-    functions::wait_all(&Handles::new(futures.iter().map(|each| &each.handle)), ffi::FOREVER)?;
+    let done = functions::wait_all(&Handles::new(futures.iter().map(|each| &each.handle)), ffi::FOREVER);
+    done.map_err(|failure| futures.iter().fold(failure, |failure, each| each.found(failure)))?;
     futures.iter().map(Future::get).collect()
 }

@@ -10,34 +10,37 @@ impl Tensor {
     pub fn ndim(&self) -> usize {
         functions::tensor_get_ndim(self.handle())
     }
-    /// elements
+    /// Elements
     #[must_use]
     pub fn count(&self) -> usize {
         functions::tensor_get_count(self.handle())
     }
-    /// bytes, as copy_data needs
+    /// Bytes, as copy_data needs
     #[must_use]
     pub fn size(&self) -> usize {
         functions::tensor_get_size(self.handle())
     }
-    /// same id, same tensor, in this process
+    /// Same id, same tensor, in this process
     #[must_use]
     pub fn id(&self) -> u64 {
         functions::tensor_get_id(self.handle())
     }
-    /// The only element, as float64. Fails: INVALID_ARGUMENT when there is not exactly one.
+    /// The only element, as float64.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT when there is not exactly one.
     pub fn item(&self) -> Result<f64> {
         functions::tensor_get_item(self.handle())
     }
-    /// How a tensor lies: its mesh or line, and its spec in the first notation. NULL for one that is not sharded.
+    /// How a tensor lies: its mesh or line, and its spec in the first notation. None for one that is not sharded.
     #[must_use]
-    pub fn spec(&self) -> &str {
-        functions::tensor_get_spec(self.handle()).unwrap_or_default()
+    pub fn spec(&self) -> Option<&str> {
+        functions::tensor_get_spec(self.handle())
     }
 }
 
 impl Value {
-    /// items of a list or map
+    /// Items of a list or map
     #[must_use]
     pub fn count(&self) -> usize {
         functions::value_get_count(self.handle())
@@ -45,35 +48,35 @@ impl Value {
 }
 
 impl Worker {
-    /// A descriptor that is readable while distag_worker_poll has something to run; -1 with the pool executor.
+    /// A descriptor that is readable while [`Worker::poll`] has something to run; None with the pool executor.
     #[must_use]
-    pub fn fd(&self) -> i64 {
-        functions::worker_get_fd(self.handle())
+    pub fn fd(&self) -> Option<i64> {
+        Some(functions::worker_get_fd(self.handle())).filter(|&each| each != -1)
     }
-    /// NULL as long as it depends on the rank
+    /// None as long as it depends on the rank
     #[must_use]
-    pub fn name(&self) -> &str {
-        functions::worker_get_name(self.handle()).unwrap_or_default()
+    pub fn name(&self) -> Option<&str> {
+        functions::worker_get_name(self.handle())
     }
 }
 
 impl Call {
-    /// name of the worker
+    /// Name of the worker
     #[must_use]
     pub fn caller(&self) -> &str {
         functions::invocation_get_caller(self.handle()).unwrap_or_default()
     }
-    /// its name; since 0.3
+    /// Its name
     #[must_use]
     pub fn function(&self) -> &str {
         functions::invocation_get_function(self.handle()).unwrap_or_default()
     }
-    /// NULL: none; since 0.3
+    /// None where there is none
     #[must_use]
-    pub fn traceparent(&self) -> &str {
-        functions::invocation_get_traceparent(self.handle()).unwrap_or_default()
+    pub fn traceparent(&self) -> Option<&str> {
+        functions::invocation_get_traceparent(self.handle())
     }
-    /// 1: no caller waits any more
+    /// Whether no caller waits any more
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         functions::invocation_is_cancelled(self.handle()) != 0
@@ -86,7 +89,7 @@ impl Call {
 }
 
 impl Reply {
-    /// 1: no caller waits any more
+    /// Whether no caller waits any more
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         functions::reply_is_cancelled(self.handle()) != 0
@@ -102,22 +105,22 @@ impl Context {
 }
 
 impl RRef {
-    /// name of the worker that has the value
+    /// Name of the worker that has the value
     #[must_use]
     pub fn owner(&self) -> &str {
         functions::rref_get_owner(self.handle()).unwrap_or_default()
     }
-    /// 1: this handle's worker has it
+    /// Whether this handle's worker has it
     #[must_use]
     pub fn is_owner(&self) -> bool {
         functions::rref_is_owner(self.handle()) != 0
     }
-    /// 1: the owner knows of this reference
+    /// Whether the owner knows of this reference
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
         functions::rref_is_confirmed(self.handle()) != 0
     }
-    /// the same for all references to one value
+    /// The same for all references to one value
     #[must_use]
     pub fn id(&self) -> u64 {
         functions::rref_get_id(self.handle())

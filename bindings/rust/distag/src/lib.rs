@@ -32,6 +32,9 @@
 
 mod apply;
 mod call;
+#[allow(missing_docs, missing_debug_implementations)]
+mod causes;
+mod checkpoint;
 mod context;
 mod custom;
 #[rustfmt::skip]
@@ -56,6 +59,7 @@ mod worker;
 
 pub use apply::{apply, Attribute};
 pub use call::{Call, Handler, Reply, WithCall};
+pub use checkpoint::load_checkpoint;
 pub use context::{Backward, Context, Gradients};
 pub use custom::{apply_custom, CustomOp};
 pub use enums::*;

@@ -49,6 +49,9 @@ impl Optimizer {
         functions::optimizer_create(worker.map(Worker::handle), &kind, &parameters).map(Self)
     }
 
+    pub(crate) fn of_handle(handle: Handle<distag_optimizer>) -> Self {
+        Self(handle)
+    }
     pub(crate) fn handle(&self) -> &Handle<distag_optimizer> {
         &self.0
     }

@@ -1,22 +1,37 @@
 //! Remote references.
+use crate::causes::Expected;
 use crate::error::Result;
 use crate::ffi::{self, functions, Handle};
 use crate::{Context, FromValue, Future, Value};
-use distag_sys::distag_rref;
+use distag_sys::{distag_rref, distag_value};
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A reference to a value that lives on its owner, until the last reference on any worker is gone.
 #[derive(Clone)]
-pub struct RRef(Handle<distag_rref>);
+pub struct RRef {
+    handle: Handle<distag_rref>,
+    expected: Option<Arc<Expected>>, // of the call that makes the value
+}
 
 impl RRef {
     pub(crate) fn of_handle(handle: Handle<distag_rref>) -> Self {
-        Self(handle)
+        Self { handle, expected: None }
+    }
+    pub(crate) fn of_call(handle: Handle<distag_rref>, expected: Expected) -> Self {
+        Self { handle, expected: Some(Arc::new(expected)) }
     }
     pub(crate) fn handle(&self) -> &Handle<distag_rref> {
-        &self.0
+        &self.handle
+    }
+
+    fn fetched(&self, value: Result<Handle<distag_value>>) -> Result<Value> {
+        value.map(Value::of_handle).map_err(|failure| match &self.expected {
+            Some(expected) => expected.find(failure),
+            None => failure,
+        })
     }
 
     /// Waits for the value and gives it: at its owner itself, elsewhere a copy.
@@ -24,7 +39,7 @@ impl RRef {
     /// # Errors
     /// As making the value did; `Unsupported` for an object that lives elsewhere.
     pub fn fetch<T: FromValue>(&self) -> Result<T> {
-        Value::of_handle(functions::rref_fetch(&self.0, None, None)?).to()
+        self.fetched(functions::rref_fetch(&self.handle, None, None))?.to()
     }
 
     /// The same, recorded in a context.
@@ -32,7 +47,7 @@ impl RRef {
     /// # Errors
     /// As [`RRef::fetch`].
     pub fn fetch_in<T: FromValue>(&self, context: &Context) -> Result<T> {
-        Value::of_handle(functions::rref_fetch(&self.0, Some(context.handle()), None)?).to()
+        self.fetched(functions::rref_fetch(&self.handle, Some(context.handle()), None))?.to()
     }
 
     /// The same without waiting, with a deadline if there is one.
@@ -41,7 +56,8 @@ impl RRef {
     /// The worker has left.
     pub fn fetch_async<T: FromValue>(&self, timeout: Option<Duration>) -> Result<Future<T>> {
         let options = ffi::call_options(ffi::limit(timeout), None, None);
-        functions::rref_fetch_async(&self.0, None, Some(&options)).map(Future::of_handle)
+        let future = functions::rref_fetch_async(&self.handle, None, Some(&options)).map(Future::of_handle)?;
+        Ok(future.expecting(self.expected.clone()))
     }
 
     /// The value itself, at its owner.
@@ -49,7 +65,7 @@ impl RRef {
     /// # Errors
     /// It is elsewhere, or not there yet.
     pub fn local<T: FromValue>(&self) -> Result<T> {
-        Value::of_handle(functions::rref_get_local(&self.0)?).to()
+        Value::of_handle(functions::rref_get_local(&self.handle)?).to()
     }
 }
 

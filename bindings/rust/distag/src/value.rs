@@ -8,6 +8,7 @@ use std::any::{type_name, Any};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
 use std::fmt;
+use std::hash::BuildHasher;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -100,14 +101,26 @@ impl Value {
     }
 }
 
+impl Value {
+    fn debug<T: FromValue + fmt::Debug>(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.to::<T>() {
+            Ok(content) => content.fmt(f),
+            Err(failure) => write!(f, "{failure:?}"),
+        }
+    }
+}
+
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind() {
             ValueKind::Null => f.write_str("null"),
-            ValueKind::Bool => self.to::<bool>().fmt(f),
-            ValueKind::Int64 => self.to::<i64>().fmt(f),
-            ValueKind::Float64 => self.to::<f64>().fmt(f),
-            ValueKind::Text => self.to::<String>().fmt(f),
+            ValueKind::Bool => self.debug::<bool>(f),
+            ValueKind::Int64 => self.debug::<i64>(f),
+            ValueKind::Float64 => self.debug::<f64>(f),
+            ValueKind::Text => self.debug::<String>(f),
+            ValueKind::Bytes => self.debug::<Bytes>(f),
+            ValueKind::Tensor => self.debug::<Tensor>(f),
+            ValueKind::Rref => self.debug::<RRef>(f),
             ValueKind::List => {
                 f.debug_list().entries((0..self.count()).filter_map(|index| self.item(index))).finish()
             }
@@ -339,29 +352,71 @@ impl<T: IntoValue + Clone> IntoValue for &[T] {
         T::list_into_value(self.to_vec())
     }
 }
-
-macro_rules! map {
-    ($($type:ident)*) => {$(
-        impl<T: IntoValue> IntoValue for $type<String, T> {
-            fn into_value(self) -> Result<Value> {
-                Value::map(self)
-            }
-        }
-        impl<T: FromValue> FromValue for $type<String, T> {
-            fn from_value(value: &Value) -> Result<Self> {
-                expect(value, ValueKind::Map)?;
-                let entry = |index| {
-                    let key = value.key(index).unwrap_or_default().to_owned();
-                    let item = value.item(index).ok_or_else(Error::no_handle)?;
-                    let item = T::from_value(&item).map_err(|failure| failure.at(&format!(".{key}")))?;
-                    Ok((key, item))
-                };
-                (0..value.count()).map(entry).collect()
-            }
-        }
-    )*};
+impl<T: IntoValue + Clone> IntoValue for &Vec<T> {
+    fn into_value(self) -> Result<Value> {
+        self.as_slice().into_value()
+    }
 }
-map!(HashMap BTreeMap);
+impl<T: IntoValue, const N: usize> IntoValue for [T; N] {
+    fn into_value(self) -> Result<Value> {
+        T::list_into_value(Vec::from(self))
+    }
+}
+impl<T: IntoValue + Clone, const N: usize> IntoValue for &[T; N] {
+    fn into_value(self) -> Result<Value> {
+        self.as_slice().into_value()
+    }
+}
+impl<T: FromValue, const N: usize> FromValue for [T; N] {
+    fn from_value(value: &Value) -> Result<Self> {
+        Self::try_from(T::list_from_value(value)?).map_err(|items| {
+            let message = format!("a list of {N} is wanted, and one of {} is there", items.len());
+            Error::new(Code::InvalidArgument, message)
+        })
+    }
+}
+
+fn entries<T: FromValue, M: FromIterator<(String, T)>>(value: &Value) -> Result<M> {
+    expect(value, ValueKind::Map)?;
+    let entry = |index| {
+        let key = value.key(index).unwrap_or_default().to_owned();
+        let item = value.item(index).ok_or_else(Error::no_handle)?;
+        let item = T::from_value(&item).map_err(|failure| failure.at(&format!(".{key}")))?;
+        Ok((key, item))
+    };
+    (0..value.count()).map(entry).collect()
+}
+
+impl<K: AsRef<str>, T: IntoValue, S> IntoValue for HashMap<K, T, S> {
+    fn into_value(self) -> Result<Value> {
+        Value::map(self)
+    }
+}
+impl<K: AsRef<str>, T: IntoValue + Clone, S> IntoValue for &HashMap<K, T, S> {
+    fn into_value(self) -> Result<Value> {
+        Value::map(self.iter().map(|(key, item)| (key.as_ref(), item.clone())))
+    }
+}
+impl<T: FromValue, S: BuildHasher + Default> FromValue for HashMap<String, T, S> {
+    fn from_value(value: &Value) -> Result<Self> {
+        entries(value)
+    }
+}
+impl<K: AsRef<str>, T: IntoValue> IntoValue for BTreeMap<K, T> {
+    fn into_value(self) -> Result<Value> {
+        Value::map(self)
+    }
+}
+impl<K: AsRef<str>, T: IntoValue + Clone> IntoValue for &BTreeMap<K, T> {
+    fn into_value(self) -> Result<Value> {
+        Value::map(self.iter().map(|(key, item)| (key.as_ref(), item.clone())))
+    }
+}
+impl<T: FromValue> FromValue for BTreeMap<String, T> {
+    fn from_value(value: &Value) -> Result<Self> {
+        entries(value)
+    }
+}
 
 impl IntoValue for &Tensor {
     fn into_value(self) -> Result<Value> {

@@ -1,5 +1,6 @@
 //! Workers, and the calls that they make.
 use crate::call::{trampoline, Handler};
+use crate::causes::Expected;
 use crate::error::Result;
 use crate::ffi::{self, functions, Handle, Handles, Lent, Owner};
 use crate::{Context, FromValue, Future, IntoArgs, IntoValue, LogLevel, MemberState, RRef, Value};
@@ -134,10 +135,10 @@ impl Worker {
         functions::worker_wait(&self.handle, ffi::nanoseconds(timeout))
     }
 
-    /// The place in the group; -1 before the start.
+    /// The place in the group; None before the start.
     #[must_use]
-    pub fn rank(&self) -> i32 {
-        functions::worker_get_rank(&self.handle)
+    pub fn rank(&self) -> Option<i32> {
+        Some(functions::worker_get_rank(&self.handle)).filter(|&rank| rank >= 0)
     }
 
     /// The size of the group; in an open world the living members.
@@ -256,7 +257,11 @@ impl Worker {
 
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Worker {:?} (rank {})", self.name(), self.rank())
+        let name = self.name().unwrap_or("without a name");
+        match self.rank() {
+            Some(rank) => write!(f, "Worker {name:?} (rank {rank})"),
+            None => write!(f, "Worker {name:?}, not started"),
+        }
     }
 }
 
@@ -303,6 +308,10 @@ impl<'a> Request<'a> {
         ffi::call_options(self.timeout_ns, self.within, self.label.as_deref())
     }
 
+    fn expected(&self) -> Expected {
+        Expected::of(&self.to.to_string_lossy())
+    }
+
     /// Makes the call, and waits.
     ///
     /// # Errors
@@ -311,7 +320,9 @@ impl<'a> Request<'a> {
         let values = args.into_args()?;
         let args = Handles::new(values.iter().map(Value::handle));
         let (worker, context) = (self.worker.handle(), self.context.as_ref().map(Context::handle));
-        let answer = functions::call(worker, context, &self.to, &self.function, &args, Some(&self.options()))?;
+        let expected = self.expected();
+        let answer = functions::call(worker, context, &self.to, &self.function, &args, Some(&self.options()))
+            .map_err(|failure| expected.find(failure))?;
         T::from_value(&Value::of_handle(answer)).map_err(|failure| failure.at("answer"))
     }
 
@@ -324,7 +335,9 @@ impl<'a> Request<'a> {
         let args = Handles::new(values.iter().map(Value::handle));
         let (worker, context) = (self.worker.handle(), self.context.as_ref().map(Context::handle));
         let (to, function) = (&self.to, &self.function);
-        functions::call_async(worker, context, to, function, &args, Some(&self.options())).map(Future::of_handle)
+        let expected = self.expected();
+        let handle = functions::call_async(worker, context, to, function, &args, Some(&self.options()))?;
+        Ok(Future::of_call(handle, expected))
     }
 
     /// Makes the call and leaves its answer there.
@@ -336,7 +349,9 @@ impl<'a> Request<'a> {
         let args = Handles::new(values.iter().map(Value::handle));
         let (worker, context) = (self.worker.handle(), self.context.as_ref().map(Context::handle));
         let (to, function) = (&self.to, &self.function);
-        functions::remote(worker, context, to, function, &args, Some(&self.options())).map(RRef::of_handle)
+        let expected = self.expected();
+        let handle = functions::remote(worker, context, to, function, &args, Some(&self.options()))?;
+        Ok(RRef::of_call(handle, expected))
     }
 }
 

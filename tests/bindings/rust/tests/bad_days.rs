@@ -95,6 +95,67 @@ fn the_error_of_a_deferred_answer_keeps_its_code_and_rank() {
     assert!(failure.may_have_run(), "{failure}");
 }
 
+/// An error of this program, which is found again where its function ran in this process.
+#[derive(Debug, PartialEq)]
+struct NotToday(i64);
+impl std::fmt::Display for NotToday {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "not on {}{}", self.0, ".".repeat(600 * (self.0 % 2) as usize))
+    }
+}
+impl std::error::Error for NotToday {}
+
+fn source_of(failure: &Error) -> Option<&NotToday> {
+    std::error::Error::source(failure)?.downcast_ref()
+}
+
+struct Fails;
+impl CustomOp for Fails {
+    fn forward(&self, _: &[Tensor]) -> Result<Vec<Tensor>> {
+        Err(Error::caused_by(NotToday(4)))
+    }
+    fn backward(&self, _: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+        Ok(Vec::new())
+    }
+}
+
+#[test]
+fn the_source_of_an_error_is_the_one_of_a_function_that_ran_here() {
+    let group = Group::new(|worker| {
+        worker.register("fail", |day: i64| Err::<(), _>(NotToday(day)))?;
+        worker.register("later", |call: &Call, day: i64| -> Result<()> {
+            let reply = call.defer()?;
+            std::thread::spawn(move || reply.finish(Err::<(), _>(Error::caused_by(NotToday(day)))));
+            Ok(())
+        })?;
+        worker.register("pass", |call: &Call, day: i64| call.call::<()>(call.caller(), "fail", (day,)))
+    });
+    for (index, to) in ["a", "b"].into_iter().enumerate() {
+        for name in ["fail", "later", "pass"] {
+            for day in 0..3 {
+                let failure = group.a().call::<()>(to, name, (day,)).unwrap_err();
+                assert_eq!(source_of(&failure), Some(&NotToday(day)), "{name}: {failure}");
+                let origin = if name == "pass" { 0 } else { index as i32 };
+                assert_eq!((failure.code(), failure.origin_rank()), (Code::User(1000), Some(origin)), "{failure}");
+                let made = group.a().remote(to, name, (day,)).unwrap();
+                assert_eq!(source_of(&made.fetch::<()>().unwrap_err()), Some(&NotToday(day)));
+            }
+        }
+    }
+    let calls = (0..200).map(|day| group.a().call_async::<()>("b", "fail", (day,)).unwrap()).collect::<Vec<_>>();
+    for (day, call) in calls.iter().enumerate() {
+        assert_eq!(source_of(&call.another().wait().unwrap_err()), Some(&NotToday(day as i64)));
+    }
+    let calls = (0..2).map(|_| group.a().call_async::<()>("b", "fail", (6,)).unwrap());
+    assert_eq!(source_of(&distag::wait_all(calls.collect::<Vec<_>>()).unwrap_err()), Some(&NotToday(6)));
+    let x = Tensor::copy(&[3.0f32]).with_grad().unwrap();
+    let failure = distag::apply_custom("fails", Fails, &[&x], 1).unwrap_err();
+    assert_eq!(source_of(&failure), Some(&NotToday(4)), "{failure}");
+    x.add_hook(|_| Err(Error::caused_by(NotToday(5)))).unwrap();
+    let failure = Context::local().unwrap().backward(&[&(&x * &x).sum().unwrap()]).unwrap_err();
+    assert_eq!(source_of(&failure), Some(&NotToday(5)), "{failure}");
+}
+
 #[test]
 fn seeds_are_as_many_as_roots_or_none_at_all() {
     let group = Group::new(|_| Ok(()));

@@ -2,10 +2,12 @@
 #![forbid(unsafe_code)]
 
 use distag::{
-    visualize_sharding, Call, Code, Environment, Error, Mesh, Picture, PictureFormat, Result, Trace, Worker,
+    load_checkpoint, visualize_sharding, Call, Code, Environment, Error, IntoValue, Mesh, Picture, PictureFormat,
+    Result, Tensor, Trace, Value, Worker,
 };
 use distag_tests::json::Json;
 use distag_tests::{Group, SECONDS};
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::process::Command;
 
@@ -173,5 +175,88 @@ fn handles_show_what_they_stand_for() -> Result<()> {
     assert_eq!(format!("{:?}", context.gradients()?), "{}");
     let builder = Worker::builder().name("w").secret_key("hidden");
     assert_eq!(format!("{builder:?}"), "WorkerBuilder of rank 0 in 0 with [\"name\", \"secret_key\"]");
+    Ok(())
+}
+
+#[test]
+fn values_show_what_they_are() -> Result<()> {
+    let x = Tensor::copy(&[1.0f32, 2.0]);
+    let value = Value::list([
+        Value::null()?,
+        true.into_value()?,
+        (-3i64).into_value()?,
+        1.5.into_value()?,
+        "a\"b".into_value()?,
+        distag::Bytes(vec![1, 255]).into_value()?,
+        BTreeMap::from([("key", x.clone())]).into_value()?,
+    ])?;
+    let wanted =
+        format!("[null, true, -3, 1.5, \"a\\\"b\", Bytes([1, 255]), {{\"key\": Tensor {} Float32 [2]}}]", x.id());
+    assert_eq!(format!("{value:?}"), wanted);
+    let worker = Worker::builder().name("w").world_size(1).rendezvous("inproc://shown").build()?;
+    assert_eq!(format!("{worker:?}"), "Worker \"w\", not started");
+    assert_eq!((worker.name(), worker.rank(), worker.fd()), (Some("w"), None, None));
+    worker.start(SECONDS)?;
+    assert_eq!(worker.rank(), Some(0));
+    let shared = worker.share(5i64)?;
+    assert_eq!(format!("{:?}", (&shared).into_value()?), format!("RRef {} at w", shared.id()));
+    drop(shared);
+    assert!(format!("{:?}", worker.stats()?).contains("calls_made: 0"));
+    let report = worker.shutdown(SECONDS)?;
+    assert_eq!(format!("{report:?}"), "{\"clean\": true, \"leaked_rrefs\": [], \"missing\": [], \"open_calls\": 0}");
+    assert_eq!(x.spec(), None);
+    Ok(())
+}
+
+#[test]
+fn arrays_and_maps_are_values() -> Result<()> {
+    let group = Group::new(|worker| worker.register("echo", Ok::<Value, Error>));
+    let echo = |value: Value| group.a().call::<Value>("b", "echo", (value,));
+    assert_eq!(echo([1i64, 2, 3].into_value()?)?.to::<[i64; 3]>()?, [1, 2, 3]);
+    assert_eq!(echo((&[1.5, 2.5]).into_value()?)?.to::<Vec<f64>>()?, [1.5, 2.5]);
+    assert_eq!(echo((&vec!["a", "b"]).into_value()?)?.to::<[String; 2]>()?, ["a", "b"]);
+    assert_eq!(echo([[1u8, 2], [3, 4]].into_value()?)?.to::<[[u8; 2]; 2]>()?, [[1, 2], [3, 4]]);
+    let failure = echo([1i64, 2].into_value()?)?.to::<[i64; 3]>().unwrap_err();
+    assert!(failure.to_string().contains("a list of 3 is wanted, and one of 2 is there"), "{failure}");
+    let map = HashMap::from([("one", 1i64), ("two", 2)]);
+    assert_eq!(echo((&map).into_value()?)?.to::<BTreeMap<String, i64>>()?.len(), 2);
+    assert_eq!(echo(map.into_value()?)?.to::<HashMap<String, i64>>()?["two"], 2);
+    let nested = BTreeMap::from([("layers".to_owned(), [BTreeMap::from([("bias", 0.5)])])]);
+    let back = echo((&nested).into_value()?)?.to::<BTreeMap<String, [BTreeMap<String, f64>; 1]>>()?;
+    assert_eq!(back["layers"][0]["bias"], 0.5);
+    Ok(())
+}
+
+#[test]
+fn checkpoints_are_saved_and_loaded() -> Result<()> {
+    let folder = Folder::new("saved");
+    let group = Group::new(|_| Ok(()));
+    std::thread::scope(|scope| {
+        for worker in &group.0 {
+            let folder = &folder.0;
+            scope.spawn(move || {
+                let mesh = Mesh::new(worker, &[2], &["data"]).unwrap();
+                let x = Tensor::copy(&[1.0f32, 2.0, 3.0, 4.0]);
+                let state = |x: &Tensor| {
+                    BTreeMap::from([("x", x.into_value().unwrap()), ("step", Value::list([7i64]).unwrap())])
+                };
+                mesh.save_checkpoint(folder.join("model"), state(&x), None).unwrap();
+                mesh.save_checkpoint_async(folder.join("other"), state(&x), None).unwrap().wait().unwrap();
+                let other = Tensor::copy(&[0.0f32; 4]);
+                let into = state(&other).into_value().unwrap();
+                let saved = mesh.load_checkpoint(folder.join("model"), Some(&into), Some(SECONDS)).unwrap();
+                assert_eq!(*other.view::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0]);
+                assert_eq!(saved.entry("step").unwrap().to::<[i64; 1]>().unwrap(), [7]);
+            });
+        }
+    });
+    for name in ["model", "other"] {
+        let saved = load_checkpoint(folder.0.join(name), None)?;
+        assert_eq!(saved.entry("x").unwrap().to::<Tensor>()?.to_vec::<f32>()?, [1.0, 2.0, 3.0, 4.0]);
+    }
+    refused(load_checkpoint(folder.0.join("none"), None), Code::NotFound, "none");
+    refused(load_checkpoint("a\0b", None), Code::InvalidArgument, "NUL");
+    let other = BTreeMap::from([("x", Tensor::copy(&[0.0f32; 3]))]).into_value()?;
+    refused(load_checkpoint(folder.0.join("model"), Some(&other)), Code::InvalidArgument, "x");
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Code of the host that C calls. Each trampoline catches panics; a box of it is the user data, which destroy drops.
-use super::{check, fill_error, Counted, Handle, Handles, Lent, Options, Texts};
+use super::raw::called_worker;
+use super::{check, fill_error, keep_source, Counted, Handle, Handles, Lent, Options, Texts};
+use crate::causes::OPS;
 use crate::error::{Code, Error, Result};
 use distag_sys as sys;
 use std::any::Any;
@@ -48,7 +50,7 @@ pub fn guard<T>(code: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 /// Drops what a user gave; a panic in it ends there.
-pub(super) fn drop_guarded<T>(item: T) {
+pub fn drop_guarded<T>(item: T) {
     let _ = guard(|| {
         drop(item);
         Ok(())
@@ -68,10 +70,22 @@ fn error_of_panic(payload: Box<dyn Any + Send>) -> Error {
 
 /// Writes the failure of a callback for C, and answers its status.
 unsafe fn report(err: *mut sys::distag_error, code: impl FnOnce() -> Result<()>) -> sys::distag_status {
+    report_of(|| Some(OPS.to_owned()), err, code)
+}
+
+/// The same for a function of a worker, whose name is asked for after a failure.
+unsafe fn report_of(
+    worker: impl FnOnce() -> Option<String>,
+    err: *mut sys::distag_error,
+    code: impl FnOnce() -> Result<()>,
+) -> sys::distag_status {
     match guard(code) {
         Ok(()) => 0,
         Err(failure) => {
             let status = err.as_mut().map_or(failure.code().to_raw(), |err| fill_error(err, &failure));
+            if let (Some(worker), Some(err)) = (worker(), err.as_ref()) {
+                keep_source(&worker, err, &failure);
+            }
             drop_guarded(failure); // what is behind it is of the user
             status
         }
@@ -98,7 +112,8 @@ unsafe extern "C" fn call_function(
     err: *mut sys::distag_error,
 ) -> sys::distag_status {
     let function = &*user_data.cast::<Function>();
-    report(err, || function(Lent::new(NonNull::new(invocation).ok_or_else(Error::no_handle)?)))
+    let lent = || NonNull::new(invocation).map(|each| Lent::new(each));
+    report_of(|| called_worker(&lent()?), err, || function(lent().ok_or_else(Error::no_handle)?))
 }
 
 pub fn worker_register(

@@ -6,6 +6,7 @@ mod data;
 pub mod functions;
 mod live;
 mod options;
+mod raw;
 
 pub use callbacks::*;
 pub use data::*;

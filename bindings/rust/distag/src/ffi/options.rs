@@ -1,5 +1,6 @@
 //! Structs of options for C, which live no longer than what they point to.
 use super::{Handles, Lent};
+use crate::causes;
 use crate::error::Error;
 use distag_sys as sys;
 use std::ffi::{CStr, CString};
@@ -70,11 +71,19 @@ pub(super) fn fill_error(raw: &mut sys::distag_error, failure: &Error) -> sys::d
     status
 }
 
-/// The failure that a deferred reply answers with.
-pub fn error_options(failure: &Error) -> Options<'static, sys::distag_error> {
+/// The failure that a deferred reply of a worker answers with.
+pub fn error_options(failure: &Error, worker: &str) -> Options<'static, sys::distag_error> {
     let mut raw = sys::distag_error::new();
     fill_error(&mut raw, failure);
+    keep_source(worker, &raw, failure);
     Options::of(raw)
+}
+
+/// Keeps what is behind a failure that C was told, for callers in this process.
+pub(super) fn keep_source(worker: &str, raw: &sys::distag_error, failure: &Error) {
+    if let Some(source) = failure.source_here() {
+        causes::keep(worker, &super::text_of(&raw.message), source);
+    }
 }
 
 pub fn collective_options(raw: sys::distag_collective_options) -> Options<'static, sys::distag_collective_options> {

@@ -132,6 +132,17 @@ def fail(err: Any) -> NoReturn:
     raise error_of(err)
 
 
+def describe(failure: BaseException) -> str:
+    """"Type: message" of an exception whose code may fail there too: the text then says so."""
+    name = "exception"
+    try:
+        name = type(failure).__name__
+        return f"{name}: {failure}"
+    except BaseException as odd:
+        note_interrupt(odd)
+        return f"{name}: (its text cannot be had: {object.__repr__(odd)})"
+
+
 def write_error(address: int, failure: BaseException) -> int:
     """Writes an exception to the distag_error of a callback, and gives its status: 1000 unless distag raised it."""
     err = distag_error.from_address(address)
@@ -142,7 +153,7 @@ def write_error(address: int, failure: BaseException) -> int:
             code = _raw.E_USER
         message = failure.message
     else:
-        message = f"{type(failure).__name__}: {failure}"
+        message = describe(failure)
     text = message.encode("utf-8", "replace").replace(b"\0", b" ")
     lib.distag_error_set(byref(err), code, text)
     if isinstance(failure, DistagError):

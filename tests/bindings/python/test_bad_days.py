@@ -232,8 +232,41 @@ class Unprintable(Exception):
         raise RuntimeError("not even a text")
 
 
-def raise_unprintable():
-    raise Unprintable()
+class Endless(Exception):
+    def __str__(self):
+        return str(self)
+
+
+class Exits(Exception):
+    def __str__(self):
+        sys.exit(3)
+
+
+class Unnamed(type):
+    def __getattribute__(cls, name):
+        if name == "__name__":
+            raise RuntimeError("not even a name")
+        return super().__getattribute__(name)
+
+
+class Nameless(Exception, metaclass=Unnamed):
+    pass
+
+
+class Recalls(Exception):
+    """Calls its worker where its text is asked for, and where it ends."""
+
+    def __str__(self):
+        return f"called {self.args[0].call('b', 'one')}"
+
+    def __del__(self):
+        ENDED.append(self.args[0].call("b", "one"))
+        raise RuntimeError("not even an end")
+
+
+ENDED = []
+UNPRINTABLE = {Unprintable: "Unprintable: .*its text cannot be had: .*RuntimeError", Endless: "Endless: .*RecursionError",
+               Exits: "Exits: .*SystemExit", Nameless: "exception: .*RuntimeError", Recalls: "Recalls: called 1"}
 
 
 def leave():
@@ -249,10 +282,20 @@ class Failures(unittest.TestCase):
         sys.unraisablehook = self.hook
 
     def test_a_failure_without_a_text_still_fails_the_call(self):
-        with group([raise_unprintable]) as (a, _):
-            with self.assertRaises(distag.UserError) as raised:
-                a.call("b", "raise_unprintable")
-            self.assertEqual(raised.exception.code, distag.Status.USER)
+        kinds = list(UNPRINTABLE)
+
+        def fail(number):
+            raise kinds[number](distag.current_call().worker)
+
+        with group({"fail": fail, "one": lambda: 1}) as (a, _):
+            for number, kind in enumerate(kinds):
+                with self.assertRaisesRegex(distag.UserError, UNPRINTABLE[kind]) as raised:
+                    a.call("b", "fail", number)
+                self.assertEqual(raised.exception.code, distag.Status.USER)
+                self.assertEqual(a.call("b", "one"), 1)
+            gc.collect()
+        self.assertEqual(ENDED, [1])
+        self.assertEqual([str(each.exc_value) for each in self.unraisable], ["not even an end"])
 
     def test_an_exit_is_a_failure_of_the_call(self):
         with group([leave]) as (a, _), self.assertRaisesRegex(distag.UserError, "SystemExit: 3"):

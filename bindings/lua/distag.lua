@@ -2,6 +2,7 @@
 -- part. Nothing of Lua is called back by C: calls and futures come as events, which distag.poll gives to coroutines.
 local ffi = require("ffi")
 local bit = require("bit")
+local jit = require("jit")
 local registry = debug.getregistry()
 if registry.distag then return registry.distag end -- required again: the types of C are there once in a state
 local K = require("distag.constants")
@@ -55,18 +56,25 @@ local function said(problem)
   return is_ok and type(found) == "string" and found or "a " .. type(problem) .. " without a text"
 end
 
-local err = ffi.new("distag_error") -- Lua runs on one thread, and C never runs Lua in between
+-- Lua runs on one thread, and C never runs Lua in between. A finalizer, which may call, runs where memory is asked for:
+-- nowhere from the call of C until all of err is read, so the reference to the text is made here. (A trace asks for
+-- memory where it likes.)
+local err = ffi.new("distag_error")
+local err_message = err.message
 local function fresh()
   err.struct_size, err.code, err.origin_rank, err.flags = ffi.sizeof(err), 0, -1, 0
   return err
 end
 -- What C reads has to live until C has returned, and the collector takes what the code behind a call does not use. So
 -- each object whose pointer goes to C is an argument behind the result: check(C.f(x.handle, fresh()), x).
-local function check(status)
-  if status == 0 then return end
-  local rank = err.origin_rank
-  error(failure(status, ffi.string(err.message), rank >= 0 and rank or nil, err.flags), 0)
+local function told(status)
+  local rank, flags, message = err.origin_rank, err.flags, ffi.string(err_message)
+  return failure(status, message, rank >= 0 and rank or nil, flags)
 end
+local function check(status)
+  if status ~= 0 then error(told(status), 0) end
+end
+jit.off(told)
 
 do
   local found, parts = ffi.string(C.distag_get_version()), {}
@@ -592,7 +600,8 @@ local function finish(invocation, is_ok, result)
   local failed = ffi.new("distag_error", { struct_size = ffi.sizeof("distag_error") })
   local known = M.is_error(result) and result or failure(1000, "error: " .. said(result))
   local message, code = said(known.message):gsub("%z", "\239\191\189"), tonumber(known.code)
-  C.distag_error_set(failed, code and code ~= 0 and code or 1000, message)
+  local is_code = code and code == math.floor(code) and code > 0 and code < 2147483648
+  C.distag_error_set(failed, is_code and code or 1000, message)
   failed.origin_rank = tonumber(known.origin_rank) or -1
   check(C.distag_invocation_finish(invocation, nil, failed, fresh()))
 end
@@ -619,10 +628,10 @@ local function serve(run, invocation)
   resume(routine)
 end
 
-local event = ffi.new("distag_event")
 -- Takes one event of a worker; whether there was one.
 local function take(from, timeout_ns)
   if from.handle == nil then return false end -- closed by what was taken before
+  local event = ffi.new("distag_event") -- of its own: a finalizer may take others before this one is looked at
   event.struct_size = ffi.sizeof(event)
   local status = C.distag_worker_take_event(from.handle, timeout_ns, event, fresh())
   if status == K.E_INVALID_STATE then forget(from) end -- it has left
@@ -675,6 +684,14 @@ local function post(self, meaning)
   waiting[tag] = nil
   return false
 end
+-- Not compiled: failures come by futures, and each shall have its own text whatever a finalizer calls meanwhile.
+local function lent_value(self)
+  local place = out("value")
+  local status = C.distag_future_get_value(self.handle, place, fresh())
+  if status ~= 0 then error(told(status), 0) end
+  return used(place[0], self)
+end
+jit.off(lent_value)
 -- Waits, and gives the value: in a coroutine of distag others run meanwhile, elsewhere events are taken.
 function future:await()
   local routine = coroutine.running()
@@ -683,9 +700,7 @@ function future:await()
   while not self:is_done() do
     if M.poll(0.02) == 0 and #workers == 0 then check(C.distag_future_wait(self.handle, -1LL, fresh()), self) end
   end
-  local place = out("value")
-  check(C.distag_future_get_value(self.handle, place, fresh()), self)
-  return used(answer_of(place[0]), self)
+  return used(answer_of(lent_value(self)), self)
 end
 local function number_of(handle)
   local found = serving("handle", handle)
@@ -1045,7 +1060,7 @@ getmetatable(leaver).__gc = function()
     end
   end
 end
-M.leaver = leaver
+registry["distag.leaver"] = leaver -- where no program takes it for its own
 
 function M.handle_count() return tonumber(C.distag_get_handle_count()) end
 -- The live handles in JSON, by kind; with DISTAG_VALIDATE=1 in the environment each of them.

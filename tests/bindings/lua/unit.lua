@@ -97,6 +97,52 @@ test("functions that fail with anything", function()
   end)
 end)
 
+test("a finalizer that calls and takes events loses no call", function()
+  local ended, mixed = 0, 0
+  local function litter(a)
+    local proxy = newproxy(true)
+    getmetatable(proxy).__gc = function()
+      if a.handle == nil then return end
+      ended = ended + 1
+      local own = ended
+      local _, problem = pcall(a.call_with, a, { timeout = 100 }, "b", "fail", own)
+      if not distag.is_error(problem) then return end -- a finalizer cannot yield
+      local is_own = problem.code == 1000 + own and problem.message:find("of " .. own .. "$")
+      if not is_own then mixed = mixed + 1 end
+    end
+  end
+  local functions = { fail = function(x) error(distag.error("of " .. x, 1000 + x)) end, list = function(a, x)
+    for _ = 1, 5 do litter(a) end
+    return { x, { x } }
+  end }
+  group(functions, function(a)
+    local function list(x) return functions.list(a, x) end
+    a:register("list of a", list)
+    for index = 1, 200 do
+      litter(a)
+      same(a:call_with({ timeout = 100 }, "a", "list of a", index), { index, { index } })
+      fails(1000000 + index, "of " .. 999000 + index, a.call, a, "b", "fail", 999000 + index)
+    end
+    assert(ended > 100 and mixed == 0, ended .. " " .. mixed)
+  end)
+end)
+
+test("the code of an error is one that C has", function()
+  local functions = { fail = function(code) error(distag.error("odd", code)) end }
+  group(functions, function(a)
+    for _, code in ipairs({ 2 ^ 31, -5, 0, 1.5, 0 / 0, 1 / 0 }) do fails(1000, "odd", a.call, a, "b", "fail", code) end
+    fails(2147483647, "odd", a.call, a, "b", "fail", 2147483647)
+  end)
+end)
+
+test("workers stay up whatever a program does to the module", function()
+  group({ echo = echo }, function(a)
+    for name in pairs(distag) do assert(name ~= "leaver", "what ends all workers is in the module") end
+    collectgarbage()
+    same(a:call("b", "echo", 3), 3)
+  end)
+end)
+
 test("a deadline, a cancellation, a second offer of a name", function()
   local held = {}
   local functions = { hang = function()

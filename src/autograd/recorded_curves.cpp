@@ -9,8 +9,6 @@ namespace distag::autograd::recorded {
 namespace {
 
 Tensor square(const Tensor& x) { return mul(x, x); }
-Tensor one_minus(const Tensor& x) { return plus(neg(x), 1.0); }
-Tensor over(double number, const Tensor& x) { return div(number_like(x, number), x); }
 Tensor sigmoid(const Tensor& x) { return call(ops::kSigmoid, {x}); }
 
 // The gradient times slope(y) or slope(x).
@@ -31,24 +29,17 @@ Tensors by_pieces(const RecordedStep& step, const Tensors& gradients) {
 }
 
 Tensor exp_slope(const Tensor& y) { return y; }
-Tensor tanh_slope(const Tensor& y) { return one_minus(square(y)); }
-Tensor sigmoid_slope(const Tensor& y) { return mul(y, one_minus(y)); }
 Tensor sin_slope(const Tensor& x) { return call(ops::kCos, {x}); }
 Tensor cos_slope(const Tensor& x) { return neg(call(ops::kSin, {x})); }
 Tensor square_slope(const Tensor& x) { return add(x, x); }
-Tensor rsqrt_slope(const Tensor& x) { return over(-0.5, mul(call(ops::kAbs, {x}), call(ops::kSqrt, {x}))); }
-Tensor reciprocal_slope(const Tensor& x) { return over(-1.0, square(x)); }
+Tensor rsqrt_slope(const Tensor& x) {
+  const Tensor y = call(ops::kRsqrt, {x});
+  return mul(times(y, -0.5), square(y));
+}
+Tensor reciprocal_slope(const Tensor& x) { return neg(square(call(ops::kReciprocal, {x}))); }
 Tensor softplus_slope(const Tensor& x) { return sigmoid(x); }
 
-Tensor erf_slope(const Tensor& x) { return times(call(ops::kExp, {neg(square(x))}), 2.0 * std::numbers::inv_sqrtpi); }
-
 Tensors no_gradients(const RecordedStep&, const Tensors& gradients) { return {repeated(gradients[0], 0.0)}; }
-
-// s (1 + x (1 - s)) with s = sigmoid(x)
-Tensor silu_slope(const Tensor& x) {
-  const Tensor share = sigmoid(x);
-  return mul(share, plus(mul(x, one_minus(share)), 1.0));
-}
 
 Tensors log_gradients(const RecordedStep& step, const Tensors& gradients) { return {div(gradients[0], step.input(0))}; }
 
@@ -73,34 +64,64 @@ Tensors elu_gradients(const RecordedStep& step, const Tensors& gradients) {
   return {mul(gradients[0], where(mask, number_like(kept, 1.0), low))};
 }
 
-// ---- the slope of gelu, whose own slope is density(x) (2 - x^2) -----------------------------------------------------
+// ---- slopes that are curves of their own: their values are those of the fast backward, and their slopes follow ------
 
-// f (2 - x^2), f being the density of the normal distribution at x.
-Tensor gelu_curvature(const Tensor& x) {
-  const Tensor squared = square(x);
-  const Tensor density =
-      times(call(ops::kExp, {times(squared, -0.5)}), 0.5 * std::numbers::inv_sqrtpi * std::numbers::sqrt2);
-  return mul(density, plus(neg(squared), 2.0));
-}
-
-Tensors gelu_slope_forward(std::span<const Tensor> inputs, const ops::Attributes&, ops::Saved* saved) {
-  ops::Saved of_gelu;
-  of_gelu.tensors = {inputs[0].contiguous()};
+template <const ops::Op& op>
+Tensors slope_forward(std::span<const Tensor> inputs, const ops::Attributes&, ops::Saved* saved) {
+  ops::Saved of_curve;
+  of_curve.tensors = {inputs[0].contiguous()};
   if (saved != nullptr) saved->tensors = {inputs[0].snapshot()};
-  return {slope_of(ops::kGelu, of_gelu, inputs[0])};
+  return {slope_of(op, of_curve, inputs[0])};
 }
 
-Tensors gelu_slope_backward(const ops::Saved& saved, Tensors gradients) {
-  if (gradients[0]) gradients[0] = mul(gradients[0], gelu_curvature(saved.tensors[0]));
+template <Tensor (*curvature)(const Tensor&)>
+Tensors slope_backward(const ops::Saved& saved, Tensors gradients) {
+  if (gradients[0]) gradients[0] = mul(gradients[0], curvature(saved.tensors[0]));
   return gradients;
 }
 
-constexpr ops::Op kGeluSlope{.name = "slope of gelu",
-                             .signature = "gelu_slope(tensor x) -> tensor",
-                             .forward = gelu_slope_forward,
-                             .backward = gelu_slope_backward};
+template <const ops::Op& op, Tensor (*curvature)(const Tensor&)>
+constexpr ops::Op slope_op(const char* name) {
+  return {.name = name,
+          .signature = "slope(tensor x) -> tensor",
+          .forward = slope_forward<op>,
+          .backward = slope_backward<curvature>};
+}
 
-Tensor gelu_slope(const Tensor& x) { return call(kGeluSlope, {x}); }
+Tensor tanh_curvature(const Tensor& x);
+Tensor sigmoid_curvature(const Tensor& x);
+Tensor erf_curvature(const Tensor& x);
+Tensor silu_curvature(const Tensor& x);
+Tensor gelu_curvature(const Tensor& x);
+
+constexpr ops::Op kTanhSlope = slope_op<ops::kTanh, tanh_curvature>("slope of tanh");
+constexpr ops::Op kSigmoidSlope = slope_op<ops::kSigmoid, sigmoid_curvature>("slope of sigmoid");
+constexpr ops::Op kErfSlope = slope_op<ops::kErf, erf_curvature>("slope of erf");
+constexpr ops::Op kSiluSlope = slope_op<ops::kSilu, silu_curvature>("slope of silu");
+constexpr ops::Op kGeluSlope = slope_op<ops::kGelu, gelu_curvature>("slope of gelu");
+
+template <const ops::Op& op>
+Tensor slope(const Tensor& x) {
+  return call(op, {x});
+}
+
+Tensor tanh(const Tensor& x) { return call(ops::kTanh, {x}); }
+
+// With f the slope: -2 f tanh(x), -f tanh(x / 2), -2 x f.
+Tensor tanh_curvature(const Tensor& x) { return times(mul(slope<kTanhSlope>(x), tanh(x)), -2.0); }
+Tensor sigmoid_curvature(const Tensor& x) { return neg(mul(slope<kSigmoidSlope>(x), tanh(times(x, 0.5)))); }
+Tensor erf_curvature(const Tensor& x) { return times(mul(x, slope<kErfSlope>(x)), -2.0); }
+
+// f (2 - x tanh(x / 2)), f being the slope of sigmoid.
+Tensor silu_curvature(const Tensor& x) {
+  return mul(slope<kSigmoidSlope>(x), plus(neg(mul(x, tanh(times(x, 0.5)))), 2.0));
+}
+
+// f (2 - x^2), f being the density of the normal distribution at x: the slope of erf at x / sqrt(2), times a factor.
+Tensor gelu_curvature(const Tensor& x) {
+  const Tensor density = times(slope<kErfSlope>(times(x, 1 / std::numbers::sqrt2)), 0.5 / std::numbers::sqrt2);
+  return mul(density, plus(neg(square(x)), 2.0));
+}
 
 // ---- dropout: the same elements are dropped -------------------------------------------------------------------------
 
@@ -110,8 +131,8 @@ Tensors dropout_gradients(const RecordedStep& step, const Tensors& gradients) {
 
 constexpr RecordedOp kCurves[] = {
     {&ops::kExp, by_result<exp_slope>},
-    {&ops::kTanh, by_result<tanh_slope>},
-    {&ops::kSigmoid, by_result<sigmoid_slope>},
+    {&ops::kTanh, by_argument<slope<kTanhSlope>>},
+    {&ops::kSigmoid, by_argument<slope<kSigmoidSlope>>},
     {&ops::kSqrt, sqrt_gradients},
     {&ops::kLog, log_gradients},
     {&ops::kRelu, relu_gradients},
@@ -120,13 +141,17 @@ constexpr RecordedOp kCurves[] = {
     {&ops::kSquare, by_argument<square_slope>},
     {&ops::kRsqrt, by_argument<rsqrt_slope>},
     {&ops::kReciprocal, by_argument<reciprocal_slope>},
-    {&ops::kErf, by_argument<erf_slope>},
+    {&ops::kErf, by_argument<slope<kErfSlope>>},
     {&ops::kFloor, no_gradients},
     {&ops::kRound, no_gradients},
     {&ops::kSign, no_gradients},
-    {&ops::kSilu, by_argument<silu_slope>},
+    {&ops::kSilu, by_argument<slope<kSiluSlope>>},
     {&ops::kSoftplus, by_argument<softplus_slope>},
-    {&ops::kGelu, by_argument<gelu_slope>},
+    {&ops::kGelu, by_argument<slope<kGeluSlope>>},
+    {&kTanhSlope, by_argument<tanh_curvature>},
+    {&kSigmoidSlope, by_argument<sigmoid_curvature>},
+    {&kErfSlope, by_argument<erf_curvature>},
+    {&kSiluSlope, by_argument<silu_curvature>},
     {&kGeluSlope, by_argument<gelu_curvature>},
     {&ops::kAbs, by_pieces<ops::kAbs>},
     {&ops::kLeakyRelu, by_pieces<ops::kLeakyRelu>},

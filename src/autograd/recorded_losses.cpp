@@ -60,7 +60,13 @@ Tensors logit_loss_gradients(const RecordedStep& step, const Tensors& gradients)
   Tensors result(2);
   const Tensor x = step.input(0);
   if (step.needs(0)) {
-    result[0] = pair_gradient(step, 0, sub(call(ops::kSigmoid, {x}), step.input(1)), gradients[0]);
+    // sigmoid(x) - t; of x > 0 as (1 - t) - sigmoid(-x).
+    const Tensor t = step.input(1);
+    const Tensor& kept = step.saved().tensors[0];
+    const Tensor is_above = call(ops::kGt, {kept, number_like(kept, 0.0)});
+    const Tensor share = call(ops::kSigmoid, {where(is_above, neg(x), x)});
+    const Tensor slope = where(is_above, sub(plus(neg(t), 1.0), share), sub(share, t));
+    result[0] = pair_gradient(step, 0, slope, gradients[0]);
   }
   if (step.needs(1)) result[1] = pair_gradient(step, 1, neg(x), gradients[0]);
   return result;
@@ -125,12 +131,15 @@ struct Classified {
   }
 };
 
-// scale (softmax(x) - [target])
+// scale (softmax(x) - [target]), where minus the shares of the others stand for that of the target minus 1.
 Tensors cross_entropy_gradients(const RecordedStep& step, const Tensors& gradients) {
   const Classified batch(step.saved(), gradients[0]);
   const Tensor shares = call(ops::kSoftmax, {step.input(0, batch.logits)},
                              make_attributes({{"dim", static_cast<int64_t>(batch.class_dim)}}));
-  const Tensor all = mul(add(shares, batch.minus_target), batch.scale);
+  const Tensor zero = number_like(shares, 0.0);
+  const Tensor is_target = call(ops::kNe, {batch.minus_target, zero});
+  const Tensor others = sum_along(where(is_target, zero, shares), Dims{static_cast<int64_t>(batch.class_dim)});
+  const Tensor all = mul(where(is_target, neg(others), shares), batch.scale);
   return {where(batch.counts, all, number_like(all, 0.0))};
 }
 

@@ -113,18 +113,26 @@ Tensor softmax_output(const RecordedStep& step, size_t dim) {
   return step.output(dim + 1 < kept.rank() ? ops::transposed(kept, dim, kept.rank() - 1) : kept);
 }
 
-// y (g - sum(g y))
+// y (h - sum(h y)), with h = g - g[i] where an element y[i] is above 1/2, else h = g.
 Tensors softmax_gradients(const RecordedStep& step, const Tensors& gradients) {
   const Dims& dim = step.saved().shapes[0];
   const Tensor y = softmax_output(step, static_cast<size_t>(dim[0]));
-  return {mul(y, sub(gradients[0], sum_along(mul(gradients[0], y), dim)))};
+  const Tensor& g = gradients[0];
+  const Tensor is_most = call(ops::kGt, {y, number_like(y, 0.5)});
+  const Tensor h = sub(g, sum_along(where(is_most, g, number_like(g, 0.0)), dim));
+  return {mul(y, sub(h, sum_along(mul(h, y), dim)))};
 }
 
-// g - exp(y) sum(g)
+// g - exp(y) sum(g); where exp(y) is above 1/2 it is 1 minus the others, and g - sum(g) is taken first.
 Tensors log_softmax_gradients(const RecordedStep& step, const Tensors& gradients) {
   const Dims& dim = step.saved().shapes[0];
   const Tensor y = softmax_output(step, static_cast<size_t>(dim[0]));
-  return {sub(gradients[0], mul(call(ops::kExp, {y}), sum_along(gradients[0], dim)))};
+  const Tensor& g = gradients[0];
+  const Tensor shares = call(ops::kExp, {y});
+  const Tensor is_most = call(ops::kGt, {shares, number_like(shares, 0.5)});
+  const Tensor others = sum_along(where(is_most, number_like(shares, 0.0), shares), dim);
+  const Tensor sum = sum_along(g, dim);
+  return {where(is_most, add(sub(g, sum), mul(others, sum)), sub(g, mul(shares, sum)))};
 }
 
 // ---- layer_norm: forward kept the normal rows and their scales, which are functions of x ----------------------------

@@ -1,4 +1,5 @@
-// Elementwise functions of one tensor whose gradient follows from the result: exp, sqrt, tanh, sigmoid, relu; and log.
+// Elementwise functions of one tensor: exp, sqrt, relu, whose gradient follows from the result; log, tanh, sigmoid,
+// where that of the argument has digits that the result has lost.
 #include "ops/builtins.h"
 #include "ops/math.h"
 #include "ops/unary.h"
@@ -17,12 +18,12 @@ constexpr Op kSqrt = of_result<"sqrt", [](const auto& x) { return xt::sqrt(x); }
                                [](const auto& g, const auto& y) { return g / (y + y); }>(
     "sqrt(tensor x) -> tensor", "The square root of each element, in the shape of x.");
 
-constexpr Op kTanh = of_result<"tanh", [](const auto& x) { return each(math::Tanh(), x); },
-                               [](const auto& g, const auto& y) { return g * (1 - y * y); }>(
+constexpr Op kTanh = of_argument<"tanh", [](const auto& x) { return each(math::Tanh(), x); },
+                                 [](const auto& g, const auto& x) { return g * each(math::TanhSlope(), x); }>(
     "tanh(tensor x) -> tensor", "The hyperbolic tangent of each element, in the shape of x.");
 
-constexpr Op kSigmoid = of_result<"sigmoid", [](const auto& x) { return each(math::Sigmoid(), x); },
-                                  [](const auto& g, const auto& y) { return g * (y * (1 - y)); }>(
+constexpr Op kSigmoid = of_argument<"sigmoid", [](const auto& x) { return each(math::Sigmoid(), x); },
+                                    [](const auto& g, const auto& x) { return g * each(math::SigmoidSlope(), x); }>(
     "sigmoid(tensor x) -> tensor", "1 / (1 + exp(-x)) of each element, in the shape of x.");
 
 // ---- relu: a NaN stays, forward and backward; integers stay integers ------------------------------------------------

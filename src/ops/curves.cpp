@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/builtins.h"
+#include "ops/gelu.h"
 #include "ops/math.h"
 #include "ops/unary.h"
 
@@ -73,17 +74,8 @@ constexpr Op kCos = of_angle<"cos", math::Cos, math::MinusSin>("cos(tensor x) ->
 
 // ---- erf ------------------------------------------------------------------------------------------------------------
 
-namespace {
-
-// 2 exp(-x^2) / sqrt(pi)
-constexpr auto kErfGradient = [](const auto& g, const auto& x) {
-  using T = Element<decltype(x)>;
-  return g * (static_cast<T>(1.12837916709551257390) * each(math::Exp(), T(0) - x * x));
-};
-
-}  // namespace
-
-constexpr Op kErf = of_argument<"erf", [](const auto& x) { return each(math::Erf(), x); }, kErfGradient>(
+constexpr Op kErf = of_argument<"erf", [](const auto& x) { return each(math::Erf(), x); },
+                                [](const auto& g, const auto& x) { return g * each(math::ErfSlope(), x); }>(
     "erf(tensor x) -> tensor", "The error function of each element, in the shape of x.");
 
 // ---- abs, square: integers stay integers, which wrap around; bools become int64 -------------------------------------
@@ -202,20 +194,40 @@ constexpr Op kSign =
     of_steps("sign", "sign(tensor x) -> tensor",
              "-1, 0 or 1 as each element is below, at (or NaN) or above 0; its gradient is 0.", sign_forward);
 
-// ---- rsqrt, reciprocal ----------------------------------------------------------------------------------------------
+// ---- rsqrt, reciprocal: slopes are made of the result, since powers of the argument are too large or small before
+// -----
+
+namespace {
+
+struct RsqrtSlope {
+  template <typename T>
+  DISTAG_INLINE T operator()(T x) const {
+    const T y = T(1) / std::sqrt(x);
+    return (T(-0.5) * y) * (y * y);
+  }
+};
+
+struct ReciprocalSlope {
+  template <typename T>
+  DISTAG_INLINE T operator()(T x) const {
+    const T y = T(1) / x;
+    return -(y * y);
+  }
+};
+
+}  // namespace
 
 constexpr Op kRsqrt = of_argument<"rsqrt", [](const auto& x) { return 1 / xt::sqrt(x); },
-                                  [](const auto& g, const auto& x) {
-                                    return g * (Element<decltype(x)>(-0.5) / (xt::abs(x) * xt::sqrt(x)));
-                                  }>("rsqrt(tensor x) -> tensor", "1 / sqrt(x) of each element, in the shape of x.");
+                                  [](const auto& g, const auto& x) { return g * each(RsqrtSlope(), x); }>(
+    "rsqrt(tensor x) -> tensor", "1 / sqrt(x) of each element, in the shape of x.");
 
 constexpr Op kReciprocal = of_argument<"reciprocal", [](const auto& x) { return 1 / x; },
-                                       [](const auto& g, const auto& x) { return g * (-1 / (x * x)); }>(
+                                       [](const auto& g, const auto& x) { return g * each(ReciprocalSlope(), x); }>(
     "reciprocal(tensor x) -> tensor", "1 / x of each element, in the shape of x.");
 
 // ---- silu, softplus, gelu -------------------------------------------------------------------------------------------
 
-constexpr Op kSilu = of_argument<"silu", [](const auto& x) { return x * each(math::Sigmoid(), x); },
+constexpr Op kSilu = of_argument<"silu", [](const auto& x) { return each(math::Silu(), x); },
                                  [](const auto& g, const auto& x) { return g * each(math::SiluSlope(), x); }>(
     "silu(tensor x) -> tensor", "x * sigmoid(x) of each element, in the shape of x.");
 
@@ -223,12 +235,10 @@ constexpr Op kSoftplus = of_argument<"softplus", [](const auto& x) { return each
                                      [](const auto& g, const auto& x) { return g * each(math::Sigmoid(), x); }>(
     "softplus(tensor x) -> tensor", "log(1 + exp(x)) of each element, in the shape of x, without overflow.");
 
-// x times the normal distribution's share below x (Hendrycks, Gimpel 2016), in its exact form.
-constexpr Op kGelu =
-    of_argument<"gelu", [](const auto& x) { return x * each(math::NormalShare(), x); },
-                [](const auto& g, const auto& x) {
-                  return g * (each(math::NormalShare(), x) + x * each(math::NormalDensity(), x));
-                }>("gelu(tensor x) -> tensor", "x * (1 + erf(x / sqrt(2))) / 2 of each element, in the shape of x.");
+// In its exact form.
+constexpr Op kGelu = of_argument<"gelu", [](const auto& x) { return each(math::Gelu(), x); },
+                                 [](const auto& g, const auto& x) { return g * each(math::GeluSlope(), x); }>(
+    "gelu(tensor x) -> tensor", "x * (1 + erf(x / sqrt(2))) / 2 of each element, in the shape of x.");
 
 // ---- leaky_relu, elu, clamp -----------------------------------------------------------------------------------------
 

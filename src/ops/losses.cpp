@@ -94,7 +94,7 @@ struct LogSumExpRows {
   DISTAG_INLINE static void run(T* largest, T* logs, T* scratch, const T* x, int64_t rows, int64_t count) {
     for (int64_t r = 0; r < rows; ++r, x += count) {
       largest[r] = largest_of_row(x, count);
-      logs[r] = static_cast<T>(math::log(exp_below_largest(scratch, x, largest[r], count)));
+      logs[r] = static_cast<T>(log_sum_below_largest(scratch, x, largest[r], count));
     }
   }
 };
@@ -109,12 +109,13 @@ struct CrossEntropyGradientRows {
       T scale = scales[r];
       T largest = largests[r];
       T log_sum = logs[r];
+      T share_of_largest = math::exp_not_positive(-log_sum);
       if (targets[r] < 0) {
         for (int64_t i = 0; i < count; ++i) out[i] = T(0);
         continue;
       }
       DISTAG_INDEPENDENT
-      for (int64_t i = 0; i < count; ++i) out[i] = scale * math::exp_not_positive((x[i] - largest) - log_sum);
+      for (int64_t i = 0; i < count; ++i) out[i] = scale * (share_of_largest * math::exp_not_positive(x[i] - largest));
       if (targets[r] < count) out[targets[r]] = scale * std::expm1((x[targets[r]] - largest) - log_sum);
     }
   }

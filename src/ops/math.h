@@ -9,9 +9,10 @@
 #include "ops/simd.h"
 
 // exp, log, tanh, erf, sin, cos and what is made of them, for float and double, written so that loops over them
-// vectorise, and of IEEE operations only, so that every machine and compiler gives the same bits. Errors are at most 2
-// ulp (tests/unit/ops/math_test.cpp). Coefficients are those of the Taylor series of exp, sin, cos and of log((1 + s) /
-// (1 - s)) = 2 (s + s^3/3 + ...), cut where the rest is below the precision; those of erf are fitted.
+// vectorise, and of IEEE operations only, so that every machine and compiler gives the same bits. Errors are a few
+// ulp over the whole range (tests/precision/curves_test.cpp). Coefficients are those of the Taylor series of exp, sin,
+// cos and of log((1 + s) / (1 - s)) = 2 (s + s^3/3 + ...), cut where the rest is below the precision; those of erf are
+// fitted.
 namespace distag::ops::math {
 
 template <typename T>
@@ -28,6 +29,8 @@ struct Bits<float> {
   static constexpr float kLn2Low = 0x1.0bfbe8p-15f;
   static constexpr float kLargest = 100.0f;  // exp beyond +- this is infinite, or 0
   static constexpr float kSmallest = -110.0f;
+  static constexpr float kTail = 115.0f;           // x exp(-x) beyond this is 0
+  static constexpr uint32_t kUpperHalf = ~0xfffu;  // of the bits: the square of such a number is exact
   static constexpr int kExpTerms = 7;
   static constexpr int kLogTerms = 5;
 };
@@ -43,6 +46,8 @@ struct Bits<double> {
   static constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
   static constexpr double kLargest = 720.0;
   static constexpr double kSmallest = -750.0;
+  static constexpr double kTail = 765.0;
+  static constexpr uint64_t kUpperHalf = ~uint64_t{0x7ffffff};
   static constexpr int kExpTerms = 13;
   static constexpr int kLogTerms = 11;
 };
@@ -55,20 +60,24 @@ struct ExpParts {
   T tail;
 };
 
+// r + r^2/2! + ... + r^k/k!
 template <typename T>
-DISTAG_INLINE ExpParts<T> exp_parts(T x) {
-  using B = Bits<T>;
-  T shifted = x * static_cast<T>(1.4426950408889634074) + B::kRound;
-  T n = shifted - B::kRound;
-  T r = (x - n * B::kLn2High) - n * B::kLn2Low;
-  // r + r^2/2! + ... + r^k/k!
+DISTAG_INLINE T exp_tail(T r) {
   T tail = T(0);
   constexpr double kInverseFactorials[] = {
       1.0,         1.0 / 2,      1.0 / 6,       1.0 / 24,       1.0 / 120,       1.0 / 720,       1.0 / 5040,
       1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
 #pragma GCC unroll 16
-  for (int k = B::kExpTerms - 1; k >= 1; --k) tail = tail * r + static_cast<T>(kInverseFactorials[k]);
-  return {n, std::bit_cast<typename B::Unsigned>(shifted), tail * r * r + r};
+  for (int k = Bits<T>::kExpTerms - 1; k >= 1; --k) tail = tail * r + static_cast<T>(kInverseFactorials[k]);
+  return tail * r * r + r;
+}
+
+template <typename T>
+DISTAG_INLINE ExpParts<T> exp_parts(T x) {
+  using B = Bits<T>;
+  T shifted = x * static_cast<T>(1.4426950408889634074) + B::kRound;
+  T n = shifted - B::kRound;
+  return {n, std::bit_cast<typename B::Unsigned>(shifted), exp_tail((x - n * B::kLn2High) - n * B::kLn2Low)};
 }
 
 // 2^n for a whole n that an exponent can hold, n given as the bits of (n + kRound).
@@ -104,6 +113,44 @@ DISTAG_INLINE T exp_not_positive(T x) {
   return (scale + scale * parts.tail) * T(0x1p-64);
 }
 
+// exp(x) for x <= 0 or NaN; exp(x) - 1 where that is near 0.
+template <typename T>
+struct ShareNotAbove1 {
+  T value;
+  bool is_near_1;
+  DISTAG_INLINE explicit ShareNotAbove1(T x) : is_near_1(x > T(-0.25)) {
+    using B = Bits<T>;
+    using U = typename B::Unsigned;
+    const ExpParts<T> parts = exp_parts(x < B::kSmallest ? B::kSmallest : x);  // near 0 with n = 0
+    const T scale = power_of_two<T>(static_cast<U>(parts.n_bits + U(64)));
+    value = is_near_1 ? parts.tail : (scale + scale * parts.tail) * T(0x1p-64);
+  }
+};
+
+// What takes the lift of lifted_exp away.
+template <typename T>
+inline constexpr T kDropped = T(0x1p-100);
+
+// 2^100 exp(x + low) for -765 <= x <= 0, `low` being digits that x has no room for: a product with it is rounded once,
+// by kDropped, where exp(x) itself would have lost digits.
+template <typename T>
+DISTAG_INLINE T lifted_exp(T x, T low) {
+  using B = Bits<T>;
+  using U = typename B::Unsigned;
+  T shifted = (x + low) * static_cast<T>(1.4426950408889634074) + B::kRound;
+  T n = shifted - B::kRound;
+  T tail = exp_tail(((x - n * B::kLn2High) - n * B::kLn2Low) + low);
+  T scale = power_of_two<T>(static_cast<U>(std::bit_cast<U>(shifted) + U(100)));
+  return scale + scale * tail;
+}
+
+// A number limited to a largest magnitude, without its sign; NaN stays.
+template <typename T>
+DISTAG_INLINE T magnitude_up_to(T x, T limit) {
+  T magnitude = std::fabs(x);
+  return magnitude > limit ? limit : magnitude;
+}
+
 // exp(x) - 1 for -80 <= x <= 80, without cancellation.
 template <typename T>
 DISTAG_INLINE T expm1_within(T x) {
@@ -122,9 +169,48 @@ DISTAG_INLINE T tanh(T x) {
   return x != x ? x : result;
 }
 
+// 1 - tanh(x)^2 = 4 e / (1 + e)^2 with e = exp(-2 |x|)
+template <typename T>
+DISTAG_INLINE T tanh_slope(T x) {
+  T half = magnitude_up_to(x, Bits<T>::kTail / T(2));
+  T lifted = lifted_exp(T(-2) * half, T(0));
+  T sum = T(1) + lifted * kDropped<T>;
+  return (T(4) * lifted / (sum * sum)) * kDropped<T>;
+}
+
+// Made of exp(-|x|), so that no tail is lost.
 template <typename T>
 DISTAG_INLINE T sigmoid(T x) {
-  return T(1) / (T(1) + math::exp(-x));
+  T e = math::exp_not_positive(-std::fabs(x));
+  return (x < T(0) ? e : T(1)) / (T(1) + e);
+}
+
+// sigmoid(x) (1 - sigmoid(x))
+template <typename T>
+DISTAG_INLINE T sigmoid_slope(T x) {
+  T e = math::exp_not_positive(-std::fabs(x));
+  T sum = T(1) + e;
+  return e / (sum * sum);
+}
+
+// x sigmoid(x); -0 of -infinity.
+template <typename T>
+DISTAG_INLINE T silu(T x) {
+  T near = magnitude_up_to(x, Bits<T>::kTail);
+  T lifted = lifted_exp(-near, T(0));
+  T ratio = (x < T(0) ? -near * lifted : x) / (T(1) + lifted * kDropped<T>);
+  return x < T(0) ? ratio * kDropped<T> : ratio;
+}
+
+// s (1 + x (1 - s)) with s = sigmoid(x)
+template <typename T>
+DISTAG_INLINE T silu_slope(T x) {
+  T near = magnitude_up_to(x, Bits<T>::kTail);
+  T lifted = lifted_exp(-near, T(0));
+  T e = lifted * kDropped<T>;
+  T sum = T(1) + e;
+  T ratio = (x < T(0) ? lifted * (sum - near) : sum + near * e) / (sum * sum);
+  return x < T(0) ? ratio * kDropped<T> : ratio;
 }
 
 // log(1 + f) for f from sqrt(1/2) - 1 to 1/2: log((1 + s) / (1 - s)) with s = f / (2 + f).
@@ -219,6 +305,26 @@ DISTAG_INLINE T erf(T x) {
   return magnitude > T(1) ? from_1 : up_to_1;
 }
 
+// x^2 in two numbers, exact for the first half of the digits; |x| < 2^60.
+template <typename T>
+struct Square {
+  T high;
+  T low;
+  DISTAG_INLINE explicit Square(T x) {
+    using U = typename Bits<T>::Unsigned;
+    T upper = std::bit_cast<T>(static_cast<U>(std::bit_cast<U>(x) & Bits<T>::kUpperHalf));
+    high = upper * upper;
+    low = (x + upper) * (x - upper);
+  }
+};
+
+// 2 exp(-x^2) / sqrt(pi), which is 0 beyond 27.5 (float: 10.4).
+template <typename T>
+DISTAG_INLINE T erf_slope(T x) {
+  const Square<T> square(magnitude_up_to(x, std::is_same_v<T, float> ? T(10.5) : T(27.5)));
+  return lifted_exp(-square.high, -square.low) * static_cast<T>(1.12837916709551257390) * kDropped<T>;
+}
+
 // Angles up to this one are reduced by a multiple n of pi / 2 in three parts, of which n times the first two are exact.
 inline constexpr double kLargestReduced = 0x1p20;
 
@@ -287,7 +393,12 @@ DISTAG_CURVE(Exp, x, math::exp(x));
 DISTAG_CURVE(Log, x, math::log(x));
 DISTAG_CURVE(Tanh, x, math::tanh(x));
 DISTAG_CURVE(Sigmoid, x, math::sigmoid(x));
+DISTAG_CURVE(TanhSlope, x, math::tanh_slope(x));
+DISTAG_CURVE(SigmoidSlope, x, math::sigmoid_slope(x));
+DISTAG_CURVE(Silu, x, math::silu(x));
+DISTAG_CURVE(SiluSlope, x, math::silu_slope(x));
 DISTAG_CURVE(Erf, x, math::erf(x));
+DISTAG_CURVE(ErfSlope, x, math::erf_slope(x));
 DISTAG_CURVE(Sin, x, (math::sine<0>(x)));
 DISTAG_CURVE(Cos, x, (math::sine<1>(x)));
 DISTAG_CURVE(MinusSin, x, (math::sine<2>(x)));
@@ -295,19 +406,7 @@ DISTAG_CURVE(MinusSin, x, (math::sine<2>(x)));
 DISTAG_CURVE(Expm1NotPositive, x, x == T(0) ? x : math::expm1_within(x < T(-80) ? T(-80) : x > T(0) ? T(0) : x));
 // log(1 + exp(x)), without overflow.
 DISTAG_CURVE(Softplus, x, math::log1p_up_to_1(math::exp_not_positive(-std::fabs(x))) + (x > T(0) ? x : T(0)));
-// The normal distribution: its share below x, and its density.
-DISTAG_CURVE(NormalShare, x, T(0.5) * (T(1) + math::erf(x * static_cast<T>(0.70710678118654752440))));
-DISTAG_CURVE(NormalDensity, x, static_cast<T>(0.39894228040143267794) * math::exp_not_positive(x * x * T(-0.5)));
 #undef DISTAG_CURVE
-
-// s (1 + x (1 - s)) with s = sigmoid(x).
-struct SiluSlope {
-  template <typename T>
-  DISTAG_INLINE T operator()(T x) const {
-    const T s = math::sigmoid(x);
-    return s * (T(1) + x * (T(1) - s));
-  }
-};
 
 // A curve of an angle of any size. Far from 0 it takes the libraries' functions for long double, whose bits depend on
 // no instruction set.

@@ -148,7 +148,15 @@ struct LogitCrossEntropy {
   };
   static constexpr double kSlopeFactor = 1;
   static constexpr auto value = [](const auto& x, const auto& t) { return each(Value(), x, t); };
-  static constexpr auto slope_in_a = [](const auto& x, const auto& t) { return each(math::Sigmoid(), x) - t; };
+  // sigmoid(x) - t; of x > 0 as (1 - t) - sigmoid(-x), which is exact where t is 1.
+  struct Slope {
+    template <typename T>
+    DISTAG_INLINE T operator()(T x, T t) const {
+      const T share = math::sigmoid(-std::fabs(x));
+      return x > T(0) ? (T(1) - t) - share : share - t;
+    }
+  };
+  static constexpr auto slope_in_a = [](const auto& x, const auto& t) { return each(Slope(), x, t); };
   static constexpr auto slope_in_b = [](const auto& x, const auto&) { return -x; };
 };
 

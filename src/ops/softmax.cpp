@@ -88,15 +88,29 @@ struct SoftmaxRows {
   }
 };
 
-// y (g - sum(g y))
+// y (g - sum(g y)), with h = g - g[i] in the place of g where an element y[i] is above 1/2: y[i] near 1 has lost the
+// digits of 1 - y[i], which h does without.
 template <typename T>
 struct SoftmaxGradientRows {
   DISTAG_INLINE static void run(T* out, const T* g, const T* y, int64_t rows, int64_t count) {
+    using Total = typename Sum<T>::Total;
     for (int64_t r = 0; r < rows; ++r, out += count, g += count, y += count) {
-      auto dot = static_cast<T>(dot_of_rows(g, y, count));
+      const T of_largest = gradient_of_largest(g, y, count);
+      const auto dot = static_cast<T>(reduce_terms<Sum<T>>(count, [g, y, of_largest](int64_t i) DISTAG_INLINE_LAMBDA {
+        return static_cast<Total>(g[i] - of_largest) * static_cast<Total>(y[i]);
+      }));
       DISTAG_INDEPENDENT
-      for (int64_t i = 0; i < count; ++i) out[i] = y[i] * (g[i] - dot);
+      for (int64_t i = 0; i < count; ++i) out[i] = y[i] * ((g[i] - of_largest) - dot);
     }
+  }
+
+ private:
+  DISTAG_INLINE static T gradient_of_largest(const T* g, const T* y, int64_t count) {
+    const T largest = largest_of_row(y, count);
+    if (!(largest > T(0.5))) return T(0);
+    int64_t i = 0;
+    while (y[i] != largest) ++i;
+    return g[i];
   }
 };
 
@@ -126,22 +140,27 @@ struct LogSoftmaxRows {
   DISTAG_INLINE static void run(T* out, const T* x, int64_t rows, int64_t count) {
     for (int64_t r = 0; r < rows; ++r, out += count, x += count) {
       T largest = largest_of_row(x, count);
-      auto log_sum = static_cast<T>(math::log(exp_below_largest(out, x, largest, count)));
+      auto log_sum = static_cast<T>(log_sum_below_largest(out, x, largest, count));
       DISTAG_INDEPENDENT
       for (int64_t i = 0; i < count; ++i) out[i] = (x[i] - largest) - log_sum;
     }
   }
 };
 
-// g - exp(y) sum(g)
+// g - exp(y) sum(g), where y is near 0 as (g - sum(g)) - (exp(y) - 1) sum(g): exact where g is 0 but there.
 template <typename T>
 struct LogSoftmaxGradientRows {
   DISTAG_INLINE static void run(T* out, const T* g, const T* y, int64_t rows, int64_t count) {
     for (int64_t r = 0; r < rows; ++r, out += count, g += count, y += count) {
       auto sum = static_cast<T>(reduce_row<Sum<T>, T>(g, count));
       DISTAG_INDEPENDENT
-      for (int64_t i = 0; i < count; ++i) out[i] = g[i] - math::exp_not_positive(y[i]) * sum;
+      for (int64_t i = 0; i < count; ++i) out[i] = of_element(g[i], y[i], sum);
     }
+  }
+
+  DISTAG_INLINE static T of_element(T g, T y, T sum) {
+    const math::ShareNotAbove1<T> share(y);
+    return share.is_near_1 ? (g - sum) - share.value * sum : g - share.value * sum;
   }
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "ops/math.h"
 #include "ops/reduce_kernels.h"
@@ -34,11 +35,25 @@ DISTAG_INLINE typename Sum<T>::Total exp_below_largest(T* out, const T* x, T lar
   return reduce_row<Sum<T>, T>(out, count);
 }
 
-// out = exp(x - shift), of which it gives the sum.
+// log(sum(exp(x - largest))); out holds terms of the sum. Where the largest element outweighs all others their sum
+// alone has the digits.
 template <typename T>
-DISTAG_INLINE typename Sum<T>::Total exp_of_row(T* out, const T* x, T shift, int64_t count) {
+DISTAG_INLINE typename Sum<T>::Total log_sum_below_largest(T* out, const T* x, T largest, int64_t count) {
+  using Total = typename Sum<T>::Total;
+  constexpr Total kHasDigits = std::is_same_v<T, Total> ? Total(1.5) : Total(1 + 0x1p-20);
+  const Total sum = exp_below_largest(out, x, largest, count);
+  if (!(sum < kHasDigits)) return math::log(sum);
+  int64_t i = 0;
+  while (x[i] != largest) ++i;
+  out[i] = T(0);
+  return math::log1p_up_to_1(reduce_row<Sum<T>, T>(out, count));
+}
+
+// out = exp(x), of which it gives the sum.
+template <typename T>
+DISTAG_INLINE typename Sum<T>::Total exp_of_row(T* out, const T* x, int64_t count) {
   DISTAG_INDEPENDENT
-  for (int64_t i = 0; i < count; ++i) out[i] = math::exp(x[i] - shift);
+  for (int64_t i = 0; i < count; ++i) out[i] = math::exp(x[i]);
   return reduce_row<Sum<T>, T>(out, count);
 }
 

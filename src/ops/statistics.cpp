@@ -69,8 +69,8 @@ struct LogSumExpRows {
   DISTAG_INLINE static void run(double* out, T* scratch, const T* x, int64_t rows, int64_t count) {
     for (int64_t r = 0; r < rows; ++r, x += count) {
       T largest = reduce_row<Maximum<T>, T>(x, count);
-      T shift = std::isfinite(largest) ? largest : T(0);
-      out[r] = math::log(exp_of_row(scratch, x, shift, count)) + static_cast<double>(shift);
+      out[r] = std::isfinite(largest) ? log_sum_below_largest(scratch, x, largest, count) + static_cast<double>(largest)
+                                      : math::log(exp_of_row(scratch, x, count));
     }
   }
 };
@@ -84,8 +84,20 @@ struct LogSumExpGradientRows {
       double sum = sums[r];
       auto g = static_cast<double>(gradients[r]);
       DISTAG_INDEPENDENT
-      for (int64_t i = 0; i < count; ++i) out[i] = static_cast<T>(math::exp(static_cast<double>(x[i]) - sum) * g);
+      for (int64_t i = 0; i < count; ++i) out[i] = static_cast<T>(exp_of_difference(x[i], sum) * g);
     }
+  }
+
+ private:
+  // Of doubles the difference has a rest below its last place.
+  DISTAG_INLINE static double exp_of_difference(T x, double sum) {
+    const auto wide = static_cast<double>(x);
+    const double difference = wide - sum;
+    const double exponential = math::exp(difference);
+    if constexpr (std::is_same_v<T, float>) return exponential;
+    const double back = wide - difference;
+    const double rest = (wide - (difference + back)) + (back - sum);
+    return exponential + exponential * (rest == rest ? rest : 0.0);  // no number where one of them is infinite
   }
 };
 

@@ -191,6 +191,31 @@ TEST(RecordedBackwardTest, EqualsTheFastOne) {
   }
 }
 
+// Where slopes are made of differences from 1, which have no digits of their own.
+TEST(RecordedBackwardTest, EqualsTheFastOneInTheTails) {
+  const Tensor x = tensor_of<double>({2, 3}, {-30, 25, -18, 38, -5, 0.5});
+  const Tensor rows = tensor_of<double>({2, 3}, {40, -2, 3, -45, 1, -60});
+  const Tensor shares = tensor_of<double>({2, 3}, {0, 1, 0.25, 1, 0, 0.5});
+  const Tensor targets = tensor_of<int64_t>({2}, {0, 1});
+  std::vector<Sample> samples;
+  for (const char* op : {"tanh", "sigmoid", "erf", "silu", "gelu", "softplus"}) samples.push_back({op, {x}, {}});
+  for (const char* op : {"softmax", "log_softmax", "logsumexp"}) samples.push_back({op, {rows}, {}});
+  samples.push_back({"cross_entropy", {rows, targets}, {}});
+  samples.push_back({"binary_cross_entropy_with_logits", {x, shares}, {}});
+  for (const Sample& sample : samples) {
+    SCOPED_TRACE(title(sample));
+    const Point point(sample, nullptr);
+    auto context = make_local_context();
+    context->backward(point.outputs, options_of(true, point.seeds));
+    const Numbers actual = point.gradients_in(*context);
+    const Numbers expected = first_gradients(point);
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < actual.size(); ++i) {
+      EXPECT_NEAR(actual[i], expected[i], 1e-13 * std::fabs(expected[i])) << "number " << i;
+    }
+  }
+}
+
 TEST(RecordedBackwardTest, GradientsOfGradientsEqualFiniteDifferences) {
   constexpr double kStep = 1e-5;
   for (const Sample& sample : recorded_samples()) {

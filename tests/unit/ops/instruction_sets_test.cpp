@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/elementwise.h"
+#include "ops/gelu.h"
 #include "ops/math.h"
 
 namespace distag::ops {
@@ -69,14 +70,18 @@ void check_curves() {
   check_curve<T>("log", math::Log());
   check_curve<T>("tanh", math::Tanh());
   check_curve<T>("sigmoid", math::Sigmoid());
+  check_curve<T>("tanh's slope", math::TanhSlope());
+  check_curve<T>("sigmoid's slope", math::SigmoidSlope());
+  check_curve<T>("silu", math::Silu());
   check_curve<T>("silu's slope", math::SiluSlope());
   check_curve<T>("erf", math::Erf());
+  check_curve<T>("erf's slope", math::ErfSlope());
   check_curve<T>("sin", math::Any<math::Sin>());
   check_curve<T>("cos", math::Any<math::Cos>());
   check_curve<T>("expm1", math::Expm1NotPositive());
   check_curve<T>("softplus", math::Softplus());
-  check_curve<T>("the normal distribution", math::NormalShare());
-  check_curve<T>("its density", math::NormalDensity());
+  check_curve<T>("gelu", math::Gelu());
+  check_curve<T>("gelu's slope", math::GeluSlope());
 }
 
 TEST(InstructionSetsTest, CurvesHaveTheSameBitsInFloat32) { check_curves<float>(); }

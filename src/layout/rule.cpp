@@ -85,7 +85,7 @@ constexpr Entry kRules[] = {
     {"avg_pool2d", pool2d_rule},
     {"adaptive_avg_pool2d", adaptive_pool2d_rule},
     {"softmax", softmax_rule},
-    {"log_softmax", softmax_rule},
+    {"log_softmax", log_softmax_rule},
     {"cumsum", cumsum_rule},
     {"layer_norm", layer_norm_rule},
     {"rms_norm", rms_norm_rule},

@@ -63,6 +63,7 @@ void interpolate_rule(RuleMaker& maker);
 void pool2d_rule(RuleMaker& maker);
 void adaptive_pool2d_rule(RuleMaker& maker);
 void softmax_rule(RuleMaker& maker);
+void log_softmax_rule(RuleMaker& maker);
 void cumsum_rule(RuleMaker& maker);
 void dropout_rule(RuleMaker& maker);
 void layer_norm_rule(RuleMaker& maker);

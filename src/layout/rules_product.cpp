@@ -454,6 +454,12 @@ void softmax_rule(RuleMaker& maker) {
   maker.rule.merged_numbers = 2;
 }
 
+// The largest element, and the sums of exponentials that are 1, and of all others.
+void log_softmax_rule(RuleMaker& maker) {
+  along_dim_rule(maker, true);
+  maker.rule.merged_numbers = 3;
+}
+
 void cumsum_rule(RuleMaker& maker) { along_dim_rule(maker, false); }
 
 }  // namespace distag::layout

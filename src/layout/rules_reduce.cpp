@@ -146,8 +146,8 @@ void merged_reduction_rule(RuleMaker& maker, int64_t numbers) {
 // The extreme element.
 void choice_rule(RuleMaker& maker) { merged_reduction_rule(maker, 1); }
 
-// The largest element, and the sum of what the exponentials are with that taken out.
-void logsumexp_rule(RuleMaker& maker) { merged_reduction_rule(maker, 2); }
+// The largest element, and with that taken out the sums of the exponentials that are 1, and of all others.
+void logsumexp_rule(RuleMaker& maker) { merged_reduction_rule(maker, 3); }
 
 // Count, mean and sum of squares.
 void var_rule(RuleMaker& maker) { merged_reduction_rule(maker, 3); }
@@ -223,7 +223,7 @@ void classification_loss_rule(RuleMaker& maker) {
   const int classes = maker.merged_factor();
   maker.place_input(0, class_dim, classes);
   if (maker.has_input(2)) maker.place_input(2, 0, classes);
-  maker.rule.merged_numbers = maker.has_input(2) ? 4 : 3;
+  maker.rule.merged_numbers = maker.has_input(2) ? 5 : 4;
   if (reduction != "mean") return;
   const bool counts_all = !maker.has_input(2) && find_attribute(maker.call().attributes, "ignore_index") == nullptr;
   if (counts_all) {

@@ -18,8 +18,9 @@ class CutClasses {
   // Of each row the largest logit here, [rows]; -inf where this part has no logits.
   Tensor largest() const;
 
-  // To be added up: [numbers, rows]. sum(exp(x - largest)), where exponentials are taken; x - largest of the target;
-  // with weights the weight of the target. `largest`: that of all classes, undefined where none are taken.
+  // To be added up: [numbers, rows]. Of sum(exp(x - largest)) the terms that are 1, and all others, where exponentials
+  // are taken; x - largest of the target; with weights the weight of the target. `largest`: that of all classes,
+  // undefined where none are taken.
   Tensor terms(const Tensor& largest) const;
 
   // The loss by the attribute reduction, but a sum is not divided for a mean: that takes the weights of all rows.

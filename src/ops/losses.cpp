@@ -310,11 +310,21 @@ Tensor CutClasses::largest() const {
 
 namespace {
 
+// Of each row the number of elements that are the largest, and the sum of the exponentials of all others.
 template <typename T>
 struct ExpSumRows {
-  DISTAG_INLINE static void run(T* sums, T* scratch, const T* x, const T* largest, int64_t rows, int64_t count) {
+  using Total = typename Sum<T>::Total;
+  DISTAG_INLINE static void run(T* ones, T* rests, T* scratch, const T* x, const T* largests, int64_t rows,
+                                int64_t count) {
     for (int64_t r = 0; r < rows; ++r, x += count) {
-      sums[r] = static_cast<T>(exp_below_largest(scratch, x, largest[r], count));
+      const T largest = largests[r];
+      exp_below_largest(scratch, x, largest, count);
+      ones[r] = static_cast<T>(reduce_terms<Sum<T>>(count, [x, largest](int64_t i) DISTAG_INLINE_LAMBDA {
+        return x[i] - largest == T(0) ? Total(1) : Total(0);
+      }));
+      rests[r] = static_cast<T>(reduce_terms<Sum<T>>(count, [x, largest, scratch](int64_t i) DISTAG_INLINE_LAMBDA {
+        return x[i] - largest == T(0) ? Total(0) : static_cast<Total>(scratch[i]);
+      }));
     }
   }
 };
@@ -327,9 +337,9 @@ void CutClasses::write_terms(Tensor& terms, const Tensor& largest) const {
   T* term = terms.mutable_data_as<T>();
   if (takes_exponentials_) {
     Tensor scratch = Tensor::empty(rows_.dtype(), Dims{classes_});
-    simd::run<ExpSumRows<T>, T*, T*, const T*, const T*, int64_t, int64_t>(
-        term, scratch.mutable_data_as<T>(), rows_.data_as<T>(), largest.data_as<T>(), rows, classes_);
-    term += rows;
+    simd::run<ExpSumRows<T>, T*, T*, T*, const T*, const T*, int64_t, int64_t>(
+        term, term + rows, scratch.mutable_data_as<T>(), rows_.data_as<T>(), largest.data_as<T>(), rows, classes_);
+    term += 2 * rows;
   }
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t target = targets_.data_as<int64_t>()[r];
@@ -341,7 +351,7 @@ void CutClasses::write_terms(Tensor& terms, const Tensor& largest) const {
 }
 
 Tensor CutClasses::terms(const Tensor& largest) const {
-  const int64_t numbers = (takes_exponentials_ ? 1 : 0) + 1 + (weight_ ? 1 : 0);
+  const int64_t numbers = (takes_exponentials_ ? 2 : 0) + 1 + (weight_ ? 1 : 0);
   Tensor terms = Tensor::empty(rows_.dtype(), Dims{numbers, targets_.count()});
   if (terms.count() == 0) return terms;
   dispatch_floating(op_, rows_.dtype(), [&]<typename T>(T) { write_terms<T>(terms, largest); });
@@ -360,12 +370,12 @@ CutClasses::Loss CutClasses::finish_as(const Tensor& largest, const Tensor& term
   T* weights = factors.mutable_data_as<T>();
   T* out = loss.loss.mutable_data_as<T>();
   const T* term = terms.data_as<T>();
-  const T* of_target = takes_exponentials_ ? term + rows : term;
+  const T* of_target = takes_exponentials_ ? term + 2 * rows : term;
   double total = 0;
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t target = targets_.data_as<int64_t>()[r];
     const bool counts = target != ignored_;
-    if (takes_exponentials_) logs[r] = math::log(term[r]);
+    if (takes_exponentials_) logs[r] = log_of_terms(term[r], term[rows + r]);
     weights[r] = counts ? (weight_ ? of_target[rows + r] : T(1)) : T(0);
     const T each = counts ? weights[r] * (logs[r] - of_target[r]) : T(0);
     if (keeps_rows_) out[r] = each;

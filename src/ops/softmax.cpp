@@ -172,7 +172,32 @@ Tensors log_softmax_backward(const Saved& saved, Tensors gradients) {
   return backward<LogSoftmaxGradientRows>("log_softmax", saved, std::move(gradients));
 }
 
+struct LogOfTerms {
+  template <typename T>
+  DISTAG_INLINE T operator()(T ones, T rest) const {
+    return log_of_terms(ones, rest);
+  }
+};
+
+struct LogSoftmaxGradient {
+  template <typename T>
+  DISTAG_INLINE T operator()(T g, T y, T sum) const {
+    return LogSoftmaxGradientRows<T>::of_element(g, y, sum);
+  }
+};
+
 }  // namespace
+
+Tensor log_of_terms(const Tensor& ones, const Tensor& rest) {
+  return combine(
+      "log", [](const auto& a, const auto& b) { return each(LogOfTerms(), a, b); }, ones, rest);
+}
+
+Tensor log_softmax_gradient(const Tensor& gradient, const Tensor& y, const Tensor& sums) {
+  return combine(
+      "log_softmax", [](const auto& g, const auto& r, const auto& s) { return each(LogSoftmaxGradient(), g, r, s); },
+      gradient, y, sums);
+}
 
 constexpr Op kLogSoftmax{.name = "log_softmax",
                          .signature = "log_softmax(tensor x, int64 dim = -1) -> tensor",

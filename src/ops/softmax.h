@@ -6,6 +6,7 @@
 #include "ops/math.h"
 #include "ops/reduce_kernels.h"
 #include "ops/simd.h"
+#include "tensor/tensor.h"
 
 namespace distag::ops {
 
@@ -56,6 +57,17 @@ DISTAG_INLINE typename Sum<T>::Total exp_of_row(T* out, const T* x, int64_t coun
   for (int64_t i = 0; i < count; ++i) out[i] = math::exp(x[i]);
   return reduce_row<Sum<T>, T>(out, count);
 }
+
+// log(ones + rest) for a whole number of ones: of terms of a sum that others have too, those that are 1, and all
+// others.
+template <typename T>
+DISTAG_INLINE T log_of_terms(T ones, T rest) {
+  return ones == T(1) && rest <= T(1) ? math::log1p_up_to_1(rest) : math::log(ones + rest);
+}
+Tensor log_of_terms(const Tensor& ones, const Tensor& rest);
+
+// The gradient of log_softmax with the result y, from that of the result and sums of the latter along the dim.
+Tensor log_softmax_gradient(const Tensor& gradient, const Tensor& y, const Tensor& sums);
 
 // sum(a b)
 template <typename T>

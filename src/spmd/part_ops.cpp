@@ -12,6 +12,7 @@
 #include "ops/dispatch.h"
 #include "ops/dropout.h"
 #include "ops/reduce.h"
+#include "ops/softmax.h"
 #include "ops/statistics.h"
 #include "ops/views.h"
 #include "spmd/run_op.h"
@@ -71,12 +72,34 @@ Result softmax_forward(const PartCall& call, const Tensors& inputs, Saved* saved
   return {y};
 }
 
-// y (g - sum(g y))
+Tensor masked(const Tensor& x, const Tensor& mask) {
+  return run_op("masked_fill", {x, mask}, make_attributes({{"value", 0.0}}));
+}
+
+// y (g - sum(g y)) = y ((g - g[i]) + (g[i] (1 - y[i]) - the rest of the sum)), where an element y[i] is above 1/2, and
+// 1 - y[i] is the sum of all others.
 Tensors softmax_backward(const PartCall& call, const Saved& saved, const Tensor& g) {
   const Tensor& y = saved.tensors[0];
   const Reduced rows = Reduced::along_dim("softmax", y, call.attributes);
-  const Tensor dots = call.across.reduce(sum(run_op("mul", {g, y}), rows), Reduction::kSum);
-  return {run_op("mul", {y, run_op("sub", {g, dots})})};
+  const Tensor is_most = run_op("gt", {y, Tensor::scalar(y.dtype(), 0.5)});
+  const Tensor others = masked(y, is_most);
+  const Tensor g_of_most = masked(g, run_op("logical_not", {is_most}));
+  const Tensor sums = call.across.reduce(
+      run_op("stack", {sum(g_of_most, rows), sum(others, rows), sum(run_op("mul", {g, others}), rows)}),
+      Reduction::kSum);
+  const auto number = [&](int64_t i) { return ops::with_shape(ops::sliced(sums, 0, i, 1), rows.kept); };
+  const Tensor rest = run_op("sub", {run_op("mul", {number(0), number(1)}), number(2)});
+  return {run_op("mul", {y, run_op("add", {run_op("sub", {g, number(0)}), rest})})};
+}
+
+// log(sum(exp(x))) over the parts, of what is `shifted` so that the largest x is 0.
+Tensor merged_log_sum(Across& across, const Tensor& shifted, const Reduced& rows) {
+  const Tensor is_one = run_op("eq", {shifted, Tensor::scalar(shifted.dtype(), 0.0)});
+  const Tensor others = masked(run_op("exp", {shifted}), is_one);
+  const Tensor sums =
+      across.reduce(run_op("stack", {sum(cast(is_one, shifted.dtype()), rows), sum(others, rows)}), Reduction::kSum);
+  const auto number = [&](int64_t i) { return ops::with_shape(ops::sliced(sums, 0, i, 1), rows.kept); };
+  return ops::log_of_terms(number(0), number(1));
 }
 
 Result log_softmax_forward(const PartCall& call, const Tensors& inputs, Saved* saved) {
@@ -84,18 +107,16 @@ Result log_softmax_forward(const PartCall& call, const Tensors& inputs, Saved* s
   const Reduced rows = Reduced::along_dim("log_softmax", x, call.attributes);
   const Tensor largest = call.across.reduce(ops::max_over(x, rows.dims, rows.kept), Reduction::kMax);
   const Tensor shifted = run_op("sub", {x, largest});
-  const Tensor sums = call.across.reduce(sum(run_op("exp", {shifted}), rows), Reduction::kSum);
-  const Tensor y = run_op("sub", {shifted, run_op("log", {sums})});
+  const Tensor y = run_op("sub", {shifted, merged_log_sum(call.across, shifted, rows)});
   if (saved != nullptr) saved->tensors = {y.snapshot()};
   return {y};
 }
 
-// g - exp(y) sum(g)
 Tensors log_softmax_backward(const PartCall& call, const Saved& saved, const Tensor& g) {
   const Tensor& y = saved.tensors[0];
   const Reduced rows = Reduced::along_dim("log_softmax", y, call.attributes);
   const Tensor sums = call.across.reduce(sum(g, rows), Reduction::kSum);
-  return {run_op("sub", {g, run_op("mul", {run_op("exp", {y}), sums})})};
+  return {ops::log_softmax_gradient(g.contiguous(), y, sums)};
 }
 
 // Of the results of the parts, in double. An infinite largest one is not taken out, as the op does not. Backward needs
@@ -107,8 +128,9 @@ Result logsumexp_forward(const PartCall& call, const Tensors& inputs, Saved* sav
   Tensor shifts = call.across.reduce(sums, Reduction::kMax).clone();
   auto* shift = shifts.mutable_data_as<double>();
   for (int64_t i = 0; i < shifts.count(); ++i) shift[i] = std::isfinite(shift[i]) ? shift[i] : 0;
-  const Tensor all = call.across.reduce(run_op("exp", {run_op("sub", {sums, shifts})}), Reduction::kSum);
-  const Tensor result = run_op("add", {run_op("log", {all}), shifts});
+  const Tensor shifted = run_op("sub", {sums, shifts});
+  const Reduced each(shifted, DimSet(), true);
+  const Tensor result = run_op("add", {merged_log_sum(call.across, shifted, each), shifts});
   if (saved != nullptr) {
     own.needed = saved->needed;
     own.tensors[1] = result.snapshot();

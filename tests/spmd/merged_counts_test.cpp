@@ -88,9 +88,9 @@ std::vector<Case> cases() {
   const Input index{tensor_of<int64_t>({3}, {1, 6, 1}), "(None,)"};
   const auto last = make_attributes({{"dims", Dims{1}}});
   return {
-      {"softmax", {x}, {}, {2, 0, 2 * kN}, {1, 0, kN}},
-      {"log_softmax", {x}, {}, {2, 0, 2 * kN}, {1, 0, kN}},
-      {"logsumexp", {x}, last, {2, 0, 2 * kN}, {}},
+      {"softmax", {x}, {}, {2, 0, 2 * kN}, {1, 0, 3 * kN}},
+      {"log_softmax", {x}, {}, {2, 0, 3 * kN}, {1, 0, kN}},
+      {"logsumexp", {x}, last, {2, 0, 3 * kN}, {}},
       {"max", {x}, last, {1, 0, kN}, {1, 0, kN}},
       {"amin", {x}, last, {1, 0, kN}, {1, 0, kN}},
       {"max", {x}, {}, {1, 0, 1}, {1, 0, 1}},
@@ -98,8 +98,8 @@ std::vector<Case> cases() {
       {"var", {x}, last, {0, 1, 3 * kN}, {}},
       {"layer_norm", {x, weight, weight}, {}, {0, 1, 3 * kN}, {1, 0, 2 * kN}},
       {"layer_norm", {x}, {}, {0, 1, 3 * kN}, {1, 0, 2 * kN}},
-      {"cross_entropy", {x, of_rows}, {}, {2, 0, 3 * kN}, {}},
-      {"cross_entropy", {x, of_rows}, make_attributes({{"reduction", "none"}}), {2, 0, 3 * kN}, {}},
+      {"cross_entropy", {x, of_rows}, {}, {2, 0, 4 * kN}, {}},
+      {"cross_entropy", {x, of_rows}, make_attributes({{"reduction", "none"}}), {2, 0, 4 * kN}, {}},
       {"nll_loss", {x, of_rows}, {}, {1, 0, kN}, {}},
       {"embedding", {index, {numbers({7, 2}, 3), "('x', None)"}}, {}, {}, {}},
       {"index_select", {{numbers({7, 2}, 3), "('x', None)"}, index}, {}, {}, {}},
@@ -120,7 +120,7 @@ TEST(MergedCounts, AreThoseOfTheTableOfOps) {
   }
 }
 
-// The weights of the classes are cut with them: that of the target comes as a third number.
+// The weights of the classes are cut with them: that of the target comes as one more number.
 TEST(MergedCounts, WeightsOfClassesComeWithTheTargets) {
   const Input x{numbers({kRows, kColumns}, 1), "(None, 'x')"};
   for (const char* spec : {"(None,)", "('x',)"}) {
@@ -132,7 +132,7 @@ TEST(MergedCounts, WeightsOfClassesComeWithTheTargets) {
       const char* const specs[] = {x.spec, "(None,)", spec};
       for (size_t i = 0; i < inputs.size(); ++i) spmd::mark_sharding(inputs[i], member.line, specs[i], -1);
       apply("cross_entropy", inputs);
-      expect_sent({}, mesh.stats(), {2, 0, 4 * kRows}, 1);
+      expect_sent({}, mesh.stats(), {2, 0, 5 * kRows}, 1);
     });
   }
 }
@@ -142,7 +142,7 @@ TEST(MergedCounts, WeightsOfClassesComeWithTheTargets) {
 TEST(MergedCounts, AreOfTheOwnRowsAlone) {
   const Input x{numbers({kRows, kColumns}, 1), "('y', 'x')"};
   const uint64_t rows = kRows / 2;
-  check({"softmax", {x}, {}, {2, 0, 2 * rows}, {1, 0, rows}}, {2, 2}, 1);
+  check({"softmax", {x}, {}, {2, 0, 2 * rows}, {1, 0, 3 * rows}}, {2, 2}, 1);
   check({"argmax", {x}, {}, {0, 1, 2 * rows}, {}}, {2, 2}, 1);
   // The gradients of the weights are summed over the rows, in one bucket.
   const Input even{numbers({kRows, 6}, 1), "('y', 'x')"};
@@ -151,9 +151,9 @@ TEST(MergedCounts, AreOfTheOwnRowsAlone) {
   check({"layer_norm", {even, weight, bias}, {}, {0, 1, 3 * rows}, {2, 0, 2 * rows + 2 * 3}}, {2, 2}, 1, true);
   // Where some may be ignored the number of all rows: one more, among those that have other rows.
   const auto ignoring = make_attributes({{"ignore_index", int64_t{-100}}});
-  check({"cross_entropy", {x, {targets(), "('y',)"}}, ignoring, {3, 0, 3 * rows + 1}, {}}, {2, 2}, 1);
+  check({"cross_entropy", {x, {targets(), "('y',)"}}, ignoring, {3, 0, 4 * rows + 1}, {}}, {2, 2}, 1);
   const Tensor all = tensor_of<int64_t>({kRows}, {6, 0, 2, 3});
-  check({"cross_entropy", {x, {all, "('y',)"}}, {}, {2, 0, 3 * rows}, {}}, {2, 2}, 1);
+  check({"cross_entropy", {x, {all, "('y',)"}}, {}, {2, 0, 4 * rows}, {}}, {2, 2}, 1);
 }
 
 // So many rows that what is merged goes in chunks of which each member adds up one.

@@ -278,6 +278,42 @@ TEST_F(TrapsTest, FloatsAreMergedInDouble) {
   }
 }
 
+// Rows in which one element outweighs all others, by members that hold some: each number as on one process, however
+// small it is.
+TEST_F(TrapsTest, ConfidentRowsKeepTheirDigitsWhereTheyAreCut) {
+  const Tensor x = tensor_of<double>(
+      {5, 4}, {0, -46, -50, -60, -700, 3, -52, -1e3, -41, -45, -48, 2, 7, 7, -40, -50, -90, -90.5, -80, -20});
+  const Tensor targets = tensor_of<int64_t>({5}, {0, 1, 3, 1, 2});
+  const Tensor seed = tensor_of<double>({5, 4}, {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1});
+  const auto expect_alike = [&](const Tensor& got, const Tensor& wanted) {
+    const auto left = values_of<double>(got);
+    const auto right = values_of<double>(wanted);
+    for (size_t i = 0; i < left.size(); ++i) EXPECT_NEAR(left[i], right[i], 1e-14 * std::fabs(right[i])) << i;
+  };
+  for (const std::string name : {"softmax", "log_softmax", "logsumexp", "cross_entropy"}) {
+    SCOPED_TRACE(name);
+    const bool is_loss = name == "cross_entropy";
+    const ops::Attributes attributes = is_loss               ? make_attributes({{"reduction", "none"}})
+                                       : name == "logsumexp" ? make_attributes({{"dims", Dims{1}}})
+                                                             : ops::Attributes();
+    Tensors inputs{x};
+    std::vector<Sharded> parts{mesh_.cut(x, parse_spec(mesh_.shape(), "(None, y)", 2))};
+    if (is_loss) {
+      inputs.push_back(targets);
+      parts.push_back(mesh_.cut(targets, parse_spec(mesh_.shape(), "(None,)", 1)));
+    }
+    ops::Saved saved;
+    saved.needed = ~uint64_t{0};
+    const ops::Op& op = *ops::find_op(name);
+    const Tensor y = op.forward(inputs, attributes, &saved)[0];
+    const Applied applied = mesh_.apply(name, parts, attributes);
+    expect_alike(mesh_.whole(applied.outputs[0]), y);
+    const Tensor g = y.rank() == 2 ? seed : ones(y.shape());
+    const auto got = applied.backward({mesh_.cut(g, applied.outputs[0].spec.dual())});
+    expect_alike(mesh_.whole(got[0]), op.backward(saved, {g})[0]);
+  }
+}
+
 // Equal largest elements of several members.
 TEST_F(TrapsTest, EqualExtremesShareTheGradientOverMembers) {
   const Tensor x = tensor_of<double>({2, 6}, {3, 1, 3, 3, 0, 3, -1, -1, -1, -1, -1, -1});

@@ -1,5 +1,7 @@
 #include "spmd/checkpoint_items.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -35,18 +37,19 @@ void read_lying(const Program& program, SavedTensor& item, const Sharding& shard
   item.from = lying.spec;
   item.spec = lying.spec.dual();
   item.elements = std::move(lying.shard);
+  item.is_copy = false;
 }
 
 }  // namespace
 
-uint64_t SavedValue::fingerprint(const MeshShape& mesh) const {
-  Fingerprint fingerprint;
-  fingerprint.add(tree);
+std::map<std::string, std::string> SavedValue::describe(const Program& program) const {
+  std::map<std::string, std::string> entries = store::entries_of_tree(tree);
   for (const SavedTensor& tensor : tensors) {
-    fingerprint.add(tensor.path).add(store::stored_name(tensor.dtype)).add(to_string(tensor.shape));
-    fingerprint.add(print_spec(mesh, tensor.from));
+    entries[tensor.path] = fmt::format("{}{} {}", dtype_name(tensor.dtype), to_string(tensor.shape),
+                                       print_spec(program.shape(), tensor.from));
+    if (tensor.is_copy) entries[tensor.path] += program.describe_replicas({&tensor.elements, 1});
   }
-  return fingerprint.value();
+  return entries;
 }
 
 SavedValue items_of(const Program& program, const Value& value, bool are_kept) {
@@ -54,7 +57,7 @@ SavedValue items_of(const Program& program, const Value& value, bool are_kept) {
   saved.tree = store::print_tree(value, [&](const std::string& path, const Tensor& tensor) {
     if (path == "__metadata__") fail(Status::kInvalidArgument, "\"{}\" is a name of the format: take another", path);
     const layout::Spec whole(tensor.rank());
-    SavedTensor item{path, tensor, tensor.dtype(), tensor.shape(), whole, whole};
+    SavedTensor item{path, tensor, tensor.dtype(), tensor.shape(), whole, whole, true};
     store::stored_name(item.dtype);  // which refuses others
     if (const Sharding* sharding = Sharding::of(tensor)) read_lying(program, item, *sharding);
     saved.tensors.push_back(std::move(item));

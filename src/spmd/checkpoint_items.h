@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,14 +18,16 @@ struct SavedTensor {
   Dims shape;
   layout::Spec spec;  // without a sum
   layout::Spec from;  // as the elements lie: a sum of parts is made before they are written
+  bool is_copy;       // plain: all members have it
 };
 
 struct SavedValue {
   std::string tree;
   std::vector<SavedTensor> tensors;  // by the size of their elements, then by path: in this order they are written
   std::optional<Error> failure;      // elements that this member could not have
-  // The same on all members that save the same.
-  uint64_t fingerprint(const layout::MeshShape& mesh) const;
+  // For people, by path: the same on all members that save the same, as are the elements of copies where the mesh
+  // checks these.
+  std::map<std::string, std::string> describe(const Program& program) const;
 };
 
 // With the values of now, whatever is written later, where they are `kept`. Throws INVALID_ARGUMENT, with the path, for

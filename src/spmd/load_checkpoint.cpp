@@ -155,14 +155,21 @@ std::string share_index(CallOnLine& call, const std::string& folder) {
 
 namespace {
 
-// The tensors that get their elements, once this member has made the call for it.
-Targets note_load(CallOnLine& call, const std::string& folder, const Value& into, bool is_async) {
-  const std::string what = fmt::format("checkpoint_load{}(\"{}\")", is_async ? "_async" : "", folder);
+struct Load {
+  std::string what;
+  Targets targets;  // get their elements
+  uint64_t fingerprint;
+};
+
+// A load, once this member has made the call for it.
+Load note_load(CallOnLine& call, const std::string& folder, const Value& into, bool is_async) {
+  std::string what = fmt::format("checkpoint_load{}(\"{}\")", is_async ? "_async" : "", folder);
   const Program& program = *call.line().program;
   try {
     Targets targets = targets_of(&program, into);
-    call.note(what, fingerprint_of(program.shape(), what, targets));
-    return targets;
+    const uint64_t fingerprint = fingerprint_of(program.shape(), what, targets);
+    call.note(what, fingerprint);
+    return {std::move(what), std::move(targets), fingerprint};
   } catch (...) {
     call.note_failure(what, current_error());
     throw;
@@ -205,7 +212,7 @@ Value load_items(CallOnLine& call, const std::string& folder, Targets& targets, 
 
 Value load_checkpoint(const Line& line, const std::string& folder, const Value& into, Nanos timeout) {
   CallOnLine call(line, "checkpoint_load");
-  Targets targets = note_load(call, folder, into, false);
+  Targets targets = note_load(call, folder, into, false).targets;
   const WorkTurn turn(line);
   call.set_timeout(timeout);
   return load_items(call, folder, targets, std::nullopt);
@@ -214,17 +221,19 @@ Value load_checkpoint(const Line& line, const std::string& folder, const Value& 
 Begun load_checkpoint_async(const Line& line, const std::string& folder, const Value& into, Nanos timeout,
                             OnLost on_lost) {
   CallOnLine call(line, "checkpoint_load_async");
-  auto targets = std::make_unique<Targets>(note_load(call, folder, into, true));
+  auto load = std::make_unique<Load>(note_load(call, folder, into, true));
   std::optional<Error> failure;
   try {
-    for (const Target& target : *targets) target.memory.storage().make_elements();  // here, where host code may run
+    for (const Target& target : load->targets)
+      target.memory.storage().make_elements();  // here, where host code may run
   } catch (...) {
     failure = current_error();
   }
-  auto work = [folder, timeout, targets = std::move(targets), failure](const Line& own) {
+  auto work = [folder, timeout, load = std::move(load), failure](const Line& own) {
     CallOnLine step(own, "checkpoint_load");
+    step.note(load->what, load->fingerprint);
     step.set_timeout(timeout);
-    return load_items(step, folder, *targets, failure);
+    return load_items(step, folder, load->targets, failure);
   };
   return begin_behind(line, "checkpoint_load", std::move(work), std::move(on_lost));
 }

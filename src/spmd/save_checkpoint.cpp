@@ -14,6 +14,7 @@
 #include "spmd/checkpoint.h"
 #include "spmd/checkpoint_files.h"
 #include "spmd/checkpoint_items.h"
+#include "spmd/saved_alike.h"
 
 namespace distag::spmd {
 namespace {
@@ -180,10 +181,12 @@ Outcomes agree_or_remove(const Save& save, size_t count, Step step) {
   throw *outcomes.failure;
 }
 
+std::string text_of_save(const std::string& folder) { return fmt::format("checkpoint_save(\"{}\")", folder); }
+
 void save_items(CallOnLine& call, const std::string& folder, SavedValue& saved, Random& random) {
+  check_saved_alike(call, text_of_save(folder), saved);
   Save save{call, folder, saved, "", nullptr, {}};
   const Outcomes begun = agree(call, 1, [&]() -> std::vector<int64_t> {
-    if (saved.failure) throw *saved.failure;
     if (save.position() != 0) return {0};
     take_folder(save);
     return {static_cast<int64_t>(random.next())};
@@ -204,18 +207,11 @@ void save_items(CallOnLine& call, const std::string& folder, SavedValue& saved, 
   });
 }
 
-}  // namespace
-
-namespace {
-
-std::string text_of_save(const std::string& folder) { return fmt::format("checkpoint_save(\"{}\")", folder); }
-
-// What is saved, once this member has made the call for it.
-SavedValue note_save(CallOnLine& call, const std::string& folder, const Value& value, bool are_kept) {
-  const std::string what = fmt::format("checkpoint_save{}(\"{}\")", are_kept ? "_async" : "", folder);
+// What is saved, once this member has made the call for it. What the members save is compared by the save itself.
+SavedValue note_save(CallOnLine& call, const std::string& what, const Value& value, bool are_kept) {
   try {
     SavedValue saved = items_of(*call.line().program, value, are_kept);
-    call.note(what, Fingerprint().add(what).add(saved.fingerprint(call.line().program->shape())).value());
+    call.note(what, Fingerprint().add(what).value());
     return saved;
   } catch (...) {
     call.note_failure(what, current_error());
@@ -227,7 +223,7 @@ SavedValue note_save(CallOnLine& call, const std::string& folder, const Value& v
 
 void save_checkpoint(const Line& line, const std::string& folder, const Value& value, Nanos timeout, Random& random) {
   CallOnLine call(line, "checkpoint_save");
-  SavedValue saved = note_save(call, folder, value, false);
+  SavedValue saved = note_save(call, text_of_save(folder), value, false);
   const WorkTurn turn(line);
   call.set_timeout(timeout);
   save_items(call, folder, saved, random);
@@ -236,9 +232,11 @@ void save_checkpoint(const Line& line, const std::string& folder, const Value& v
 Begun save_checkpoint_async(const Line& line, const std::string& folder, const Value& value, Nanos timeout,
                             std::unique_ptr<Random> random, OnLost on_lost) {
   CallOnLine call(line, "checkpoint_save_async");
-  auto saved = std::make_unique<SavedValue>(note_save(call, folder, value, true));
-  auto work = [folder, timeout, saved = std::move(saved), random = std::move(random)](const Line& own) {
+  const std::string what = fmt::format("checkpoint_save_async(\"{}\")", folder);
+  auto saved = std::make_unique<SavedValue>(note_save(call, what, value, true));
+  auto work = [what, folder, timeout, saved = std::move(saved), random = std::move(random)](const Line& own) {
     CallOnLine step(own, "checkpoint_save");
+    step.note(what, Fingerprint().add(what).value());
     step.set_timeout(timeout);
     save_items(step, folder, *saved, *random);
     return Value();

@@ -102,6 +102,18 @@ Value value_of(const json& node, const std::string& file, const std::function<Te
   return Value::bytes({first, first + bytes->size()});
 }
 
+void add_entries(const json& node, const std::string& path, std::map<std::string, std::string>& entries) {
+  if (node.is_array()) {
+    entries[path] = "a list";
+    for (size_t i = 0; i < node.size(); ++i) add_entries(node[i], below(path, std::to_string(i)), entries);
+  } else if (node.is_object() && node.contains("map")) {
+    entries[path] = "a map";
+    for (const auto& [key, item] : node["map"].items()) add_entries(item, below(path, escaped(key)), entries);
+  } else {
+    entries[path] = node.dump();
+  }
+}
+
 std::vector<int64_t> list_of(const Dims& dims) { return {dims.begin(), dims.end()}; }
 
 [[noreturn]] void refuse_entry(const std::string& file, const std::string& path, const char* reason) {
@@ -240,6 +252,12 @@ std::string print_tree(const Value& value, const Visit& visit) {
     visit(path, tensor);
   };
   return tree_of(value, "", visit_once).dump();
+}
+
+std::map<std::string, std::string> entries_of_tree(const std::string& tree) {
+  std::map<std::string, std::string> entries;
+  add_entries(json::parse(tree), "", entries);
+  return entries;
 }
 
 Value parse_tree(const std::string& tree, const std::string& file,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -42,6 +43,9 @@ struct Index {
 // Calls visit(path, tensor) for each tensor of a value, in the order of the paths, and gives the tree. Throws
 // INVALID_ARGUMENT naming the path of what is not saved (references, objects).
 std::string print_tree(const Value& value, const std::function<void(const std::string&, const Tensor&)>& visit);
+// What a tree has, by path: numbers, texts, bytes in JSON, tensors by their paths, and lists and maps without what is
+// in them.
+std::map<std::string, std::string> entries_of_tree(const std::string& tree);
 // The value of a tree, with the tensor that `make` gives for each path. Throws PROTOCOL.
 Value parse_tree(const std::string& tree, const std::string& file,
                  const std::function<Tensor(const std::string&)>& make);

@@ -145,13 +145,14 @@ static void failures(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
-/* One member has another value: both learn it, and nothing is saved. */
+/* One member has another value: both learn which, and nothing is saved. */
 static void diverge(members *group, int32_t rank) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_mesh *mesh = make_mesh(group, rank, 2);
   distag_tensor *w = tensor_of(mesh, "('x', None)", 9);
-  distag_value *map = map_of(w, rank);
-  CHECK_FAILS(distag_checkpoint_save(mesh, folder, map, 0, &err), DISTAG_E_DIVERGED, "checkpoint_save");
+  distag_value *map = map_of(w, 4 + rank);
+  CHECK_FAILS(distag_checkpoint_save(mesh, folder, map, 0, &err), DISTAG_E_DIVERGED,
+              "members save other values: rank 0 has \"step\" = 4, rank 1 has \"step\" = 5");
   distag_value_release(map);
   distag_tensor_release(w);
   distag_mesh_release(mesh);

@@ -270,6 +270,84 @@ static void not_alike(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
+static void check_differ(distag_mesh *mesh, const char *name, distag_value *value, const char *part) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_future *future = NULL;
+  char path[128];
+  CHECK_OK(distag_checkpoint_save_async(mesh, path_of(name, path, sizeof path), value, 0, &future, &err));
+  CHECK_FAILS(distag_future_wait(future, 120 * DISTAG_SECOND, &err), DISTAG_E_DIVERGED, part);
+  distag_future_release(future);
+  future = NULL;
+  CHECK_FAILS(distag_checkpoint_save_async(mesh, path, value, 0, &future, &err), DISTAG_E_DIVERGED, "");
+  CHECK(future == NULL);
+  CHECK(access(path, F_OK) != 0);
+}
+
+/* As the save that waits says it, and nothing is made: an entry, a shape, the copies of a mesh that checks them. */
+static void values_that_differ(members *group, int32_t rank) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *mesh = make_mesh(group, rank);
+  distag_tensor *w = full(mesh, 1, kRows);
+  distag_value *map = map_of(w, w, 7 + rank);
+  check_differ(mesh, "h", map, "rank 0 has \"step\" = 7, rank 1 has \"step\" = 8");
+  distag_value_release(map);
+  distag_tensor_release(w);
+  distag_mesh_release(mesh);
+
+  mesh = make_mesh(group, rank);
+  w = full(mesh, 1, kRows);
+  distag_tensor *plain = full(NULL, 1, kRows + rank);
+  map = map_of(w, plain, 1);
+  check_differ(mesh, "i", map,
+               "rank 0 has \"plain\" = float64[6, 2] (None, None), rank 1 has \"plain\" = float64[7, 2]");
+  distag_value_release(map);
+  distag_tensor_release(plain);
+  distag_tensor_release(w);
+  distag_mesh_release(mesh);
+
+  static const char *const kX[] = {"x"};
+  static const int64_t kCount = kTwo;
+  distag_mesh_options options = DISTAG_MESH_OPTIONS_INIT;
+  options.check_replicas = 1;
+  CHECK_OK(distag_mesh_create(group->workers[rank], NULL, 0, &kCount, kX, 1, &options, &mesh, &err));
+  w = full(mesh, 1, kRows);
+  plain = full(NULL, 1 + rank, kRows);
+  map = map_of(w, plain, 1);
+  check_differ(mesh, "j", map, "\"plain\" = float64[6, 2] (None, None) with plain elements of hash");
+  distag_value_release(map);
+  distag_tensor_release(plain);
+  distag_tensor_release(w);
+  distag_mesh_release(mesh);
+}
+
+static distag_future *begin_other_folder(distag_mesh *mesh, int32_t rank, distag_value *map, int is_load) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_future *future = NULL;
+  char path[128];
+  path_of(rank == 0 ? "a" : "b", path, sizeof path);
+  if (is_load) {
+    CHECK_OK(distag_checkpoint_load_async(mesh, path, map, 0, &future, &err));
+  } else {
+    CHECK_OK(distag_checkpoint_save_async(mesh, path, map, 0, &future, &err));
+  }
+  return future;
+}
+
+static void folders_that_differ(members *group, int32_t rank) {
+  for (int is_load = 0; is_load < 2; ++is_load) {
+    distag_error err = DISTAG_ERROR_INIT;
+    distag_mesh *mesh = make_mesh(group, rank);
+    distag_tensor *w = full(mesh, 1, kRows);
+    distag_value *map = map_of(w, w, 1);
+    distag_future *future = begin_other_folder(mesh, rank, map, is_load);
+    CHECK_FAILS(distag_future_wait(future, 120 * DISTAG_SECOND, &err), DISTAG_E_DIVERGED, "/b\")");
+    distag_future_release(future);
+    distag_value_release(map);
+    distag_tensor_release(w);
+    distag_mesh_release(mesh);
+  }
+}
+
 /* Nobody waits for it but the end of its worker. */
 static void left_to_the_shutdown(members *group, int32_t rank) {
   distag_mesh *mesh = make_mesh(group, rank);
@@ -290,6 +368,8 @@ int main(void) {
   members_run(&group, kTwo, partial);
   members_run(&group, kTwo, failures);
   members_run(&group, kTwo, not_alike);
+  members_run(&group, kTwo, values_that_differ);
+  members_run(&group, kTwo, folders_that_differ);
   members_run(&group, kTwo, left_to_the_shutdown);
   CHECK(members_end(&group) == 0);
   CHECK_INT(lost_saves, 2 * kTwo);

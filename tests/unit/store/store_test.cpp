@@ -169,6 +169,20 @@ TEST(Trees, ComeBackEqual) {
   EXPECT_EQ(back.find("raw")->as_bytes().size(), 2U);
 }
 
+TEST(Trees, TellTheirEntriesByPath) {
+  const Value value = Value::map({{"list", Value::list({Value(int64_t{1}), Value::text("a\nb")})},
+                                  {"map", Value::map({{"map", Value()}})},
+                                  {"w/0", Value(Tensor::empty(Dtype::kFloat32, {2}))}});
+  const std::map<std::string, std::string> expected{{"", "a map"},
+                                                    {"list", "a list"},
+                                                    {"list/0", "1"},
+                                                    {"list/1", R"("a\nb")"},
+                                                    {"map", "a map"},
+                                                    {"map/map", "null"},
+                                                    {"w~10", R"({"tensor":"w~10"})"}};
+  EXPECT_EQ(entries_of_tree(print_tree(value, [](const std::string&, const Tensor&) {})), expected);
+}
+
 TEST(Trees, TwoPathsAlikeAreRefused) {
   const Value x(Tensor::scalar(Dtype::kFloat64, 1));
   const auto print = [](const Value& value) {

@@ -7,6 +7,7 @@
 #include "capi/future.h"
 #include "capi/optimizer.h"
 #include "optim/rules.h"
+#include "spmd/tensors.h"
 
 using namespace distag;
 using namespace distag::capi;
@@ -69,7 +70,8 @@ distag_status distag_optimizer_create(distag_worker* worker, const char* kind, d
       refuse(Status::kInvalidArgument, "there are no parameters: give the tensors, or the rrefs, that it is to update");
     }
     std::shared_ptr<optim::Optimizer> optimizer =
-        live == nullptr ? optim::make_in_process_optimizer(optim::find_rule(name), need_parameters_here(values))
+        live == nullptr ? optim::make_in_process_optimizer(optim::find_rule(name), need_parameters_here(values),
+                                                           &spmd::part_of_state)
                         : live->core().optim().make_optimizer(name, std::move(values));
     *out_optimizer = new distag_optimizer(std::move(optimizer), live);
   });

@@ -23,7 +23,8 @@ void check_call(const OptimizerCall& call) {
 
 class InProcessOptimizer final : public Optimizer {
  public:
-  InProcessOptimizer(const Rule& rule, Tensors parameters) : local_(rule, std::move(parameters)) {}
+  InProcessOptimizer(const Rule& rule, Tensors parameters, PartOfState part_of)
+      : local_(rule, std::move(parameters), part_of) {}
 
   void set(const std::string& setting, double value) override {
     MutexLock lock(mutex_);
@@ -102,8 +103,8 @@ class InProcessOptimizer final : public Optimizer {
 
 }  // namespace
 
-std::shared_ptr<Optimizer> make_in_process_optimizer(const Rule& rule, Tensors parameters) {
-  return std::make_shared<InProcessOptimizer>(rule, std::move(parameters));
+std::shared_ptr<Optimizer> make_in_process_optimizer(const Rule& rule, Tensors parameters, PartOfState part_of) {
+  return std::make_shared<InProcessOptimizer>(rule, std::move(parameters), part_of);
 }
 
 }  // namespace distag::optim

@@ -29,6 +29,11 @@ Tensor checked_gradient(const Tensor& parameter, const Tensor& gradient) {
   return gradient.contiguous();
 }
 
+[[noreturn]] void refuse_kept(const std::string& name, const Tensor& kept, size_t number, const Tensor& parameter) {
+  fail(Status::kInvalidArgument, "load: \"{}\" is {}, but parameter {} is {}", name, describe(kept), number,
+       describe(parameter));
+}
+
 }  // namespace
 
 void check_parameter(const Tensor& tensor) {
@@ -47,8 +52,22 @@ void check_parameter(const Tensor& tensor) {
   }
 }
 
-LocalOptimizer::LocalOptimizer(const Rule& rule, Tensors parameters)
-    : settings_(rule), parameters_(std::move(parameters)), states_(parameters_.size()) {
+void check_saved(const Rule& rule, const Value& saved, size_t number) {
+  const Value* step = saved.find("step");
+  if (step == nullptr || step->as_int64() < 0) {
+    fail(Status::kInvalidArgument, "load: the state of parameter {} has no \"step\" of at least 0", number);
+  }
+  for (const auto& [name, value] : saved.as_map()) {
+    if (name == "step") continue;
+    if (std::find(rule.slots.begin(), rule.slots.end(), name) == rule.slots.end()) {
+      fail(Status::kInvalidArgument, "load: {} keeps no \"{}\" of a parameter", rule.name, name);
+    }
+    value.as_tensor();  // which refuses others
+  }
+}
+
+LocalOptimizer::LocalOptimizer(const Rule& rule, Tensors parameters, PartOfState part_of)
+    : part_of_(part_of), settings_(rule), parameters_(std::move(parameters)), states_(parameters_.size()) {
   std::set<uint64_t> ids;
   for (const Tensor& parameter : parameters_) {
     check_parameter(parameter);
@@ -190,24 +209,22 @@ void LocalOptimizer::load(const Value& saved) {
 
 LocalOptimizer::State LocalOptimizer::load_state(const Value& saved, size_t index) const {
   const Rule& rule = settings_.rule();
-  const Tensor parameter = shard_of(parameters_[index]);
+  check_saved(rule, saved, index);
+  const Tensor& whole = parameters_[index];
+  const Tensor parameter = shard_of(whole);
   State state;
-  const Value* step = saved.find("step");
-  if (step == nullptr || step->as_int64() < 0) {
-    fail(Status::kInvalidArgument, "load: the state of parameter {} has no \"step\" of at least 0", index);
-  }
-  state.step = step->as_int64();
+  state.step = saved.find("step")->as_int64();
   for (const auto& [name, value] : saved.as_map()) {
     if (name == "step") continue;
+    const Tensor& given = value.as_tensor();
+    const bool fits =
+        given.dtype() == whole.dtype() &&
+        (given.shape() == whole.shape() || (given.shard_slot() == nullptr && given.shape() == parameter.shape()));
+    if (!fits) refuse_kept(name, given, index, whole);
+    const bool is_cut = whole.shard_slot() != nullptr && part_of_ != nullptr;
+    const Tensor kept = shard_of(is_cut ? part_of_(whole, given) : given);
+    if (kept.shape() != parameter.shape()) refuse_kept(name, kept, index, parameter);
     const auto slot = std::find(rule.slots.begin(), rule.slots.end(), name);
-    if (slot == rule.slots.end()) {
-      fail(Status::kInvalidArgument, "load: {} keeps no \"{}\" of a parameter", rule.name, name);
-    }
-    const Tensor kept = shard_of(value.as_tensor());
-    if (kept.dtype() != parameter.dtype() || kept.shape() != parameter.shape()) {
-      fail(Status::kInvalidArgument, "load: \"{}\" is {}, but parameter {} is {}", name, describe(kept), index,
-           describe(parameter));
-    }
     // A storage of its own, so that whoever made the value keeps what they have.
     state.slots[static_cast<size_t>(slot - rule.slots.begin())] = kept.snapshot().contiguous();
   }

@@ -15,12 +15,22 @@ namespace distag::optim {
 // a place of its own.
 void check_parameter(const Tensor& tensor);
 
+// Of what was kept of a sharded parameter, whole or deferred, the part that lies as the parameter's shard does; a state
+// of another shape as it is. From above, where it is known how tensors are sharded. Throws INVALID_ARGUMENT for a state
+// that is sharded otherwise.
+using PartOfState = Tensor (*)(const Tensor& parameter, const Tensor& state);
+
+// What was saved of a parameter, apart from the shapes: a map of "step", and tensors that the rule keeps. `number` is
+// of the parameter, for messages. Throws INVALID_ARGUMENT.
+void check_saved(const Rule& rule, const Value& saved, size_t number);
+
 // A rule and what it keeps of each of some tensors of this process. Of a sharded one the shard is moved, and what is
 // kept of it lies as it does. One call at a time.
 class LocalOptimizer {
  public:
-  // Throws INVALID_ARGUMENT for a tensor that cannot be a parameter, or is there twice.
-  LocalOptimizer(const Rule& rule, Tensors parameters);
+  // Throws INVALID_ARGUMENT for a tensor that cannot be a parameter, or is there twice. Without `part_of` what is
+  // loaded of a sharded parameter is of its shard.
+  LocalOptimizer(const Rule& rule, Tensors parameters, PartOfState part_of = nullptr);
 
   const Tensors& parameters() const { return parameters_; }
   Settings& settings() { return settings_; }
@@ -61,6 +71,7 @@ class LocalOptimizer {
   void run(Turn& turn);
   State load_state(const Value& saved, size_t index) const;
 
+  const PartOfState part_of_;
   Settings settings_;
   Tensors parameters_;
   std::vector<State> states_;

@@ -44,6 +44,8 @@ class Optim {
   Optim(Loop& loop, Executor& compute, Group& group, Rpc& rpc, Dautograd& dautograd);
   // Before the start; without, parameters are tensors.
   void set_places(ParameterPlaces* places);
+  // Before the start; without, what is loaded of a sharded parameter is of its shard.
+  void set_part_of(PartOfState part_of) { shared_->owner->set_part_of(part_of); }
 
   // On the loop, before messages and calls come.
   void begin(const Peer& self);

@@ -6,7 +6,7 @@
 
 #include "autograd/context.h"
 #include "base/future.h"
-#include "optim/rule.h"
+#include "optim/local_optimizer.h"
 #include "rpc/rpc.h"
 
 namespace distag::optim {
@@ -47,6 +47,7 @@ class Optimizer {
 };
 
 // For tensors of this process, without a worker: everything is done on the calling thread.
-std::shared_ptr<Optimizer> make_in_process_optimizer(const Rule& rule, Tensors parameters);
+std::shared_ptr<Optimizer> make_in_process_optimizer(const Rule& rule, Tensors parameters,
+                                                     PartOfState part_of = nullptr);
 
 }  // namespace distag::optim

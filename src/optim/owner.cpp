@@ -133,7 +133,8 @@ std::shared_ptr<OptimizerOwner::Owned> OptimizerOwner::make(const Request& reque
     sizes.push_back(value.as_list().size());
   }
   return std::make_shared<Owned>(Owned{asker, request.settings.rule(),
-                                       LocalOptimizer(request.settings.rule(), std::move(tensors)), std::move(sizes)});
+                                       LocalOptimizer(request.settings.rule(), std::move(tensors), part_of_),
+                                       std::move(sizes)});
 }
 
 Value OptimizerOwner::answer(Owned& owned, const Request& request, Context* context, const Gradients* gradients) {

@@ -24,6 +24,8 @@ class OptimizerOwner : public std::enable_shared_from_this<OptimizerOwner> {
   explicit OptimizerOwner(Executor& compute) : queue_(std::make_shared<Strand>(compute)) {}
   // Before the first request; without, parameters are tensors.
   void set_places(ParameterPlaces* places) { places_ = places; }
+  // Likewise.
+  void set_part_of(PartOfState part_of) { part_of_ = part_of; }
 
   // Waits for verdicts of passes, and answers later. `asker` is the worker that asks, "" for this one. Any thread that
   // may wait.
@@ -48,6 +50,7 @@ class OptimizerOwner : public std::enable_shared_from_this<OptimizerOwner> {
   static Value answer(Owned& owned, const Request& request, Context* context, const Gradients* gradients);
 
   ParameterPlaces* places_ = nullptr;
+  PartOfState part_of_ = nullptr;
   const std::shared_ptr<Strand> queue_;
   mutable Mutex mutex_;
   std::map<Id, std::shared_ptr<Owned>> owned_ GUARDED_BY(mutex_);

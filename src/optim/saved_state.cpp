@@ -1,6 +1,7 @@
 #include "optim/saved_state.h"
 
 #include "base/error.h"
+#include "optim/local_optimizer.h"
 
 namespace distag::optim {
 namespace {
@@ -29,7 +30,15 @@ SavedState SavedState::read(const Value& value, const Rule& rule, size_t paramet
     fail(Status::kInvalidArgument, "load: the state is of {} parameters, the optimizer has {}", state.parameters.size(),
          parameter_count);
   }
+  for (size_t number = 0; number < parameter_count; ++number) {
+    for (const Value& tensor : state.parameters[number].as_list()) check_saved(rule, tensor, number);
+  }
   const Value& settings = need(value, "settings");
+  for (const Setting& setting : rule.settings) {
+    if (settings.find(setting.name) == nullptr) {
+      fail(Status::kInvalidArgument, "load: the state has no setting \"{}\"", setting.name);
+    }
+  }
   try {
     state.settings.load(settings);
   } catch (const Error& error) {

@@ -8,6 +8,7 @@
 #include "layout/spec_text.h"
 #include "spmd/entry_node.h"
 #include "spmd/parts.h"
+#include "tensor/deferred.h"
 
 namespace distag::spmd {
 namespace {
@@ -265,6 +266,32 @@ std::shared_ptr<Future<Tensor>> gather_async(const Tensor& x, int64_t position, 
 
 Tensor gather(const Tensor& x, int64_t position, Nanos timeout) {
   return await(*begin_gather(x, position, timeout, false));
+}
+
+Tensor part_of_state(const Tensor& parameter, const Tensor& state) {
+  if (state.shape() != parameter.shape()) return state;
+  const Sharding& sharding = need_sharding(parameter, "load");
+  const MeshShape& mesh = sharding.program().shape();
+  const Spec spec = sharding.lying().spec;
+  const Box box = box_of(mesh, spec, parameter.shape(), sharding.program().position());
+  if (const Sharding* own = Sharding::of(state)) {
+    const Program& program = own->program();
+    const Lying lying = own->lying();
+    const bool is_alike =
+        &program == &sharding.program()
+            ? places_alike(mesh, lying.spec, spec)
+            : !own->is_partial() && box_of(program.shape(), lying.spec, state.shape(), program.position()) == box;
+    if (is_alike) return lying.shard;
+    fail(Status::kInvalidArgument, "load: the state is {}, and its parameter {}: redistribute it, or give the whole",
+         own->describe(), sharding.describe());
+  }
+  if (const auto initialiser = state.initialiser()) {
+    return make_box(*initialiser, state.dtype(), box.offset, box.extent);
+  }
+  const Tensor held = state.hold();
+  int64_t offset = held.offset();
+  for (size_t d = 0; !box.empty() && d < held.rank(); ++d) offset += box.offset[d] * held.strides()[d];
+  return held.view(box.extent, held.strides(), offset).clone();
 }
 
 }  // namespace distag::spmd

@@ -25,4 +25,9 @@ Tensor gather(const Tensor& x, int64_t position, Nanos timeout = 0);
 // The same without waiting.
 std::shared_ptr<Future<Tensor>> gather_async(const Tensor& x, int64_t position, Nanos timeout = 0);
 
+// Of what an optimizer kept of a sharded parameter this member's part, by this member alone: of one that is whole, or
+// deferred, it is cut or made; of one that is sharded it has to lie as the parameter does, else INVALID_ARGUMENT. One
+// of another shape is given back.
+Tensor part_of_state(const Tensor& parameter, const Tensor& state);
+
 }  // namespace distag::spmd

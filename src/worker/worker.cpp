@@ -7,6 +7,7 @@
 #include "base/each_step.h"
 #include "base/mutex.h"
 #include "base/violation.h"
+#include "spmd/tensors.h"
 #include "worker/routes.h"
 #include "worker/worker_state.h"
 
@@ -17,6 +18,7 @@ Worker::Worker(WorkerEnvironment environment, WorkerOptions options)
   state_->rpc.set_hook(&state_->dautograd);
   state_->rpc.set_reference_hook(&state_->rrefs);
   state_->optim.set_places(&state_->places);
+  state_->optim.set_part_of(&spmd::part_of_state);
   state_->rpc.set_op_runner(&autograd::apply);
   state_->rpc.register_internal(
       kLook, [state = state_.get()](Invocation& call) { call.set_result(Value::text(write_look(state->look()))); });

@@ -8,6 +8,7 @@ from . import _arguments, _callbacks, _raw, _recording, _specs, _values_in, ops
 from ._arguments import Duration, Ints, invalid, nanoseconds
 from ._dtypes import BY_NUMBER, DType, float32
 from ._handles import MeshHandle, TensorHandle
+from ._interrupts import call_and_hear
 from ._library import lib
 from ._methods import TensorMethods
 from ._raw import distag_error
@@ -82,7 +83,8 @@ class ShardedMethods(TensorMethods):
         a gathered parameter until its backward. Collective."""
         flags = (_raw.REDISTRIBUTE_GRADIENT if gradient else 0) | (_raw.REDISTRIBUTE_KEEP if keep else 0)
         out, err = TensorHandle(), distag_error()
-        if lib.distag_redistribute(_recording.input_of(self._h), _specs.text_of(spec), flags, byref(out), byref(err)):
+        if call_and_hear(lib.distag_redistribute, _recording.input_of(self._h), _specs.text_of(spec), flags, byref(out),
+                         byref(err)):
             fail(err)
         return Tensor(out)
 
@@ -140,9 +142,10 @@ def mark_sharding(tensor: Tensor, mesh: Mesh, spec: Spec, source_rank: int = -1)
     """Turns a tensor, in place, into a sharded one, and gives it. With a source all get the values of the member of
     that rank; without one (-1) each member has all of it, or it is deferred, and nothing is sent. Collective."""
     err = distag_error()
-    if lib.distag_tensor_mark_sharding(_arguments.tensor_of(tensor, "mark_sharding"),
-                                       _arguments.mesh_of(mesh, "mark_sharding"), _specs.text_of(spec),
-                                       source_rank, byref(err)):
+    arguments = (_arguments.tensor_of(tensor, "mark_sharding"), _arguments.mesh_of(mesh, "mark_sharding"),
+                 _specs.text_of(spec), source_rank, byref(err))
+    mark = lib.distag_tensor_mark_sharding
+    if mark(*arguments) if source_rank == -1 else call_and_hear(mark, *arguments):
         fail(err)
     return tensor
 
@@ -168,7 +171,8 @@ def from_local(local: Tensor, mesh: Mesh, spec: Spec, *, shape: Ints | None = No
     out, err = TensorHandle(), distag_error()
     part = _recording.input_of(_arguments.tensor_of(local, "from_local"))
     given_mesh = _arguments.mesh_of(mesh, "from_local")
-    if lib.distag_tensor_from_local(given_mesh, part, _specs.text_of(spec), array, ndim, given, byref(out), byref(err)):
+    if call_and_hear(lib.distag_tensor_from_local, given_mesh, part, _specs.text_of(spec), array, ndim, given, byref(out),
+                     byref(err)):
         fail(err)
     return Tensor(out)
 

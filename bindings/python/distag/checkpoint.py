@@ -12,6 +12,7 @@ from typing import Any, Callable
 from . import _raw
 from ._arguments import Duration, invalid, limit_ns, mesh_of, text
 from ._handles import ValueHandle
+from ._interrupts import call_and_hear
 from ._library import lib
 from ._raw import distag_error
 from ._sharded import mark_sharding
@@ -33,7 +34,7 @@ def save(mesh: Mesh, directory: str | os.PathLike[str], value: Any, timeout: Dur
     keep: list[Any] = []
     handle, err = mesh_of(mesh, "save"), distag_error()
     given = to_value(_plain(value), keep, "value")
-    if lib.distag_checkpoint_save(handle, _path(directory), given, limit_ns(timeout), byref(err)):
+    if call_and_hear(lib.distag_checkpoint_save, handle, _path(directory), given, limit_ns(timeout), byref(err)):
         fail(err)
 
 
@@ -97,7 +98,8 @@ def _begin(mesh: Any, directory: str | os.PathLike[str], targets: Any, timeout: 
 
 def _read(mesh: Any, directory: str | os.PathLike[str], targets: Any, timeout: Duration) -> Any:
     out, err = ValueHandle(), distag_error()
-    if lib.distag_checkpoint_load(mesh, _path(directory), targets, limit_ns(timeout), byref(out), byref(err)):
+    if call_and_hear(lib.distag_checkpoint_load, mesh, _path(directory), targets, limit_ns(timeout), byref(out),
+                     byref(err)):
         fail(err)
     return from_value(out)
 

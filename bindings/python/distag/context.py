@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Union
 from . import _raw
 from ._arguments import Duration, handle_array, invalid, limit_ns
 from ._handles import ContextHandle, GradientsHandle, Owner, TensorHandle
+from ._interrupts import call_and_hear
 from ._library import lib
 from ._raw import distag_error
 from .calls import current
@@ -121,7 +122,8 @@ class Context(Owner):
             return
         tensors, options, keep = _backward_arguments(roots, seeds, retain_graph, create_graph, mode, timeout)
         err = distag_error()
-        if lib.distag_backward(self._h, *tensors, byref(options), byref(err)):
+        arguments = (self._h, *tensors, byref(options), byref(err))
+        if call_and_hear(lib.distag_backward, *arguments) if self.is_joint else lib.distag_backward(*arguments):
             fail(err)
         del keep
 

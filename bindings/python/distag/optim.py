@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import _raw
 from ._arguments import Duration, invalid, text
 from ._handles import OptimizerHandle, Owner, ValueHandle
+from ._interrupts import call_and_hear
 from ._library import lib
 from ._raw import distag_error
 from .calls import call_options
@@ -81,7 +82,8 @@ class Optimizer(Owner):
         if self._has_worker and not context.is_joint:
             return self.clip_async(context, max_norm, timeout).result()
         out, err = c_double(), distag_error()
-        if lib.distag_optimizer_clip(self._h, context._h, max_norm, call_options(timeout), byref(out), byref(err)):
+        if call_and_hear(lib.distag_optimizer_clip, self._h, context._h, max_norm, call_options(timeout), byref(out),
+                         byref(err)):
             fail(err)
         return out.value
 

@@ -9,6 +9,7 @@ from typing import Any
 from . import _arguments, _raw, _specs
 from ._arguments import fit, invalid, text
 from ._handles import Handle, Owner
+from ._interrupts import call_and_hear
 from ._library import lib
 from ._raw import distag_error
 from ._specs import Spec
@@ -60,7 +61,7 @@ class Plan(Owner):
     def apply(self, mesh: Mesh) -> None:
         """Marks the tensors as planned, in place, in one exchange. Members compare their plans. Collective."""
         err = distag_error()
-        if lib.distag_plan_apply(self._h, _arguments.mesh_of(mesh, "plan"), byref(err)):
+        if call_and_hear(lib.distag_plan_apply, self._h, _arguments.mesh_of(mesh, "plan"), byref(err)):
             fail(err)
 
     def spec(self, name: str) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Union
 from . import _callbacks, _life, _raw, functions
 from ._arguments import FOREVER, Duration, Ints, fit, invalid, limit_ns, nanoseconds, text
 from ._handles import FutureHandle, Owner, RRefHandle, WorkerHandle
+from ._interrupts import HostExecutor
 from ._library import lib
 from ._raw import distag_error
 from .calls import CURRENT, ContextArgument, call_options, context_handle
@@ -117,6 +118,7 @@ class Worker(Owner):
             options.on_log = LOG
         if on_member is not None:
             options.on_member = ON_MEMBER
+        HostExecutor.is_used = HostExecutor.is_used or executor == "host"
         self._is_down = True  # nothing to shut down until it is made
         self._starting: Future[None] | None = None
         self._ending: FutureHandle | None = None

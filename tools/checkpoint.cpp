@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <csignal>
@@ -10,17 +11,24 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <string_view>
 #include <vector>
 
+#include "escaped.h"
 #include "handles.h"
 
 namespace distag_tool {
 namespace {
+
+// What the library says has names of entries in it.
+void check_told(const distag_error& error) {
+  if (error.code == DISTAG_OK) return;
+  throw std::runtime_error(escaped(std::string(distag_status_get_name(error.code)) + ": " + error.message, ""));
+}
 
 using Visit = std::function<void(const std::string& path, distag_value* item)>;
 
@@ -28,7 +36,7 @@ Value load(const std::string& directory) {
   distag_error error = DISTAG_ERROR_INIT;
   distag_value* loaded = nullptr;
   distag_checkpoint_load(nullptr, directory.c_str(), nullptr, 0, &loaded, &error);
-  check(error);
+  check_told(error);
   return Value(loaded);
 }
 
@@ -55,12 +63,18 @@ const char* name_of(distag_dtype dtype) {
   }
 }
 
+std::string raw_text_of(distag_value* item) {
+  distag_error error = DISTAG_ERROR_INIT;
+  const char* text = nullptr;
+  distag_value_get_text(item, &text, &error);
+  return text == nullptr ? "" : text;
+}
+
 std::string text_of(distag_value* item) {
   distag_error error = DISTAG_ERROR_INIT;
   int64_t number = 0;
   int32_t flag = 0;
   double real = 0;
-  const char* text = nullptr;
   switch (distag_value_get_kind(item)) {
     case DISTAG_VALUE_INT64:
       distag_value_get_int64(item, &number, &error);
@@ -75,8 +89,7 @@ std::string text_of(distag_value* item) {
       distag_value_get_bool(item, &flag, &error);
       return flag != 0 ? "true" : "false";
     case DISTAG_VALUE_TEXT:
-      distag_value_get_text(item, &text, &error);
-      return "\"" + std::string(text == nullptr ? "" : text) + "\"";
+      return "\"" + raw_text_of(item) + "\"";
     case DISTAG_VALUE_BYTES:
       return "bytes";
     default:
@@ -90,7 +103,7 @@ distag_tensor_info info_of(distag_value* item) {
   distag_tensor_info info = DISTAG_TENSOR_INFO_INIT;
   distag_value_get_tensor(item, &tensor, &error);
   distag_tensor_get_info(tensor, &info, &error);
-  check(error);
+  check_told(error);
   return info;
 }
 
@@ -102,13 +115,15 @@ int show_checkpoint(const std::string& directory) {
   uint64_t bytes = 0;
   for_each(loaded.get(), "", [&](const std::string& path, distag_value* item) {
     if (distag_value_get_kind(item) != DISTAG_VALUE_TENSOR) {
-      std::printf("%s = %s\n", path.c_str(), text_of(item).c_str());
+      const bool is_text = distag_value_get_kind(item) == DISTAG_VALUE_TEXT;
+      const std::string text = is_text ? "\"" + escaped(raw_text_of(item)) + "\"" : text_of(item);
+      std::printf("%s = %s\n", escaped(path).c_str(), text.c_str());
       return;
     }
     const distag_tensor_info info = info_of(item);
     std::string shape;
     for (size_t i = 0; i < info.ndim; ++i) shape += (i == 0 ? "" : ", ") + std::to_string(info.shape[i]);
-    std::printf("%s  %s [%s]  %zu bytes\n", path.c_str(), name_of(info.dtype), shape.c_str(), info.size);
+    std::printf("%s  %s [%s]  %zu bytes\n", escaped(path).c_str(), name_of(info.dtype), shape.c_str(), info.size);
     ++tensors;
     bytes += info.size;
   });
@@ -117,18 +132,13 @@ int show_checkpoint(const std::string& directory) {
 }
 
 int check_checkpoint(const std::string& directory) {
-  const Value loaded = load(directory);
   uint64_t tensors = 0;
-  for_each(loaded.get(), "", [&](const std::string&, distag_value* item) {
-    if (distag_value_get_kind(item) != DISTAG_VALUE_TENSOR) return;
-    distag_error error = DISTAG_ERROR_INIT;
-    distag_tensor* tensor = nullptr;
-    std::vector<char> elements(info_of(item).size);
-    distag_value_get_tensor(item, &tensor, &error);
-    distag_tensor_copy_data(tensor, elements.data(), elements.size(), &error);
-    check(error);
-    ++tensors;
+  for_each(load(directory).get(), "", [&](const std::string&, distag_value* item) {
+    if (distag_value_get_kind(item) == DISTAG_VALUE_TENSOR) ++tensors;
   });
+  distag_error error = DISTAG_ERROR_INIT;
+  distag_checkpoint_load(nullptr, directory.c_str(), nullptr, 0, nullptr, &error);
+  check_told(error);
   std::printf("%" PRIu64 " tensors, each piece as it was saved\n", tensors);
   return std::fflush(stdout) == 0 ? 0 : 1;
 }
@@ -137,7 +147,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kAtOnce = size_t{64} << 20;  // bytes that are read before the memory of tensors is given back
+size_t size_of(distag_dtype dtype) {
+  switch (dtype) {
+    case DISTAG_FLOAT64:
+    case DISTAG_INT64:
+      return 8;
+    case DISTAG_FLOAT32:
+      return 4;
+    default:
+      return 1;
+  }
+}
 
 const char* stored_name_of(distag_dtype dtype) {
   switch (dtype) {
@@ -152,36 +172,67 @@ const char* stored_name_of(distag_dtype dtype) {
   }
 }
 
-// The text of the index, which a save replaces; empty for a file of others.
-std::string index_of(const std::string& directory) {
-  std::ifstream file(std::filesystem::path(directory) / "index.json", std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+// A tensor whose elements are read when they are wanted, and go with it.
+struct Stored {
+  std::string name;
+  distag_tensor_info info;
+  Tensor tensor;
+};
+
+// What one file gets: tensors in the order of their places, with large elements first, as all writers have it; and the
+// rest as texts.
+struct Content {
+  std::vector<Stored> tensors;
+  std::map<std::string, std::string> others;
+};
+
+Content content_of(const std::string& directory) {
+  Content content;
+  for_each(load(directory).get(), "", [&](const std::string& path, distag_value* item) {
+    if (distag_value_get_kind(item) != DISTAG_VALUE_TENSOR) {
+      content.others[path] = text_of(item);
+      return;
+    }
+    distag_error error = DISTAG_ERROR_INIT;
+    distag_tensor* tensor = nullptr;
+    distag_value_get_tensor(item, &tensor, &error);
+    check_told(error);
+    distag_tensor_retain(tensor);
+    content.tensors.push_back({path, info_of(item), Tensor(tensor)});
+  });
+  std::sort(content.tensors.begin(), content.tensors.end(), [](const Stored& a, const Stored& b) {
+    const size_t size = size_of(a.info.dtype);
+    return size != size_of(b.info.dtype) ? size > size_of(b.info.dtype) : a.name < b.name;
+  });
+  return content;
 }
 
 // With its size in front, so that the elements begin at a multiple of 8.
-std::string header_of(distag_value* loaded) {
+std::string header_of(const Content& content) {
   Json header = Json::object();
-  Json others = Json::object();
   uint64_t end = 0;
-  for_each(loaded, "", [&](const std::string& path, distag_value* item) {
-    if (distag_value_get_kind(item) != DISTAG_VALUE_TENSOR) {
-      others[path] = text_of(item);
-      return;
-    }
-    const distag_tensor_info info = info_of(item);
+  for (size_t i = 0; i < content.tensors.size(); ++i) {
+    const auto& [name, info, tensor] = content.tensors[i];
     Json entry = {{"dtype", stored_name_of(info.dtype)}, {"shape", Json::array()}};
-    for (size_t i = 0; i < info.ndim; ++i) entry["shape"].push_back(info.shape[i]);
+    for (size_t d = 0; d < info.ndim; ++d) entry["shape"].push_back(info.shape[d]);
     entry["data_offsets"] = {end, end + info.size};
     end += info.size;
-    if (header.contains(path)) throw std::runtime_error("two tensors have the name \"" + path + "\"");
-    header[path] = entry;
-  });
-  if (!others.empty()) header["__metadata__"] = others;
+    header.get_ref<Json::object_t&>().emplace_back(name, std::move(entry));
+  }
+  if (!content.others.empty()) header.get_ref<Json::object_t&>().emplace_back("__metadata__", content.others);
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');
   std::string size;
   for (int i = 0; i < 8; ++i) size.push_back(static_cast<char>(uint64_t{text.size()} >> (8 * i)));
   return size + text;
+}
+
+void check_names(const Content& content) {
+  std::vector<std::string_view> names;
+  for (const Stored& stored : content.tensors) names.push_back(stored.name);
+  std::sort(names.begin(), names.end());
+  const auto twin = std::adjacent_find(names.begin(), names.end());
+  if (twin != names.end()) throw std::runtime_error("two tensors have the name \"" + escaped(*twin) + "\"");
 }
 
 // A file that takes its name once it is whole, and leaves nothing before.
@@ -224,41 +275,27 @@ class NewFile {
   bool is_whole_ = false;
 };
 
-// Writes the tensors from number `first` on, until there is enough in memory. The number of the next one.
-size_t write_some(const Value& loaded, size_t first, NewFile& out) {
-  size_t number = 0;
-  size_t next = first;
-  size_t bytes = 0;
-  for_each(loaded.get(), "", [&](const std::string&, distag_value* item) {
-    if (distag_value_get_kind(item) != DISTAG_VALUE_TENSOR || number++ != next || bytes > kAtOnce) return;
-    distag_error error = DISTAG_ERROR_INIT;
-    distag_tensor* tensor = nullptr;
-    std::vector<char> elements(info_of(item).size);
-    distag_value_get_tensor(item, &tensor, &error);
-    distag_tensor_copy_data(tensor, elements.data(), elements.size(), &error);
-    check(error);
-    out.write(elements.data(), elements.size());
-    bytes += elements.size();
-    ++next;
-  });
-  return next;
+void write_elements(const Stored& stored, NewFile& out) {
+  if (stored.info.size == 0) return;
+  const void* elements = distag_tensor_get_data(stored.tensor.get());
+  if (elements != nullptr) return out.write(static_cast<const char*>(elements), stored.info.size);
+  distag_error error = DISTAG_ERROR_INIT;  // which get_data does not tell
+  std::vector<char> room(stored.info.size);
+  distag_tensor_copy_data(stored.tensor.get(), room.data(), room.size(), &error);
+  check_told(error);
+  out.write(room.data(), room.size());
 }
 
 size_t merge_into(const std::string& directory, NewFile& out) {
-  const std::string index = index_of(directory);
-  std::string header;
-  size_t tensors = 0;
-  for (size_t before = SIZE_MAX; before != tensors;) {
-    const Value loaded = load(directory);
-    const std::string seen = header_of(loaded.get());
-    const bool is_same = index_of(directory) == index && (header.empty() || header == seen);
-    if (!is_same) throw std::runtime_error(directory + " was saved anew meanwhile: try again");
-    if (header.empty()) out.write(seen.data(), seen.size());
-    header = seen;
-    before = tensors;
-    tensors = write_some(loaded, tensors, out);
+  Content content = content_of(directory);
+  check_names(content);
+  const std::string header = header_of(content);
+  out.write(header.data(), header.size());
+  for (Stored& stored : content.tensors) {
+    write_elements(stored, out);
+    stored.tensor.reset();
   }
-  return tensors;
+  return content.tensors.size();
 }
 
 }  // namespace

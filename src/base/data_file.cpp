@@ -47,10 +47,13 @@ std::shared_ptr<const DataFile> DataFile::open(const std::string& path) {
 
 DataFile::~DataFile() { close(descriptor_); }
 
-uint64_t DataFile::size() const {
+uint64_t DataFile::size() const { return identity().size; }
+
+FileIdentity DataFile::identity() const {
   struct stat status = {};
   if (fstat(descriptor_, &status) != 0) fail_at("read", path_, errno);
-  return static_cast<uint64_t>(status.st_size);
+  return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size),
+          int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
 }
 
 void DataFile::append(const void* data, size_t size) {
@@ -98,8 +101,13 @@ PathKind kind_of_path(const std::string& path) {
 }
 
 void make_folder(const std::string& path) {
-  if (mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return;
-  fail_at("made", path, errno);
+  if (mkdir(path.c_str(), 0777) != 0) {
+    if (errno == EEXIST) return;
+    fail_at("made", path, errno);
+  }
+  const size_t end = path.find_last_not_of('/');
+  const size_t slash = end == std::string::npos ? end : path.rfind('/', end);
+  sync_folder(slash == std::string::npos ? "." : path.substr(0, slash + 1));
 }
 
 std::vector<std::string> list_folder(const std::string& path) {

@@ -9,6 +9,15 @@
 
 namespace distag {
 
+// Which file it is, and in which state.
+struct FileIdentity {
+  uint64_t device = 0;
+  uint64_t number = 0;
+  uint64_t size = 0;
+  int64_t written = 0;  // when, in nanoseconds
+  bool operator==(const FileIdentity&) const = default;
+};
+
 // A regular file of large data, and what is done with the folder around it. All of these throw INVALID_STATE naming the
 // path and the reason, OUT_OF_MEMORY where descriptors or memory run out. They block. Any thread.
 class DataFile {
@@ -23,6 +32,7 @@ class DataFile {
 
   const std::string& path() const { return path_; }
   uint64_t size() const;
+  FileIdentity identity() const;
   void append(const void* data, size_t size);
   // What lies behind is gone, and the next bytes come there.
   void cut(uint64_t size);
@@ -40,7 +50,7 @@ class DataFile {
 
 enum class PathKind { kNothing, kFile, kFolder, kOther };
 PathKind kind_of_path(const std::string& path);  // of a symbolic link what it leads to
-// Made if it is not there; its parent is not.
+// Made if it is not there, and on the disk then; its parent is not made.
 void make_folder(const std::string& path);
 std::vector<std::string> list_folder(const std::string& path);  // names, in no order
 // So that names which were changed in it are on the disk.

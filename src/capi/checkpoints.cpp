@@ -67,6 +67,7 @@ distag_status distag_checkpoint_load(distag_mesh* mesh, const char* directory, d
     const Value targets = into == nullptr ? Value() : need(into, "into").get();
     const Nanos timeout = need_timeout(timeout_ns, "timeout_ns");
     check_can_wait();
+    if (mesh == nullptr && into == nullptr && out_value == nullptr) return spmd::check_checkpoint(folder);
     const Value loaded = mesh == nullptr ? spmd::load_checkpoint_alone(folder, targets)
                                          : spmd::load_checkpoint(line_of(need(mesh, "mesh")), folder, targets, timeout);
     if (out_value != nullptr) *out_value = make_value(loaded);

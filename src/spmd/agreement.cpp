@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/cut_text.h"
+
 namespace distag::spmd {
 namespace {
 
@@ -11,9 +13,7 @@ constexpr size_t kHead = 1 + kTextWords;
 
 void write_error(int64_t* row, const Error& error) {
   row[0] = static_cast<int64_t>(error.status());
-  std::string text = error.message().substr(0, kTextWords * sizeof(int64_t) - 1);
-  while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xC0) == 0x80) text.pop_back();  // whole letters
-  if (!text.empty() && (static_cast<unsigned char>(text.back()) & 0x80) != 0) text.pop_back();
+  const std::string text = cut_middle(error.message(), kTextWords * sizeof(int64_t) - 1);
   std::memcpy(row + 1, text.c_str(), text.size() + 1);
 }
 

@@ -29,5 +29,7 @@ Begun load_checkpoint_async(const Line& line, const std::string& folder, const V
                             OnLost on_lost);
 // In this process alone.
 Value load_checkpoint_alone(const std::string& folder, const Value& into);
+// Reads and checks every element, in pieces. Throws as a load does.
+void check_checkpoint(const std::string& folder);
 
 }  // namespace distag::spmd

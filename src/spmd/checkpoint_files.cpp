@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "store/index_reader.h"
 #include "store/safetensors.h"
 
 namespace distag::spmd {
@@ -29,13 +30,13 @@ std::string read_text(const DataFile& file) {
   return text;
 }
 
-struct Header {
+struct ReadHeader {
   std::vector<store::StoredTensor> tensors;
   uint64_t data_begin = 0;
   uint32_t sum = 0;
 };
 
-Header read_header(const DataFile& file) {
+ReadHeader read_header(const DataFile& file) {
   std::byte first[8] = {};
   const uint64_t size = file.size();
   if (size < 8 || !file.read_at(0, first, 8)) fail(Status::kProtocol, "\"{}\" is cut: it has no header", file.path());
@@ -108,10 +109,8 @@ class Pieces {
       load(from / kPiece);
       const uint64_t inside = from % kPiece;
       const uint64_t some = std::min<uint64_t>(count, piece_.size() - inside);
-      if (out != nullptr) {
-        std::memcpy(out, piece_.data() + inside, some);
-        out += some;
-      }
+      std::memcpy(out, piece_.data() + inside, some);
+      out += some;
       from += some;
       count -= some;
     }
@@ -140,6 +139,8 @@ class Pieces {
   std::vector<std::byte> piece_;
   uint64_t number_ = UINT64_MAX;
 };
+
+constexpr size_t kCheckedAtOnce = 64 << 10;
 
 void check_bools(const std::byte* elements, uint64_t size, const std::string& file, const std::string& path) {
   for (uint64_t i = 0; i < size; ++i) {
@@ -192,7 +193,7 @@ std::string read_index(const std::string& folder) {
   std::map<std::string, std::vector<store::StoredTensor>> headers;
   std::map<std::string, uint32_t> sums;
   for (const std::string& name : names) {
-    Header header = read_header(*need_file(path_in(folder_of(folder), name)));
+    ReadHeader header = read_header(*need_file(path_in(folder_of(folder), name)));
     headers[name] = std::move(header.tensors);
     sums[name] = header.sum;
   }
@@ -212,37 +213,78 @@ store::Index index_in(const std::string& folder) {
   return {};
 }
 
+std::shared_ptr<const DataFile> OpenFiles::open(const std::string& name) const {
+  MutexLock lock(mutex_);
+  const auto [entry, is_new] = seen_.try_emplace(name);
+  Seen& seen = entry->second;
+  seen.used = ++uses_;
+  if (seen.file != nullptr) return seen.file;
+  auto file = open_anew(path_in(folder_, name));
+  const FileIdentity identity = file->identity();
+  if (!is_new && seen.identity != FileIdentity() && identity != seen.identity) {
+    fail(Status::kNotFound, "\"{}\" is no longer what it was: a later save took its place, load that", file->path());
+  }
+  seen.identity = identity;
+  seen.file = file;
+  ++open_;
+  return file;
+}
+
+std::shared_ptr<const DataFile> OpenFiles::open_anew(const std::string& path) const {
+  for (;;) {
+    while (open_ >= most_) close_oldest();
+    try {
+      return need_file(path);
+    } catch (const Error& error) {
+      if (error.status() != Status::kOutOfMemory || open_ == 0) throw;
+    }
+    most_ = std::max<size_t>(1, open_ / 2);  // the other half is for the host
+  }
+}
+
+// Whoever reads it just now has it open until then.
+void OpenFiles::close_oldest() const {
+  auto oldest = seen_.end();
+  for (auto entry = seen_.begin(); entry != seen_.end(); ++entry) {
+    const bool is_open = entry->second.file != nullptr;
+    if (is_open && (oldest == seen_.end() || entry->second.used < oldest->second.used)) oldest = entry;
+  }
+  if (oldest == seen_.end()) return;
+  oldest->second.file.reset();
+  --open_;
+}
+
 StoredElements::StoredElements(std::string folder, store::Index index)
-    : folder_(std::move(folder)), index_(std::move(index)) {
+    : files_(std::move(folder)), index_(std::move(index)) {
   for (const auto& [path, entry] : index_.entries) {
     for (const store::StoredBox& box : entry.boxes) {
-      if (!files_.contains(box.file)) files_.emplace(box.file, open(box.file));
+      if (!headers_.contains(box.file)) headers_.emplace(box.file, header_of(box.file));
     }
   }
 }
 
-StoredElements::Opened StoredElements::open(const std::string& name) const {
-  Opened opened;
-  opened.file = need_file(path_in(folder_, name));
-  Header header = read_header(*opened.file);
+StoredElements::Header StoredElements::header_of(const std::string& name) const {
+  const auto file = files_.open(name);
+  ReadHeader read = read_header(*file);
   const auto sum = index_.header_sums.find(name);
-  if (sum == index_.header_sums.end() || sum->second != header.sum) {
-    fail(Status::kProtocol, "\"{}\" is damaged: its header is not the one that the index says", opened.file->path());
+  if (sum == index_.header_sums.end() || sum->second != read.sum) {
+    fail(Status::kProtocol, "\"{}\" is damaged: its header is not the one that the index says", file->path());
   }
-  opened.data_begin = header.data_begin;
-  for (store::StoredTensor& tensor : header.tensors) opened.tensors.emplace(tensor.name, std::move(tensor));
-  return opened;
+  Header header{read.data_begin, {}};
+  for (store::StoredTensor& tensor : read.tensors) header.tensors.emplace(tensor.name, std::move(tensor));
+  return header;
 }
 
-const StoredElements::Opened& StoredElements::find(const std::string& path, const store::StoredEntry& entry,
-                                                   const store::StoredBox& box, uint64_t& begin) const {
-  const Opened& opened = files_.at(box.file);
-  const auto tensor = opened.tensors.find(box.name);
-  if (tensor == opened.tensors.end() || tensor->second.dtype != entry.dtype || tensor->second.shape != box.extent) {
-    fail(Status::kProtocol, "\"{}\" does not have entry \"{}\" as the index says", opened.file->path(), path);
+std::shared_ptr<const DataFile> StoredElements::find(const std::string& path, const store::StoredEntry& entry,
+                                                     const store::StoredBox& box, uint64_t& begin) const {
+  const Header& header = headers_.at(box.file);
+  auto file = files_.open(box.file);
+  const auto tensor = header.tensors.find(box.name);
+  if (tensor == header.tensors.end() || tensor->second.dtype != entry.dtype || tensor->second.shape != box.extent) {
+    fail(Status::kProtocol, "\"{}\" does not have entry \"{}\" as the index says", file->path(), path);
   }
-  begin = opened.data_begin + tensor->second.begin;
-  return opened;
+  begin = header.data_begin + tensor->second.begin;
+  return file;
 }
 
 void StoredElements::read_box(const std::string& path, const store::StoredEntry& entry, const store::StoredBox& stored,
@@ -251,12 +293,12 @@ void StoredElements::read_box(const std::string& path, const store::StoredEntry&
   const Box common = intersection(held, wanted);
   if (common.empty()) return;
   uint64_t begin = 0;
-  const Opened& opened = find(path, entry, stored, begin);
+  const auto file = find(path, entry, stored, begin);
   const uint64_t size = store::bytes_of(stored.extent, entry.dtype).value_or(0);
-  Pieces pieces(*opened.file, begin, size, stored, path);
+  Pieces pieces(*file, begin, size, stored, path);
   for_each_run(held, common, wanted, dtype_size(entry.dtype), [&](uint64_t from, uint64_t to, uint64_t count) {
     pieces.copy(from, count, out + to);
-    if (entry.dtype == Dtype::kBool) check_bools(out + to, count, opened.file->path(), path);
+    if (entry.dtype == Dtype::kBool) check_bools(out + to, count, file->path(), path);
   });
 }
 
@@ -266,12 +308,18 @@ void StoredElements::read(const std::string& path, const Box& box, std::byte* ou
 }
 
 void StoredElements::check() const {
+  std::vector<std::byte> some(kCheckedAtOnce);
   for (const auto& [path, entry] : index_.entries) {
     for (const store::StoredBox& stored : entry.boxes) {
       uint64_t begin = 0;
-      const Opened& opened = find(path, entry, stored, begin);
+      const auto file = find(path, entry, stored, begin);
       const uint64_t size = store::bytes_of(stored.extent, entry.dtype).value_or(0);
-      Pieces(*opened.file, begin, size, stored, path).copy(0, size, nullptr);
+      Pieces pieces(*file, begin, size, stored, path);
+      for (uint64_t from = 0; from < size; from += some.size()) {
+        const uint64_t count = std::min<uint64_t>(some.size(), size - from);
+        pieces.copy(from, count, some.data());
+        if (entry.dtype == Dtype::kBool) check_bools(some.data(), count, file->path(), path);
+      }
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/data_file.h"
+#include "base/mutex.h"
 #include "layout/spec.h"
 #include "store/index.h"
 
@@ -24,34 +25,60 @@ store::Index index_in(const std::string& folder);
 // Where the files of an index lie: `folder` may name a file.
 std::string folder_of(const std::string& folder);
 
-// The elements of a checkpoint: its files are opened once, and stay open. Thread-safe.
+// Files of a folder that are read again and again. They stay open, so that nothing takes them away, apart from those
+// that there are no descriptors for: these are opened when they are read. Thread-safe.
+class OpenFiles {
+ public:
+  static constexpr size_t kMostOpen = 256;
+  explicit OpenFiles(std::string folder) : folder_(std::move(folder)) {}
+
+  // Throws NOT_FOUND for one that is not there, or is no longer the one that was read.
+  std::shared_ptr<const DataFile> open(const std::string& name) const;
+
+ private:
+  struct Seen {
+    std::shared_ptr<const DataFile> file;  // nullptr: closed for others
+    FileIdentity identity;
+    uint64_t used = 0;
+  };
+  std::shared_ptr<const DataFile> open_anew(const std::string& path) const REQUIRES(mutex_);
+  void close_oldest() const REQUIRES(mutex_);
+
+  const std::string folder_;
+  mutable Mutex mutex_;
+  mutable std::map<std::string, Seen> seen_ GUARDED_BY(mutex_);
+  mutable size_t open_ GUARDED_BY(mutex_) = 0;
+  mutable size_t most_ GUARDED_BY(mutex_) = kMostOpen;
+  mutable uint64_t uses_ GUARDED_BY(mutex_) = 0;
+};
+
+// The elements of a checkpoint. Thread-safe.
 class StoredElements {
  public:
-  // Opens the files and reads their headers. Throws NOT_FOUND for one that is not there, PROTOCOL.
+  // Reads the headers of the files. Throws NOT_FOUND for one that is not there, PROTOCOL.
   StoredElements(std::string folder, store::Index index);
 
   const store::Index& index() const { return index_; }
   // The elements of a box of an entry, row-major. Throws PROTOCOL naming file and entry for pieces that were changed.
   void read(const std::string& path, const layout::Box& box, std::byte* out) const;
-  // Every piece.
+  // Every piece, one after the other.
   void check() const;
 
  private:
-  struct Opened {
-    std::shared_ptr<const DataFile> file;
+  struct Header {
     uint64_t data_begin = 0;
     std::map<std::string, store::StoredTensor> tensors;
   };
-  Opened open(const std::string& name) const;
+  Header header_of(const std::string& name) const;
   // Of an entry's box the place of its elements in its file. Throws PROTOCOL unless the file has it as the index says.
-  const Opened& find(const std::string& path, const store::StoredEntry& entry, const store::StoredBox& box,
-                     uint64_t& begin) const;
+  std::shared_ptr<const DataFile> find(const std::string& path, const store::StoredEntry& entry,
+                                       const store::StoredBox& box, uint64_t& begin) const;
   void read_box(const std::string& path, const store::StoredEntry& entry, const store::StoredBox& stored,
                 const layout::Box& wanted, std::byte* out) const;
 
-  const std::string folder_;
+  const OpenFiles files_;
   const store::Index index_;
-  std::map<std::string, Opened> files_;
+  std::map<std::string, Header> headers_;
 };
 
 }  // namespace distag::spmd

@@ -176,10 +176,18 @@ Load note_load(CallOnLine& call, const std::string& folder, const Value& into, b
   }
 }
 
+// Members that are here are waited for, however slow their disks are: unless the call has a time of its own.
+void meet(CallOnLine& call, Nanos timeout) {
+  agree(call, 0, [] { return std::vector<int64_t>(); });
+  if (timeout == 0) call.wait_for_ever();
+}
+
 // `failure`: of this member, before.
-Value load_items(CallOnLine& call, const std::string& folder, Targets& targets, const std::optional<Error>& failure) {
+Value load_items(CallOnLine& call, const std::string& folder, Targets& targets, const std::optional<Error>& failure,
+                 Nanos timeout) {
   std::string last_text;
   std::optional<Error> last;
+  meet(call, timeout);
   for (int tries = 0; tries < kMostTries; ++tries) {
     const std::string text = share_index(call, folder);
     if (last && text == last_text) break;
@@ -215,7 +223,7 @@ Value load_checkpoint(const Line& line, const std::string& folder, const Value& 
   Targets targets = note_load(call, folder, into, false).targets;
   const WorkTurn turn(line);
   call.set_timeout(timeout);
-  return load_items(call, folder, targets, std::nullopt);
+  return load_items(call, folder, targets, std::nullopt, timeout);
 }
 
 Begun load_checkpoint_async(const Line& line, const std::string& folder, const Value& into, Nanos timeout,
@@ -233,29 +241,47 @@ Begun load_checkpoint_async(const Line& line, const std::string& folder, const V
     CallOnLine step(own, "checkpoint_load");
     step.note(load->what, load->fingerprint);
     step.set_timeout(timeout);
-    return load_items(step, folder, load->targets, failure);
+    return load_items(step, folder, load->targets, failure, timeout);
   };
   return begin_behind(line, "checkpoint_load", std::move(work), std::move(on_lost));
 }
 
-Value load_checkpoint_alone(const std::string& folder, const Value& into) {
-  Targets targets = targets_of(nullptr, into);
+namespace {
+
+// Gives what `read` makes of the checkpoint as it is now: a save beside it takes the files away.
+template <typename Read>
+auto read_alone(const std::string& folder, const Read& read) {
   std::string last_text;
   for (int tries = 0;; ++tries) {
     const std::string text = read_index(folder);
     const bool is_last = text == last_text || tries + 1 == kMostTries;
     last_text = text;
     try {
-      const auto stored = std::make_shared<const StoredElements>(
-          folder_of(folder), store::parse_index(text, path_in(folder, store::kIndexName)));
-      read_elements(*stored, targets, folder);
-      Value result = result_of(stored, targets, folder);
-      write_elements(targets);
-      return result;
+      return read(std::make_shared<const StoredElements>(folder_of(folder),
+                                                         store::parse_index(text, path_in(folder, store::kIndexName))));
     } catch (const Error& error) {
       if (is_last || error.status() != Status::kNotFound) throw;
     }
   }
+}
+
+}  // namespace
+
+Value load_checkpoint_alone(const std::string& folder, const Value& into) {
+  Targets targets = targets_of(nullptr, into);
+  return read_alone(folder, [&](const std::shared_ptr<const StoredElements>& stored) {
+    read_elements(*stored, targets, folder);
+    Value result = result_of(stored, targets, folder);
+    write_elements(targets);
+    return result;
+  });
+}
+
+void check_checkpoint(const std::string& folder) {
+  read_alone(folder, [&](const std::shared_ptr<const StoredElements>& stored) {
+    result_of(stored, {}, folder);
+    stored->check();
+  });
 }
 
 }  // namespace distag::spmd

@@ -183,8 +183,9 @@ Outcomes agree_or_remove(const Save& save, size_t count, Step step) {
 
 std::string text_of_save(const std::string& folder) { return fmt::format("checkpoint_save(\"{}\")", folder); }
 
-void save_items(CallOnLine& call, const std::string& folder, SavedValue& saved, Random& random) {
+void save_items(CallOnLine& call, const std::string& folder, SavedValue& saved, Nanos timeout, Random& random) {
   check_saved_alike(call, text_of_save(folder), saved);
+  if (timeout == 0) call.wait_for_ever();  // all are here, and disks may be slow
   Save save{call, folder, saved, "", nullptr, {}};
   const Outcomes begun = agree(call, 1, [&]() -> std::vector<int64_t> {
     if (save.position() != 0) return {0};
@@ -226,7 +227,7 @@ void save_checkpoint(const Line& line, const std::string& folder, const Value& v
   SavedValue saved = note_save(call, text_of_save(folder), value, false);
   const WorkTurn turn(line);
   call.set_timeout(timeout);
-  save_items(call, folder, saved, random);
+  save_items(call, folder, saved, timeout, random);
 }
 
 Begun save_checkpoint_async(const Line& line, const std::string& folder, const Value& value, Nanos timeout,
@@ -238,7 +239,7 @@ Begun save_checkpoint_async(const Line& line, const std::string& folder, const V
     CallOnLine step(own, "checkpoint_save");
     step.note(what, Fingerprint().add(what).value());
     step.set_timeout(timeout);
-    save_items(step, folder, *saved, *random);
+    save_items(step, folder, *saved, timeout, *random);
     return Value();
   };
   auto lost = [what = text_of_save(folder), on_lost = std::move(on_lost)](const Error& error) {

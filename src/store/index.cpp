@@ -1,22 +1,20 @@
 #include "store/index.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cmath>
-#include <functional>
 #include <set>
 #include <utility>
 
 #include "base/base64.h"
+#include "store/index_reader.h"
 #include "store/json.h"
 
 namespace distag::store {
 namespace {
 
 using nlohmann::json;
-constexpr size_t kMostBoxes = 4096;  // members of a mesh
-constexpr size_t kSumSize = 20;      // of ,"crc32":"01234567"} at the end of an index
+constexpr size_t kSumSize = 20;  // of ,"crc32":"01234567"} at the end of an index
 
 std::string escaped(const std::string& key) {
   std::string text;
@@ -114,120 +112,33 @@ void add_entries(const json& node, const std::string& path, std::map<std::string
   }
 }
 
-std::vector<int64_t> list_of(const Dims& dims) { return {dims.begin(), dims.end()}; }
-
-[[noreturn]] void refuse_entry(const std::string& file, const std::string& path, const char* reason) {
-  refuse(file, fmt::format("entry \"{}\" {}", path, reason));
+// [3, 2]
+template <typename Numbers>
+void add_list(std::string& text, const Numbers& numbers) {
+  text += fmt::format("[{}]", fmt::join(numbers.begin(), numbers.end(), ","));
 }
 
-Dims dims_of(const json& given, const std::string& file, const std::string& path) {
-  if (!given.is_array() || given.size() > kMaxRank) refuse_entry(file, path, "has an invalid list of dims");
-  Dims dims;
-  for (const json& size : given) {
-    if (!size.is_number_unsigned() || size.get<uint64_t>() > INT64_MAX)
-      refuse_entry(file, path, "has no size of a dim");
-    dims.push_back(size.get<int64_t>());
-  }
-  return dims;
+std::string quoted(const std::string& text) { return json(text).dump(); }
+
+void add_box(std::string& text, const StoredBox& box) {
+  text += R"({"crc32":)";
+  add_list(text, box.pieces);
+  text += R"(,"extent":)";
+  add_list(text, box.extent);
+  text += fmt::format(R"(,"file":{},"name":{},"offset":)", quoted(box.file), quoted(box.name));
+  add_list(text, box.offset);
+  text += '}';
 }
 
-std::string text_at(const json& given, const char* key, const std::string& file, const std::string& path) {
-  if (!given.is_object() || !given.contains(key) || !given[key].is_string()) refuse_entry(file, path, "lacks a text");
-  return given[key].get<std::string>();
-}
-
-const json& at(const json& given, const char* key, const std::string& file, const std::string& path) {
-  if (!given.is_object() || !given.contains(key)) refuse_entry(file, path, "lacks a field");
-  return given[key];
-}
-
-void check_file_name(const std::string& name, const std::string& file, const std::string& path) {
-  const bool is_name = !name.empty() && name[0] != '.' && name.find('/') == std::string::npos && name.size() <= 255 &&
-                       name.find('\0') == std::string::npos;
-  if (!is_name) refuse_entry(file, path, "lies in a file whose name is invalid or has a folder in it");
-}
-
-StoredBox box_of(const json& given, const StoredEntry& entry, const std::string& file, const std::string& path) {
-  StoredBox box;
-  box.offset = dims_of(at(given, "offset", file, path), file, path);
-  box.extent = dims_of(at(given, "extent", file, path), file, path);
-  box.file = text_at(given, "file", file, path);
-  box.name = text_at(given, "name", file, path);
-  check_file_name(box.file, file, path);
-  if (box.offset.size() != entry.shape.size() || box.extent.size() != entry.shape.size()) {
-    refuse_entry(file, path, "has a box of other dims");
-  }
-  for (size_t d = 0; d < entry.shape.size(); ++d) {
-    if (box.offset[d] > entry.shape[d] || box.extent[d] > entry.shape[d] - box.offset[d]) {
-      refuse_entry(file, path, "has a box outside of it");
-    }
-  }
-  const uint64_t size = bytes_of(box.extent, entry.dtype).value_or(0);
-  const json& pieces = at(given, "crc32", file, path);
-  if (!pieces.is_array() || (!pieces.empty() && pieces.size() != (size + kPiece - 1) / kPiece)) {
-    refuse_entry(file, path, "has another number of sums");
-  }
-  for (const json& sum : pieces) {
-    if (!sum.is_number_unsigned() || sum.get<uint64_t>() > UINT32_MAX) refuse_entry(file, path, "has no crc");
-    box.pieces.push_back(sum.get<uint32_t>());
-  }
-  return box;
-}
-
-// The ranges of a dim by which its boxes are cut: one behind the other.
-size_t count_cuts(const std::vector<const StoredBox*>& boxes, size_t dim, int64_t size, const std::string& file,
-                  const std::string& path) {
-  std::vector<std::pair<int64_t, int64_t>> ranges;
-  for (const StoredBox* box : boxes) ranges.emplace_back(box->offset[dim], box->offset[dim] + box->extent[dim]);
-  std::sort(ranges.begin(), ranges.end());
-  ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());
-  int64_t end = 0;
-  for (const auto& [first, next] : ranges) {
-    if (first < end) refuse_entry(file, path, "has an element twice, or boxes that are no grid");
-    if (first > end) refuse_entry(file, path, "lacks an element");
-    end = next;
-  }
-  if (end < size) refuse_entry(file, path, "lacks an element");
-  return ranges.size();
-}
-
-// Each dim is cut by itself, so boxes are a grid: it is whole if each of its cells is there once.
-void check_boxes(const StoredEntry& entry, const std::string& file, const std::string& path) {
-  if (bytes_of(entry.shape, entry.dtype).value_or(0) == 0) return;
-  std::vector<const StoredBox*> boxes;
+void add_entry(std::string& text, const StoredEntry& entry) {
+  text += R"({"boxes":[)";
   for (const StoredBox& box : entry.boxes) {
-    if (bytes_of(box.extent, entry.dtype).value_or(0) > 0) boxes.push_back(&box);
+    if (&box != entry.boxes.data()) text += ',';
+    add_box(text, box);
   }
-  uint64_t cells = 1;
-  for (size_t d = 0; d < entry.shape.size() && cells <= boxes.size(); ++d) {
-    cells *= count_cuts(boxes, d, entry.shape[d], file, path);
-  }
-  const auto is_before = [](const StoredBox* a, const StoredBox* b) {
-    return std::lexicographical_compare(a->offset.begin(), a->offset.end(), b->offset.begin(), b->offset.end());
-  };
-  std::sort(boxes.begin(), boxes.end(), is_before);
-  const auto twin = std::adjacent_find(boxes.begin(), boxes.end(),
-                                       [](const auto* a, const auto* b) { return a->offset == b->offset; });
-  if (twin != boxes.end()) refuse_entry(file, path, "has an element twice");
-  if (cells > boxes.size()) refuse_entry(file, path, "lacks an element");
-}
-
-StoredEntry entry_of(const json& given, const std::string& file, const std::string& path) {
-  StoredEntry entry;
-  const std::string dtype = text_at(given, "dtype", file, path);
-  entry.dtype = Dtype(0);
-  for (const Dtype known : {Dtype::kFloat32, Dtype::kFloat64, Dtype::kInt64, Dtype::kBool}) {
-    if (dtype == stored_name(known)) entry.dtype = known;
-  }
-  if (entry.dtype == Dtype(0)) refuse_entry(file, path, "has an unknown dtype");
-  entry.shape = dims_of(at(given, "shape", file, path), file, path);
-  if (!bytes_of(entry.shape, entry.dtype)) refuse_entry(file, path, "is too large");
-  entry.spec = text_at(given, "spec", file, path);
-  const json& boxes = at(given, "boxes", file, path);
-  if (!boxes.is_array() || boxes.size() > kMostBoxes) refuse_entry(file, path, "has no list of boxes");
-  for (const json& box : boxes) entry.boxes.push_back(box_of(box, entry, file, path));
-  check_boxes(entry, file, path);
-  return entry;
+  text += fmt::format(R"(],"dtype":"{}","shape":)", stored_name(entry.dtype));
+  add_list(text, entry.shape);
+  text += fmt::format(R"(,"spec":{}}})", quoted(entry.spec));
 }
 
 std::string sum_text(uint32_t sum) { return fmt::format(",\"crc32\":\"{:08x}\"}}", sum); }
@@ -272,24 +183,20 @@ Value parse_tree(const std::string& tree, const std::string& file,
 }
 
 std::string print_index(const Index& index) {
-  json entries = json::object();
+  std::string text = R"({"entries":{)";
   for (const auto& [path, entry] : index.entries) {
-    json boxes = json::array();
-    for (const StoredBox& box : entry.boxes) {
-      boxes.push_back({{"offset", list_of(box.offset)},
-                       {"extent", list_of(box.extent)},
-                       {"file", box.file},
-                       {"name", box.name},
-                       {"crc32", box.pieces}});
-    }
-    entries[path] = {
-        {"dtype", stored_name(entry.dtype)}, {"shape", list_of(entry.shape)}, {"spec", entry.spec}, {"boxes", boxes}};
+    if (text.back() != '{') text += ',';
+    text += quoted(path) + ':';
+    add_entry(text, entry);
   }
-  const json all = {{"version", 1},       {"id", index.id},
-                    {"mesh", index.mesh}, {"value", json::parse(index.tree)},
-                    {"entries", entries}, {"headers", index.header_sums}};
-  std::string text = all.dump();
-  text.pop_back();  // the bracket, which comes behind the crc
+  text += R"(},"headers":{)";
+  for (const auto& [name, sum] : index.header_sums) {
+    if (text.back() != '{') text += ',';
+    text += fmt::format("{}:{}", quoted(name), sum);
+  }
+  text += fmt::format(R"(}},"id":{},"mesh":{},"value":)", quoted(index.id), quoted(index.mesh));
+  text += index.tree;
+  text += R"(,"version":1)";
   return text + sum_text(crc32_of(0, text.data(), text.size()));
 }
 
@@ -299,23 +206,7 @@ Index parse_index(std::string_view text, const std::string& file) {
   if (text.substr(summed.size()) != sum_text(crc32_of(0, summed.data(), summed.size()))) {
     refuse(file, "its text does not have the crc32 at its end");
   }
-  const json parsed = parse_json(text, file);
-  if (!parsed.is_object() || !parsed.contains("version") || parsed["version"] != 1) {
-    fail(Status::kUnsupported, "\"{}\" has another version: 1 is read", file);
-  }
-  Index index;
-  index.id = text_at(parsed, "id", file, "");
-  index.mesh = text_at(parsed, "mesh", file, "");
-  index.tree = at(parsed, "value", file, "").dump();
-  const json& entries = at(parsed, "entries", file, "");
-  const json& headers = at(parsed, "headers", file, "");
-  if (!entries.is_object() || !headers.is_object()) refuse(file, "it has no map of entries and headers");
-  for (const auto& [path, entry] : entries.items()) index.entries[path] = entry_of(entry, file, path);
-  for (const auto& [name, sum] : headers.items()) {
-    if (!sum.is_number_unsigned() || sum.get<uint64_t>() > UINT32_MAX) refuse(file, "a header has no crc");
-    index.header_sums[name] = sum.get<uint32_t>();
-  }
-  return index;
+  return read_index(text, file);
 }
 
 Index index_of_files(const std::map<std::string, std::vector<StoredTensor>>& headers) {
@@ -337,19 +228,6 @@ Index index_of_files(const std::map<std::string, std::vector<StoredTensor>>& hea
   }
   index.tree += index.tree.empty() ? R"({"map":{}})" : "}}";
   return index;
-}
-
-std::vector<std::string> files_in_weight_map(std::string_view text, const std::string& file) {
-  const json parsed = parse_json(text, file);
-  const json& map = at(parsed, "weight_map", file, "");
-  if (!map.is_object()) refuse(file, "its weight_map is no map");
-  std::set<std::string> names;
-  for (const auto& [entry, name] : map.items()) {
-    if (!name.is_string()) refuse_entry(file, entry, "lies in no file");
-    check_file_name(name.get<std::string>(), file, entry);
-    names.insert(name.get<std::string>());
-  }
-  return {names.begin(), names.end()};
 }
 
 }  // namespace distag::store

@@ -58,9 +58,6 @@ Index parse_index(std::string_view text, const std::string& file);
 // The one of a file, or files, of others: each entry is a tensor. `headers` are those of the files, by name.
 Index index_of_files(const std::map<std::string, std::vector<StoredTensor>>& headers);
 
-// The names of the files in "weight_map" of a model.safetensors.index.json, each once. Throws PROTOCOL.
-std::vector<std::string> files_in_weight_map(std::string_view text, const std::string& file);
-
 // "model/w[0:4, 2:7]"; the path itself for a box that is the whole.
 std::string name_of_part(const std::string& path, const Dims& shape, const Dims& offset, const Dims& extent);
 

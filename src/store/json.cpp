@@ -6,7 +6,6 @@ namespace distag::store {
 namespace {
 
 using nlohmann::json;
-constexpr size_t kMostDepth = 40;
 
 // Nlohmann's own parser with a callback looks through all that a parent has whenever something in it ends.
 class Builder final : public nlohmann::json_sax<json> {

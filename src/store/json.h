@@ -7,6 +7,8 @@
 
 namespace distag::store {
 
+inline constexpr size_t kMostDepth = 40;
+
 // A hostile text: throws PROTOCOL naming the file for one that is no JSON, nested deeper than 40, or has a key twice.
 nlohmann::json parse_json(std::string_view text, const std::string& file);
 

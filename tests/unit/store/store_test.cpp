@@ -5,9 +5,10 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <random>
 
-#include "store/index.h"
+#include "store/index_reader.h"
 #include "support/expect.h"
 
 namespace distag::store {
@@ -244,6 +245,109 @@ TEST(Indexes, HostileOnesAreRefused) {
   EXPECT_EQ(refused([](Index& i) { i.entries["w"].boxes.push_back(i.entries["w"].boxes[0]); }), Status::kProtocol);
   EXPECT_EQ(refused([](Index& i) { i.entries["w"].boxes.clear(); }), Status::kProtocol);
   EXPECT_EQ(refused([](Index& i) { i.entries["w"].shape = {INT64_MAX, INT64_MAX}; }), Status::kProtocol);
+}
+
+// With the crc of what it has.
+std::string sealed(const std::string& text) {
+  return text + fmt::format(",\"crc32\":\"{:08x}\"}}", crc32_of(0, text.data(), text.size()));
+}
+
+std::string failure_of_index(const std::string& text) {
+  return failure_of([&] { parse_index(sealed(text), "f"); });
+}
+
+TEST(Indexes, NothingIsReadBehindTheFirstWrongByte) {
+  const auto after = [](const std::string& begin) {  // what follows is no JSON for the one that comes to it
+    return failure_of_index(R"({"version":1,)" + begin);
+  };
+  const std::string entry = R"("entries":{"w":{"dtype":"F32","shape":[2],)";
+  const std::pair<std::string, const char*> wrong[] = {
+      {R"("id":7,"mesh":"m")", "another kind"},
+      {R"("id":"a","id":"b")", "\"id\" is there twice"},
+      {R"("more":1)", "\"more\" is not known"},
+      {R"("headers":{"a":-1})", "another kind"},
+      {R"("headers":{"a":4294967296})", "another kind"},
+      {R"("headers":{"a":1,"a":2})", "header is there twice"},
+      {R"("entries":{"w":{},"w":{}})", "lacks a field"},
+      {R"("entries":[])", "another kind"},
+      {R"("entries":{"w":[]})", "entry \"w\" has a field of another kind"},
+      {R"("entries":{"w":{"dtype":"F8"}})", "unknown dtype"},
+      {R"("entries":{"w":{"shape":[-1]}})", "another kind"},
+      {R"("entries":{"w":{"shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}})", "list of dims"},
+      {R"("entries":{"w":{"shape":[[]]}})", "another kind"},
+      {entry + R"("boxes":[[]]}})", "another kind"},
+      {entry + R"("boxes":[{"crc32":[0.5]}]}})", "another kind"},
+      {entry + R"("boxes":[{"file":"/a"}]}})", "folder in it"},
+      {entry + R"("boxes":[{"file":"a"}]}})", "box that lacks a field"},
+      {entry + R"("boxes":[]}})", "lacks a field"},
+  };
+  for (const auto& [text, words] : wrong) EXPECT_NE(after(text).find(words), std::string::npos) << text;
+  EXPECT_NE(after(R"("value":1)").find("it lacks a field"), std::string::npos);
+  EXPECT_EQ(status_of([&] { parse_index(sealed(R"({"version":2,"what":[{}])"), "f"); }), Status::kUnsupported);
+  EXPECT_EQ(status_of([&] { parse_index(sealed(R"({"value":{"version":1})"), "f"); }), Status::kUnsupported);
+}
+
+TEST(Indexes, TreesOfEveryKindComeBackAsTheyWere) {
+  for (const char* tree : {"1", "-7", "0.25", "null", "true", R"("a\"b\n")", "[]", R"({"map":{}})",
+                           R"([1,[true,null],{"map":{"a":{"tensor":"w"},"b":[],"é":"[{:,"}}])"}) {
+    Index index = some_index();
+    index.tree = tree;
+    EXPECT_EQ(parse_index(print_index(index), "f").tree, tree);
+  }
+  EXPECT_NE(failure_of_index(R"({"version":1,"value":)" + std::string(50, '[') + std::string(50, ']')).find("deeper"),
+            std::string::npos);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which have memory of their own
+
+int64_t memory_of(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  int64_t kib = 0;
+  while (status >> word && word != name + ":") continue;
+  status >> kib;
+  return kib << 10;
+}
+
+// What the process has more at its most than before.
+template <typename Body>
+int64_t peak_of(Body&& body) {
+  std::ofstream("/proc/self/clear_refs") << "5";
+  const int64_t before = memory_of("VmRSS");
+  body();
+  return memory_of("VmHWM") - before;
+}
+
+TEST(Indexes, AreReadInAFewTimesTheMemoryOfTheirText) {
+  std::string nested = R"({"version":1,"value":[)";
+  for (int i = 0; i < 3'000'000; ++i) nested += "[],";
+  nested = sealed(nested + "[]]");
+  const int64_t of_nested = peak_of([&] { failure_of([&] { parse_index(nested, "f"); }); });
+  EXPECT_LT(of_nested, 6 * static_cast<int64_t>(nested.size()));
+
+  Index many = some_index();
+  const StoredEntry entry = many.entries["w"];
+  for (int i = 0; i < 50'000; ++i) many.entries[fmt::format("layer.{}.weight", i)] = entry;
+  const std::string text = print_index(many);
+  many = Index();
+  Index read;
+  const int64_t of_many = peak_of([&] { read = parse_index(text, "f"); });
+  EXPECT_EQ(read.entries.size(), 50'001U);
+  EXPECT_LT(of_many, 10 * static_cast<int64_t>(text.size()));
+}
+
+#endif
+
+TEST(WeightMaps, NameEachFileOnce) {
+  const auto files = [](const std::string& text) { return files_in_weight_map(text, "f"); };
+  EXPECT_EQ(files(R"({"metadata":{"weight_map":1},"weight_map":{"a":"y","b":"x","c":"y"}})"),
+            (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(files(R"({"weight_map":{}})").size(), 0U);
+  for (const char* bad : {"[]", "1", "{}", R"({"weight_map":[]})", R"({"weight_map":1})", R"({"weight_map":{"a":1}})",
+                          R"({"weight_map":{"a":{}}})", R"({"weight_map":{"a":"../x"}})", R"({"weight_map":{"a":""}})",
+                          R"({"weight_map":{"a":"x","a":"x"}})", R"({"weight_map":{},"weight_map":{}})"}) {
+    EXPECT_EQ(status_of([&] { files(bad); }), Status::kProtocol) << bad;
+  }
 }
 
 // A tensor of n by n elements, a box for each.

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,6 +20,12 @@ namespace {
 
 constexpr const char* kPrefix = "distag.";
 constexpr size_t kNameLength = 13;
+// Of a socket in the directory and the one of its lane: a slash, a number, ".lane".
+constexpr size_t kLongestEntry = 16;
+
+bool has_room_for_sockets(const std::string& base) {
+  return base.size() + 1 + kNameLength + kLongestEntry < sizeof(sockaddr_un::sun_path);
+}
 
 // -1 for anything but a directory itself.
 int open_directory(int base, const char* name) {
@@ -100,6 +107,8 @@ PrivateDirectory::PrivateDirectory() : maker_(getpid()) {
 }
 
 bool PrivateDirectory::make_in(const std::string& base, int& error) {
+  error = ENAMETOOLONG;
+  if (!has_room_for_sockets(base)) return false;
   const int base_descriptor = open(base.c_str(), O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
   error = errno;
   if (base_descriptor < 0) return false;

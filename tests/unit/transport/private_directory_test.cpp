@@ -80,6 +80,15 @@ class PrivateDirectoriesAtTest : public testing::Test {
   std::vector<std::optional<std::string>> before_;
 };
 
+TEST_F(PrivateDirectoriesAtTest, ABaseWithTooLongAPathForSocketsIsPassedOver) {
+  const std::string deep = base_ + "/" + std::string(80, 'd');
+  std::filesystem::create_directory(deep);
+  setenv("XDG_RUNTIME_DIR", deep.c_str(), 1);
+  const PrivateDirectory directory;
+  EXPECT_EQ(std::filesystem::path(directory.path()).parent_path(), base_);
+  EXPECT_TRUE(std::filesystem::is_empty(deep));
+}
+
 void leave_socket(const std::string& path) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_un address{};

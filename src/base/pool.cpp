@@ -23,10 +23,50 @@ class PoolPlaces {
   ~PoolPlaces() = default;
 };
 
+// Comes with the end of what a thread waits for, or calls that thread out of its wait before.
+using WakeUp = std::shared_ptr<Future<Unit>>;
+
+// The threads that can be called out of their waits, in the order in which those began. At most one is called at a
+// time.
+class PoolWaiters {
+ public:
+  explicit PoolWaiters(size_t most) { all_.reserve(most); }
+
+  void add(const WakeUp& wake_up) noexcept { all_.push_back(wake_up); }
+  void remove(const WakeUp& wake_up) noexcept {
+    std::erase(all_, wake_up);
+    if (called_ == wake_up) called_ = nullptr;
+  }
+  // The one whose wait began last is the likeliest to wait for just what finds no thread. Completed once no lock is
+  // held. nullptr: one was called before, or none waits.
+  WakeUp call() noexcept {
+    if (called_ != nullptr || all_.empty()) return nullptr;
+    called_ = all_.back();
+    return called_;
+  }
+  void end_call() noexcept { called_ = nullptr; }
+  void replace(const WakeUp& before, const WakeUp& after) noexcept {
+    std::replace(all_.begin(), all_.end(), before, after);
+  }
+
+ private:
+  std::vector<WakeUp> all_;
+  WakeUp called_;
+};
+
 namespace {
 
 // Idle threads kept beyond thread_count, so that calls that nest again and again do not make threads each time.
 constexpr size_t kSpareThreads = 8;
+
+// How long tasks may lie where all threads wait and none can be made, before a wait fails for them.
+constexpr Nanos kLackPatience = kSecond;
+
+WakeUp wake_up_at_end_of(Completion& completion) {
+  auto wake_up = Future<Unit>::make();
+  completion.on_done([wake_up] { wake_up->complete(Unit{}); });
+  return wake_up;
+}
 
 thread_local PoolPlaces* t_places = nullptr;  // of the calling thread
 thread_local bool t_has_left = false;         // its place, for as long as it runs code that may block
@@ -58,6 +98,9 @@ struct Pool::State final : WaitPolicy, PoolPlaces, std::enable_shared_from_this<
   void come_back() override;
 
   void check_locked() const REQUIRES(mutex);
+  void leave(const WakeUp& wake_up);
+  void come_back(const WakeUp& wake_up);
+  WakeUp watch(Completion& completion, Nanos deadline, const WakeUp& called);
   std::shared_ptr<Worker> fill_place() REQUIRES(mutex);
   void add_thread() REQUIRES(mutex);
   void run(const std::shared_ptr<Worker>& self);
@@ -76,6 +119,7 @@ struct Pool::State final : WaitPolicy, PoolPlaces, std::enable_shared_from_this<
   std::thread retired GUARDED_BY(mutex);                        // the last one, not joined yet
   size_t active GUARDED_BY(mutex) = 0;
   size_t waits GUARDED_BY(mutex) = 0;
+  PoolWaiters waiting GUARDED_BY(mutex) = PoolWaiters(kMaxThreads);
   size_t begun GUARDED_BY(mutex) = 0;
   size_t living GUARDED_BY(mutex) = 0;  // threads that may still run a task
   bool stopped GUARDED_BY(mutex) = false;
@@ -128,6 +172,23 @@ void Pool::State::add_thread() {
 bool Pool::State::wait(Completion& completion, Nanos timeout) {
   if (completion.is_done() || timeout == 0) return completion.is_done();
   if (t_has_left) return lead_or_park(completion, timeout);
+  const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
+  WakeUp wake_up = wake_up_at_end_of(completion);
+  leave(wake_up);
+  try {
+    while (lead_or_park(*wake_up, time_left(deadline)) && !completion.is_done()) {
+      wake_up = watch(completion, deadline, wake_up);
+    }
+  } catch (...) {
+    come_back(wake_up);
+    throw;
+  }
+  come_back(wake_up);
+  return completion.is_done();
+}
+
+// For a wait.
+void Pool::State::leave(const WakeUp& wake_up) {
   std::shared_ptr<Worker> successor;
   {
     MutexLock lock(mutex);
@@ -140,38 +201,59 @@ bool Pool::State::wait(Completion& completion, Nanos timeout) {
       throw;
     }
     ++waits;
+    waiting.add(wake_up);
   }
   if (successor) successor->parker.unpark();
-  try {
-    const bool done = lead_or_park(completion, timeout);
-    come_back();
-    return done;
-  } catch (...) {
-    come_back();
-    throw;
-  }
 }
 
 // To the work, after a wait.
-void Pool::State::come_back() {
+void Pool::State::come_back() { come_back(nullptr); }
+
+void Pool::State::come_back(const WakeUp& wake_up) {
   MutexLock lock(mutex);
   --waits;
   ++active;
+  if (wake_up != nullptr) waiting.remove(wake_up);
+}
+
+// On the thread that was called, since all wait and there is no other for what is in the queue. A wait that ends soon
+// brings the queue a thread; if not, there may be room for one by then. Else this wait fails. Gives the next call.
+WakeUp Pool::State::watch(Completion& completion, Nanos deadline, const WakeUp& called) {
+  const Nanos left = time_left(deadline);
+  lead_or_park(completion, left < 0 ? kLackPatience : std::min(left, kLackPatience));
+  WakeUp next = wake_up_at_end_of(completion);
+  std::shared_ptr<Worker> successor;
+  {
+    MutexLock lock(mutex);
+    waiting.end_call();
+    try {
+      if (!completion.is_done()) successor = fill_place();
+    } catch (...) {
+      throw current_error().add_context(fmt::format("all threads of pool \"{}\" wait, and tasks wait for one", name));
+    }
+    waiting.replace(called, next);
+  }
+  if (successor) successor->parker.unpark();
+  return next;
 }
 
 // As a wait that never ends.
 void Pool::State::give_up_thread() noexcept {
   if (t_has_left) return;
   std::shared_ptr<Worker> successor;
-  try {
+  WakeUp called;
+  {
     MutexLock lock(mutex);
     --active;
     ++waits;
-    successor = fill_place();
-  } catch (...) {
-    // Without memory or threads the next post finds somebody.
+    try {
+      successor = fill_place();
+    } catch (...) {
+      called = waiting.call();
+    }
   }
   if (successor) successor->parker.unpark();
+  if (called) called->complete(Unit{});
 }
 
 // False where no other thread would be left to run anything.
@@ -251,6 +333,7 @@ void Pool::start() {
 bool Pool::post(Task task) {
   const ReserveScope scope(state_->reserve ? state_->reserve.get() : current_reserve());
   std::shared_ptr<State::Worker> worker;
+  WakeUp called;
   {
     MutexLock lock(state_->mutex);
     // A refused task is the caller's parameter, destroyed after the lock is gone.
@@ -259,13 +342,16 @@ bool Pool::post(Task task) {
     try {
       worker = state_->fill_place();
     } catch (...) {
-      if (state_->waits > 0) return true;  // who comes back from a wait takes it
-      task = std::move(state_->queue.back());
-      state_->queue.pop_back();
-      throw;
+      if (state_->waits == 0) {
+        task = std::move(state_->queue.back());
+        state_->queue.pop_back();
+        throw;
+      }
+      called = state_->waiting.call();  // who comes back from a wait takes the task
     }
   }
   if (worker) worker->parker.unpark();
+  if (called) called->complete(Unit{});
   return true;
 }
 

@@ -12,8 +12,8 @@ class Reserve;
 
 // A pool of `thread_count` running threads. A thread that waits gives its place away: another is woken or made as long
 // as there are tasks, so `thread_count` can run at any time, up to kMaxThreads in all. A wait that would leave no
-// thread to run is refused with OVERLOADED. Threads start with the first task, or start(); those that waits made end
-// again when too many are idle; stop() joins all.
+// thread to run is refused with OVERLOADED; one fails with OUT_OF_MEMORY where none can be made for tasks within 1 s.
+// Threads start with the first task, or start(); those that waits made end when too many are idle; stop() joins all.
 class Pool final : public Executor {
  public:
   static constexpr size_t kMaxThreads = 256;

@@ -1,6 +1,7 @@
 // Calls of functions of other workers.
 
 #include "base/lead.h"
+#include "base/wait_or_cancel.h"
 #include "capi/call_options.h"
 #include "capi/call_request.h"
 #include "capi/future.h"
@@ -50,12 +51,7 @@ distag_status distag_call(distag_worker* worker, distag_context* context, const 
     request.has_time = true;
     const Lead lead(held->core().loop());
     const auto future = held->core().rpc().call(std::move(request));
-    try {
-      wait(*future, kForever);
-    } catch (...) {
-      future->cancel();  // the caller does not get it
-      throw;
-    }
+    wait_or_cancel(*future);
     const Value& result = future->value();
     if (out_result != nullptr) *out_result = make_value(result);
   });

@@ -4,6 +4,7 @@
 
 #include "base/host_callback.h"
 #include "base/lead.h"
+#include "base/wait_or_cancel.h"
 #include "capi/call_options.h"
 #include "capi/call_request.h"
 #include "capi/context.h"
@@ -150,12 +151,7 @@ distag_status distag_rref_fetch(distag_rref* rref, distag_context* context, cons
     made.has_time = true;
     const Lead lead(held->worker().core().loop());
     const auto future = held->worker().core().rrefs().fetch(held->core(), std::move(made));
-    try {
-      wait(*future, kForever);
-    } catch (...) {
-      future->cancel();  // the caller does not get it
-      throw;
-    }
+    wait_or_cancel(*future);
     *out_value = make_value(future->value());
   });
 }

@@ -1,6 +1,7 @@
 // Workers: making, starting, polling and ending them.
 
 #include "base/lead.h"
+#include "base/wait_or_cancel.h"
 #include "capi/future.h"
 #include "capi/struct_check.h"
 #include "capi/worker.h"
@@ -145,7 +146,7 @@ distag_status distag_worker_all_gather(distag_worker* worker, distag_value* valu
     check_can_wait();
     const Lead lead(held->core().loop());
     const auto gathered = begin_all_gather(*held, given, {ranks, rank_count, timeout_ns});
-    wait(*gathered, kForever);
+    wait_or_cancel(*gathered);
     const Value& values = gathered->value();
     if (out_values != nullptr) *out_values = make_value(values);
   });

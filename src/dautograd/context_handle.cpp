@@ -6,6 +6,7 @@
 #include "base/executor.h"
 #include "base/future_deadline.h"
 #include "base/lead.h"
+#include "base/wait_or_cancel.h"
 #include "dautograd/context_table.h"
 #include "dautograd/joint_id.h"
 #include "dautograd/passes.h"
@@ -26,9 +27,10 @@ void post_begin(const std::shared_ptr<DautogradShared>& shared, const Id& contex
   });
 }
 
-Tensors run_host_step(Executor& functions, GraphTask::HostStep& step) {
+// The step outlives a wait that fails.
+Tensors run_host_step(Executor& functions, const std::shared_ptr<GraphTask::HostStep>& step) {
   auto future = Future<Tensors>::make();
-  functions.post_or_drop([owed = Owed<Tensors>(future), step = &step]() mutable {
+  functions.post_or_drop([owed = Owed<Tensors>(future), step]() mutable {
     const auto result = owed.take();
     try {
       result->complete(step->run());
@@ -83,8 +85,9 @@ void run_here(DautogradShared& shared, ContextRecord& record, PassInitiator::Pla
   while (!task.is_finished()) {
     task.run(options);
     for (GraphTask::HostStep& step : task.take_host_steps()) {
-      Tensors gradients = run_host_step(functions, step);
-      task.finish_host_step(step, std::move(gradients));
+      const auto kept = std::make_shared<GraphTask::HostStep>(std::move(step));
+      Tensors gradients = run_host_step(functions, kept);
+      task.finish_host_step(*kept, std::move(gradients));
     }
   }
   record.check();
@@ -128,7 +131,7 @@ void ContextHandle::backward(const Tensors& roots, const BackwardOptions& option
   const auto future = plan.future;
   const Lead lead(shared_->environment.loop);
   post_begin(shared_, record_->id(), std::move(plan));
-  wait(*future, kForever);
+  wait_or_cancel(*future);
   future->value();
 }
 
@@ -139,7 +142,7 @@ void ContextHandle::run_pass(autograd::Roots roots, const BackwardOptions& optio
   const auto future = plan.future;
   const Lead lead(shared_->environment.loop);
   post_begin(shared_, record_->id(), std::move(plan));
-  wait(*future, kForever);
+  wait_or_cancel(*future);
   future->value();
 }
 

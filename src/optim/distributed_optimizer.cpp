@@ -12,6 +12,7 @@
 #include "base/future_deadline.h"
 #include "base/mutex.h"
 #include "base/not_started.h"
+#include "base/wait_or_cancel.h"
 #include "group/shared.h"
 #include "optim/norm.h"
 #include "optim/operation.h"
@@ -35,7 +36,7 @@ Error late(Nanos timeout) {
 }
 
 const Value& await(const std::shared_ptr<Future<Value>>& future) {
-  wait(*future, kForever);
+  wait_or_cancel(*future);
   return future->value();
 }
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/executor.h"
 #include "base/mutex.h"
+#include "base/wait_or_cancel.h"
 
 namespace distag {
 namespace {
@@ -104,7 +104,7 @@ class RemoteRootsPass : public std::enable_shared_from_this<RemoteRootsPass> {
 void backward(Context& context, Tensors roots, const RootFetches& fetches, BackwardOptions options) {
   if (!fetches.empty()) {
     const Nanos deadline = deadline_after(SteadyClock().now(), options.timeout);
-    for (const auto& fetch : fetches) wait(*fetch, kForever);  // each has a timeout of its own
+    for (const auto& fetch : fetches) wait_or_cancel(*fetch);  // each has a timeout of its own
     add_fetched(fetches, roots, options.seeds);
     options.timeout = time_until(deadline);
   }

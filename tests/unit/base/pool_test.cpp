@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -124,6 +125,125 @@ TEST(Pool, ThreadThatWaitsGivesItsPlaceToTasksQueuedLater) {
   pool.post_or_drop([future] { future->complete(12); });
   ASSERT_TRUE(park_until_done(*got, 120 * kSecond));
   EXPECT_EQ(got->value(), 12);
+}
+
+// The system makes no thread as long as one lives: it has no room for so large a stack.
+class NoThreads {
+ public:
+  NoThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge;
+    pthread_attr_init(&huge);
+    pthread_attr_setstacksize(&huge, size_t{1} << 47);
+    pthread_setattr_default_np(&huge);
+    pthread_attr_destroy(&huge);
+  }
+  ~NoThreads() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+
+ private:
+  pthread_attr_t before_;
+};
+
+// A thread of the pool that waits, and how that ends.
+struct Waiter {
+  explicit Waiter(Pool& pool) {
+    pool.post_or_drop([begun = begun, awaited = awaited, ended = ended] {
+      begun->complete(Unit{});
+      try {
+        wait(*awaited, kForever);
+        ended->complete(Unit{});
+      } catch (const Error& error) {
+        ended->fail(error);
+      }
+    });
+    park_until_done(*begun, 120 * kSecond);
+    for (int turn = 0; turn < 1000; ++turn) std::this_thread::yield();  // it is likely to wait by now
+  }
+
+  // The task that it waits for; dropped it ends the wait as well.
+  Task end() const {
+    return [owed = Owed<Unit>(awaited)] { owed->complete(Unit{}); };
+  }
+
+  const std::shared_ptr<Future<Unit>> begun = Future<Unit>::make();
+  const std::shared_ptr<Future<Unit>> awaited = Future<Unit>::make();
+  const std::shared_ptr<Future<Unit>> ended = Future<Unit>::make();
+};
+
+TEST(Pool, AWaitForATaskThatFindsNoThreadFailsNamingTheLackAndTheTaskRuns) {
+  Pool pool("test", 1, {});
+  pool.start();
+  for (int round = 0; round < 3; ++round) {
+    const NoThreads none;
+    const Waiter waiter(pool);
+    pool.post_or_drop(waiter.end());
+    ASSERT_TRUE(park_until_done(*waiter.ended, 120 * kSecond));
+    ASSERT_NE(waiter.ended->error(), nullptr);
+    EXPECT_EQ(waiter.ended->error()->status(), Status::kOutOfMemory);
+    EXPECT_NE(waiter.ended->error()->message().find("thread \"test-2\" cannot be started"), std::string::npos);
+    EXPECT_NE(waiter.ended->error()->message().find("ulimit -u"), std::string::npos);
+    EXPECT_TRUE(park_until_done(*waiter.awaited, 120 * kSecond));
+  }
+  const Waiter waiter(pool);
+  pool.post_or_drop(waiter.end());
+  ASSERT_TRUE(park_until_done(*waiter.ended, 120 * kSecond));
+  EXPECT_EQ(waiter.ended->error(), nullptr) << "there is room again";
+}
+
+// Its thread takes the task then.
+TEST(Pool, AWaitThatEndsBeforeLongIsNotFailedForATaskThatFindsNoThread) {
+  Pool pool("test", 1, {});
+  pool.start();
+  bool has_ended_well = false;
+  for (int round = 0; round < 20 && !has_ended_well; ++round) {  // a machine may stop for as long as a wait is left
+    const NoThreads none;
+    const Waiter waiter(pool);
+    const auto ran = Future<Unit>::make();
+    pool.post_or_drop([ran] { ran->complete(Unit{}); });
+    waiter.awaited->complete(Unit{});
+    ASSERT_TRUE(park_until_done(*waiter.ended, 120 * kSecond));
+    has_ended_well = waiter.ended->error() == nullptr;
+    ASSERT_TRUE(park_until_done(*ran, 120 * kSecond));
+  }
+  EXPECT_TRUE(has_ended_well);
+}
+
+TEST(Pool, ATaskThatFoundNoThreadIsGivenOneWhenThereIsRoomBeforeTheWaitFails) {
+  Pool pool("test", 1, {});
+  pool.start();
+  bool has_ended_well = false;
+  for (int round = 0; round < 20 && !has_ended_well; ++round) {
+    auto none = std::make_unique<NoThreads>();
+    const Waiter waiter(pool);
+    pool.post_or_drop(waiter.end());
+    none.reset();
+    ASSERT_TRUE(park_until_done(*waiter.ended, 120 * kSecond));
+    has_ended_well = waiter.ended->error() == nullptr;
+  }
+  EXPECT_TRUE(has_ended_well);
+}
+
+// The last one that began to wait fails; as its thread comes back, the other goes on to wait.
+TEST(Pool, OneWaitOfSeveralFailsForALack) {
+  Pool pool("test", 2, {});
+  const Waiter first(pool);
+  const Waiter last(pool);
+  {
+    const NoThreads none;
+    pool.post_or_drop(last.end());
+    ASSERT_TRUE(park_until_done(*last.ended, 120 * kSecond));
+    EXPECT_NE(last.ended->error(), nullptr);
+    ASSERT_TRUE(park_until_done(*last.awaited, 120 * kSecond));
+  }
+  EXPECT_FALSE(first.ended->is_done());
+  first.awaited->complete(Unit{});
+  ASSERT_TRUE(park_until_done(*first.ended, 120 * kSecond));
+  EXPECT_EQ(first.ended->error(), nullptr);
 }
 
 // Each level posts the next one and waits for it.

@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-#include "base/error.h"
+#include "base/fork_handlers.h"
 
 namespace distag {
 namespace {
@@ -16,16 +16,12 @@ void open_gate() { pthread_rwlock_unlock(&gate); }
 // The threads that waited are not here.
 void open_gate_in_child() { gate = kOpen; }
 
-// Handlers before a fork run last made, first run: made after those of the libraries that this one is linked with,
-// which are loaded before it, ours runs before they end their threads. The C library forgets it when this one is
-// unloaded.
-bool watch_forks() { return pthread_atfork(close_gate, open_gate, open_gate_in_child) == 0; }
-const bool is_watched = watch_forks();
-
 }  // namespace
 
+constinit const ForkStep kForkGateStep = {close_gate, open_gate, open_gate_in_child};
+
 NoFork::NoFork() {
-  if (!is_watched) fail(Status::kOutOfMemory, "the system had no memory for a handler of forks when distag was loaded");
+  check_forks_are_watched();
   pthread_rwlock_rdlock(&gate);
 }
 

@@ -4,7 +4,7 @@ namespace distag {
 
 // While one exists this process does not fork: fork() waits, on whatever thread, and new ones wait for a fork that
 // waits. For calls into libraries of others whose threads do not survive a fork. They do not nest, and run no code of
-// the host. Any thread.
+// the host. Any thread but a loop, which must not wait for a fork that waits.
 class NoFork {
  public:
   // Throws OUT_OF_MEMORY where the system takes no handler of forks.

@@ -1,7 +1,6 @@
 #include "base/own_descriptors.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +8,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <utility>
+
+#include "base/fork_handlers.h"
 
 namespace distag {
 namespace {
@@ -52,10 +53,6 @@ void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
   own_mutex.unlock();
 }
 
-// Before any descriptor is there. The C library forgets it when this library is unloaded.
-bool watch_forks() { return pthread_atfork(before_fork, after_fork, after_fork_in_child) == 0; }
-const bool is_watched = watch_forks();
-
 bool make_room() noexcept {
   if (own_count < own_capacity) return true;
   const size_t wanted = own_capacity == 0 ? 64 : 2 * own_capacity;
@@ -80,11 +77,13 @@ void forget_number(int number, ino_t inode) noexcept REQUIRES(own_mutex) {
 
 }  // namespace
 
+constinit const ForkStep kOwnDescriptorsStep = {before_fork, after_fork, after_fork_in_child};
+
 Mutex& OwnDescriptors::mutex() { return own_mutex; }
 
 int OwnDescriptors::add(int descriptor) noexcept {
   if (descriptor < 0) return descriptor;
-  if (!is_watched || !make_room()) {
+  if (!are_forks_watched() || !make_room()) {
     ::close(descriptor);
     errno = ENOMEM;
     return -1;
@@ -106,7 +105,7 @@ NotedSocket::NotedSocket(int descriptor) noexcept {
   const int error = errno;
   MutexLock lock(own_mutex);
   const ino_t inode = socket_inode(descriptor);
-  if (inode != 0 && is_watched && make_room()) {
+  if (inode != 0 && are_forks_watched() && make_room()) {
     own_numbers[own_count++] = {descriptor, inode};
     number_ = descriptor;
     inode_ = inode;

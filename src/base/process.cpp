@@ -1,29 +1,25 @@
 #include "base/process.h"
 
-#include <pthread.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <fstream>
 
+#include "base/fork_handlers.h"
+
 namespace distag {
 namespace {
 
-// 0: not asked for yet. No destructor; the C library forgets the handler when the library is unloaded.
-std::atomic<uint32_t> generation{0};
+constinit std::atomic<uint32_t> generation{1};
 
-void on_fork_in_child() { generation.fetch_add(1, std::memory_order_relaxed); }
+void change_generation() { generation.fetch_add(1, std::memory_order_relaxed); }
 
 }  // namespace
 
-uint32_t process_generation() {
-  const uint32_t now = generation.load(std::memory_order_relaxed);
-  if (now != 0) return now;
-  uint32_t unasked = 0;
-  if (generation.compare_exchange_strong(unasked, 1)) pthread_atfork(nullptr, nullptr, on_fork_in_child);
-  return generation.load(std::memory_order_relaxed);
-}
+constinit const ForkStep kGenerationStep = {nullptr, nullptr, change_generation};
+
+uint32_t process_generation() { return generation.load(std::memory_order_relaxed); }
 
 int64_t process_id() { return getpid(); }
 

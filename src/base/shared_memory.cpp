@@ -1,7 +1,6 @@
 #include "base/shared_memory.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/file_size.h"
+#include "base/fork_handlers.h"
 #include "base/memory.h"
 #include "base/mutex.h"
 #include "base/process.h"
@@ -143,20 +143,29 @@ struct Pool {
 };
 
 // Leaf of all locks. No destructor, for what is freed at the end of the process.
-Mutex g_mutex;
-Pool* g_pool GUARDED_BY(g_mutex) = nullptr;
+constinit Mutex g_mutex;
+constinit Pool* g_pool GUARDED_BY(g_mutex) = nullptr;
+constinit size_t g_forks GUARDED_BY(g_mutex) = 0;  // that begin
 std::atomic<bool> g_is_used{false};
 std::atomic<size_t> g_blocks{0};
 std::atomic<uint64_t> g_last_id{0};
-bool g_is_prepared GUARDED_BY(g_mutex) = false;  // for forks
 
-void before_fork() NO_THREAD_SAFETY_ANALYSIS { g_mutex.lock(); }
-void after_fork() NO_THREAD_SAFETY_ANALYSIS {
+// The loop needs this lock for each frame that it lends, and handlers of others may wait for long: it is not held until
+// the fork. Instead no place is given out from here on, so that the child sees none but the abandoned ones.
+void before_fork() {
+  MutexLock lock(g_mutex);
+  ++g_forks;
   if (g_pool != nullptr) g_pool->abandon_all();
-  g_mutex.unlock();
 }
-// The blocks of the parent stay mapped, and are found no more.
+void after_fork() {
+  MutexLock lock(g_mutex);
+  --g_forks;
+}
+// The blocks of the parent stay mapped, and are found no more. A thread that is not here may have held the lock, and
+// have left the pool half changed.
 void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
+  new (&g_mutex) Mutex;
+  g_forks = 0;
   g_is_used.store(false, std::memory_order_relaxed);
   g_blocks.store(0, std::memory_order_relaxed);
   if (g_pool != nullptr) {
@@ -216,9 +225,10 @@ Memory Pool::take_out_idle(bool only_stale) noexcept {
 // The pool goes with the last of what it is for.
 void tidy() REQUIRES(g_mutex) {
   if (g_pool == nullptr || g_pool->uses != 0 || !g_pool->blocks.empty()) return;
-  delete g_pool;
-  g_pool = nullptr;
+  delete std::exchange(g_pool, nullptr);
 }
+
+bool may_give_out() REQUIRES(g_mutex) { return g_pool != nullptr && g_pool->uses != 0 && g_forks == 0; }
 
 // Whether there is room for one more block. Above the bounds those in which nothing lies are closed first.
 bool make_room(size_t size, bool may_close) {
@@ -226,7 +236,7 @@ bool make_room(size_t size, bool may_close) {
     Memory idle;
     {
       MutexLock lock(g_mutex);
-      if (g_pool == nullptr || g_pool->uses == 0) return false;
+      if (!may_give_out()) return false;
       if (g_pool->bytes + size > g_pool->most_bytes) return false;
       const size_t most = std::max(kMaxIdleBytes, g_pool->bytes_in_use);
       if (g_pool->blocks.size() < kMaxBlocks && g_pool->idle_bytes() + size <= most) return true;
@@ -240,7 +250,7 @@ bool make_room(size_t size, bool may_close) {
 
 std::byte* take(size_t capacity) {
   MutexLock lock(g_mutex);
-  return g_pool == nullptr || g_pool->uses == 0 ? nullptr : g_pool->take(capacity);
+  return may_give_out() ? g_pool->take(capacity) : nullptr;
 }
 
 // A block that is unused, as long as there is no Use; nullptr: no such block.
@@ -258,7 +268,7 @@ std::byte* allocate_or_throw(size_t size, bool may_close) {
   if (!make_room(block_size_for(capacity), may_close)) return nullptr;
   Memory block = std::make_shared<SharedBlock>(g_last_id.fetch_add(1) + 1, block_size_for(capacity));
   MutexLock lock(g_mutex);
-  if (g_pool == nullptr || g_pool->uses == 0) return nullptr;
+  if (!may_give_out()) return nullptr;
   g_pool->add(std::move(block), capacity);
   return g_pool->take(capacity);
 }
@@ -267,11 +277,8 @@ std::byte* allocate_or_throw(size_t size, bool may_close) {
 
 Use::Use() : generation_(process_generation()) {
   const bool is_free = is_memory_promised_freely();
+  check_forks_are_watched();
   MutexLock lock(g_mutex);
-  if (!g_is_prepared && pthread_atfork(before_fork, after_fork, after_fork_in_child) != 0) {
-    fail(Status::kOutOfMemory, "no memory for what a fork is to do");
-  }
-  g_is_prepared = true;
   if (g_pool == nullptr) g_pool = new Pool;
   ++g_pool->uses;
   g_is_used.store(is_free, std::memory_order_relaxed);
@@ -388,4 +395,8 @@ Stats stats() noexcept {
 }
 
 }  // namespace shared_memory
+
+constinit const ForkStep kSharedMemoryStep = {shared_memory::before_fork, shared_memory::after_fork,
+                                              shared_memory::after_fork_in_child};
+
 }  // namespace distag

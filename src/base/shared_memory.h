@@ -40,7 +40,7 @@ class SharedBlock {
 
 // Places for buffers in such blocks. Of the process, as malloc is: a buffer has no worker. A forked child reads what
 // was there: no place that was taken then is ever written or used again on either side. Nor does the child give one
-// back, or take more until it has a Use of its own. Thread-safe.
+// back, or take more until it has a Use of its own. No place is given out while a fork begins. Thread-safe.
 namespace shared_memory {
 
 // Smaller buffers are as fast to copy.

@@ -21,6 +21,7 @@ RULES = [
     (r"^src/(?!ops/|tensor/)", r"\bsetenv\s*\(|\bsetlocale\s*\(|\bfesetround\s*\(", "no change of the host's process state"),
     (r"^src/(?!base/file_size)", r"\b(ftruncate|fallocate|posix_fallocate|pwrite|ofstream|fopen|fwrite)\b|(?<!\w)::write\s*\(",
      "files grow by base/file_size.h alone: SIGXFSZ ends the host"),
+    (r"^src/(?!base/fork_handlers)", r"\bpthread_atfork\b", "a step of the table in base/fork_handlers.cpp, which keeps the order"),
     (r"^src/.*\.h$", r"(?s)\A(?!.*#pragma once)", "a header starts with #pragma once"),
     (r"^src/", r"\bcatch \([^)]*\) \{\s*\}", "an empty catch says in a comment why nothing is to be done"),
     (r"^tests/", r"\bTEST_[FP]\(\w*(?<!Test),", "the name of a fixture ends in Test"),

@@ -1,9 +1,18 @@
 // Every op that has a backward against central finite differences in float64.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <optional>
 #include <set>
+#include <thread>
 
+#include "base/fork_gate.h"
 #include "ops/op.h"
 #include "ops/samples.h"
 #include "support/tensors.h"
@@ -144,6 +153,32 @@ TEST(GradientTest, OfNothingIsNothing) {
     ops::Saved saved = recorded(*op, sample, ~uint64_t{0}, outputs);
     for (const Tensor& gradient : op->backward(saved, Tensors(outputs.size()))) EXPECT_FALSE(gradient);
   }
+}
+
+// Loops run them, and must not wait for a fork that waits for a product of another thread.
+TEST(GradientTest, OpsThatALoopMayRunMakeNoProduct) {
+  static std::atomic<bool> has_begun{false};
+  ASSERT_EQ(pthread_atfork([] { has_begun = true; }, nullptr, nullptr), 0);
+  std::jthread forker;
+  std::optional<NoFork> product(std::in_place);
+  forker = std::jthread([] {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+  });
+  while (!has_begun) std::this_thread::yield();
+  auto done = std::async(std::launch::async, [] {
+    for (const Sample& sample : gradient_samples()) {
+      const ops::Op* op = ops::find_op(sample.op);
+      if (!op->is_cheap && !op->is_one_pass) continue;
+      Tensors outputs;
+      const ops::Saved saved = recorded(*op, sample, ~uint64_t{0}, outputs);
+      gradients_of(*op, saved, outputs);
+    }
+  });
+  EXPECT_EQ(done.wait_for(std::chrono::seconds(120)), std::future_status::ready);
+  product.reset();
 }
 
 TEST(GradientTest, HasASampleForEveryOp) {

@@ -7,11 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <thread>
 #include <vector>
 
+#include "base/fork_handlers.h"
 #include "base/memory.h"
 
 namespace distag::shared_memory {
@@ -188,6 +190,50 @@ TEST_F(SharedMemoryTest, AForkedChildReadsTheValuesOfThen) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   for (std::byte* other : kept_) free(other);
+}
+
+// What handlers of others do before a fork may take long.
+TEST_F(SharedMemoryTest, WhileAForkBeginsNothingWaitsAndNoPlaceIsGivenOut) {
+  const Use use;
+  std::byte* const place = allocate(kMiB);
+  std::byte* const other = allocate(kMiB);
+  kSharedMemoryStep.before();
+  EXPECT_EQ(allocate(kMiB), nullptr);
+  EXPECT_TRUE(find(place, kMiB));
+  EXPECT_FALSE(is_writable(place));
+  free(other);
+  kSharedMemoryStep.after();
+  kept_.push_back(allocate(kMiB));
+  ASSERT_NE(kept_.back(), nullptr);
+  EXPECT_NE(kept_.back(), other) << "a child may read there";
+  free(place);
+  for (std::byte* fresh : kept_) free(fresh);
+}
+
+TEST_F(SharedMemoryTest, AChildThatIsForkedAtAnyMomentHasPlaces) {
+  const Use use;
+  std::atomic<bool> is_over{false};
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < 2; ++t) {
+    threads.emplace_back([t, &is_over] {
+      for (size_t i = t; !is_over; ++i) free(allocate(kLeastBytes << (i % 6)));
+    });
+  }
+  for (int i = 0; i < 50; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(120);
+      const Use own;
+      std::byte* const fresh = allocate(kMiB);
+      free(fresh);
+      _exit(fresh != nullptr ? 0 : 1);
+    }
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  is_over = true;
+  for (std::thread& thread : threads) thread.join();
 }
 
 // Limits that would end the process by a signal.

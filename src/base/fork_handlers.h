@@ -1,0 +1,30 @@
+#pragma once
+
+#include <span>
+
+namespace distag {
+
+// What the state of the process in one file does when the host forks: on the forking thread before it, and after it in
+// the parent and in the child. nullptr: nothing. No step throws.
+struct ForkStep {
+  void (*before)() = nullptr;
+  void (*after)() = nullptr;
+  void (*after_in_child)() = nullptr;
+};
+
+// Each in the file of its state.
+extern const ForkStep kForkGateStep;
+extern const ForkStep kOwnDescriptorsStep;
+extern const ForkStep kSharedMemoryStep;
+extern const ForkStep kGenerationStep;
+
+// The only handlers of forks in distag, in their order: what comes before a fork goes from the first to the last, what
+// comes after it from the last to the first. The first may wait for long, while nothing is held that a loop needs; the
+// others wait for no more than a lock that is held briefly.
+std::span<const ForkStep* const> fork_steps() noexcept;
+
+// False where the system had no memory for them when distag was loaded. Any thread.
+bool are_forks_watched() noexcept;
+void check_forks_are_watched();  // throws OUT_OF_MEMORY then
+
+}  // namespace distag

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "group/rank_table.h"
 
 namespace distag {
 namespace {
@@ -110,12 +111,12 @@ LaunchPlace read_rank(const LauncherRow& row, const EnvironmentReader& get_envir
   }
   const auto size = find_of(row, row.world_size, get_environment);
   if (!size) fail(Status::kInvalidArgument, "{} is not set in the environment", row.world_size);
-  place.world_size = read_number(*size, &row == &kSlurm ? 1 : -1, INT32_MAX);
+  place.world_size = read_number(*size, &row == &kSlurm ? 1 : -1, kRanks);
   if (place.world_size == 0) fail(Status::kInvalidArgument, "{} is 0; -1 is an open world", size->name);
   const auto rank = find_of(row, row.rank, get_environment);
   if (!rank) return place;  // of an open world
   const bool is_open = place.world_size < 0;
-  place.rank = read_number(*rank, is_open ? -1 : 0, is_open ? INT32_MAX : place.world_size - 1);
+  place.rank = read_number(*rank, is_open ? -1 : 0, is_open ? kRanks - 1 : place.world_size - 1);
   return place;
 }
 

@@ -197,12 +197,19 @@ TEST(Launchers, NumbersAreReadStrictly) {
               "INVALID_ARGUMENT: RANK=\"" + std::string(bad) + "\" is no number in 0 .. 3");
   }
   EXPECT_EQ(failure(with(kTorch, {{"WORLD_SIZE", "0"}})), "INVALID_ARGUMENT: WORLD_SIZE is 0; -1 is an open world");
+  for (const char* bad : {"70000", "65537", "-2"}) {
+    EXPECT_EQ(failure(with(kTorch, {{"WORLD_SIZE", bad}})),
+              "INVALID_ARGUMENT: WORLD_SIZE=\"" + std::string(bad) + "\" is no number in -1 .. 65536");
+  }
+  EXPECT_EQ(place_in({{"WORLD_SIZE", "65536"}, {"RANK", "65535"}}).world_size, 65536);
+  EXPECT_EQ(failure({{"WORLD_SIZE", "-1"}, {"RANK", "65536"}}),
+            "INVALID_ARGUMENT: RANK=\"65536\" is no number in -1 .. 65535");
   EXPECT_EQ(failure(with(kTorch, {{"LOCAL_RANK", "2"}})), "INVALID_ARGUMENT: LOCAL_RANK=\"2\" is no number in 0 .. 1");
   EXPECT_EQ(failure(with(kTorch, {{"GROUP_RANK", "2"}})), "INVALID_ARGUMENT: GROUP_RANK=\"2\" is no number in 0 .. 1");
   EXPECT_EQ(failure(with(kTorch, {{"LOCAL_WORLD_SIZE", "5"}})),
             "INVALID_ARGUMENT: LOCAL_WORLD_SIZE=\"5\" is no number in 1 .. 4");
   EXPECT_EQ(failure(with(kStep, {{"SLURM_STEP_NUM_TASKS", "-1"}})),
-            "INVALID_ARGUMENT: SLURM_STEP_NUM_TASKS=\"-1\" is no number in 1 .. 2147483647");
+            "INVALID_ARGUMENT: SLURM_STEP_NUM_TASKS=\"-1\" is no number in 1 .. 65536");
   for (const char* bad : {"", "x", "2(", "2(x", "2(x3", "2(x0),9", "0", "2,,1", "2,", "2", "1,1", "2(x-3)", "1(x2)1"}) {
     if (*bad == '\0') continue;
     EXPECT_EQ(failure(with(kStep, {{"SLURM_STEP_TASKS_PER_NODE", bad}})),

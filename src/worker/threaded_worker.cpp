@@ -146,12 +146,18 @@ std::unique_ptr<Transport> ThreadedWorker::make_transport() {
 
 // As the worker starts.
 Security ThreadedWorker::load_keys() {
-  Security security =
-      load_security(options_.security, [](const char* name) -> const char* { return std::getenv(name); });
+  const auto get_environment = [](const char* variable) -> const char* { return std::getenv(variable); };
+  Security security = load_security(options_.security, get_environment);
   if (security.worker_keys) {
+    std::string name = own_name();
+    if (name.empty()) {
+      const WorkerOptions& wanted = options_.worker;
+      const int32_t rank = resolve_rendezvous(wanted.rendezvous, wanted.rank, wanted.world_size, get_environment).rank;
+      if (rank >= 0) name = default_name(rank);
+    }
     MutexLock lock(mutex_);
     own_key_ = security.worker_keys->own.public_key;
-    if (changed_peers_) check_own_key(*changed_peers_, *own_key_, options_.worker.name);
+    if (changed_peers_) check_own_key(*changed_peers_, *own_key_, name);
     if (changed_peers_) security.worker_keys->peers->replace(*changed_peers_);
     ring_ = security.worker_keys->peers;
     return security;
@@ -164,6 +170,13 @@ Security ThreadedWorker::load_keys() {
   return security;
 }
 
+// Empty: it is not known yet. A rank gives one to a worker without.
+std::string ThreadedWorker::own_name() const {
+  std::string name = worker_->name();
+  if (name.empty() && options_.worker.rank >= 0) name = default_name(options_.worker.rank);
+  return name;
+}
+
 bool ThreadedWorker::has_worker_keys() const {
   return distag::has_worker_keys(options_.security, [](const char* name) -> const char* { return std::getenv(name); });
 }
@@ -173,10 +186,11 @@ void ThreadedWorker::set_peers(KeyRing::Keys keys) {
     fail(Status::kUnsupported, "this worker has no key of its own: who has the group's key may connect");
   }
   KeyRing{KeyRing::Keys(keys)};  // throws for an invalid one
+  const std::string name = own_name();
   std::shared_ptr<KeyRing> ring;
   {
     MutexLock lock(mutex_);
-    if (own_key_) check_own_key(keys, *own_key_, options_.worker.name);
+    if (own_key_) check_own_key(keys, *own_key_, name);
     changed_peers_ = keys;  // for the next start
     ring = ring_;
   }

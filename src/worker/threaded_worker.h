@@ -60,6 +60,7 @@ class ThreadedWorker {
   // Throws UNSUPPORTED for a worker that has no key of its own, INVALID_ARGUMENT for a key with two names.
   void set_peers(KeyRing::Keys keys);
   // Whether each worker has a key of its own.
+  std::string own_name() const;
   bool has_worker_keys() const;
 
  private:

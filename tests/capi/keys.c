@@ -22,6 +22,7 @@ static distag_key_pair pair[kWorkers], other;
 static const char *public_keys[kWorkers];
 static const char *const kZeros = "0000000000000000000000000000000000000000";
 static const char *const kOwn = "the key of worker \"w1\" is that of this worker, \"w0\"";
+static const char *const kOwnOfRank = "the key of worker \"w1\" is that of this worker, \"worker0\"";
 static char rendezvous[64];
 static const char *rendezvous_of_test = rendezvous;
 
@@ -350,6 +351,22 @@ static void lists_that_are_none(void) {
   CHECK_OK(distag_worker_create(&options, &worker[0], &err));
   CHECK_FAILS(distag_worker_set_peers(worker[0], kNames, own, kWorkers, &err), DISTAG_E_INVALID_ARGUMENT, kOwn);
   CHECK_FAILS(distag_worker_set_peers(worker[0], kNames, zeros, kWorkers, &err), DISTAG_E_INVALID_ARGUMENT, "zeros");
+  distag_worker_release(worker[0]);
+  /* A name that comes from the rank counts as well, at the start once the environment has told the rank. */
+  options.name = NULL;
+  options.world_size = kWorkers;
+  CHECK_OK(distag_worker_create(&options, &worker[0], &err));
+  CHECK_FAILS(distag_worker_set_peers(worker[0], kNames, own, kWorkers, &err), DISTAG_E_INVALID_ARGUMENT, kOwnOfRank);
+  distag_worker_release(worker[0]);
+  options.world_size = 0;
+  options.rendezvous = rendezvous_of_test;
+  setenv("DISTAG_RANK", "0", 1);
+  setenv("DISTAG_WORLD_SIZE", "1", 1);
+  CHECK_OK(distag_worker_create(&options, &worker[0], &err));
+  CHECK_OK(distag_worker_set_peers(worker[0], kNames, own, kWorkers, &err));
+  CHECK_FAILS(distag_worker_start(worker[0], 120 * DISTAG_SECOND, &err), DISTAG_E_INVALID_ARGUMENT, kOwnOfRank);
+  unsetenv("DISTAG_RANK");
+  unsetenv("DISTAG_WORLD_SIZE");
   distag_worker_release(worker[0]);
   for (int i = 0; i < kWorkers; ++i) worker[i] = start(i == 0 ? 0 : -1, kNames[i], &keys[i]);
   CHECK_FAILS(distag_worker_set_peers(worker[0], kNames, own, kWorkers, &err), DISTAG_E_INVALID_ARGUMENT, kOwn);

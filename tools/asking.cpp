@@ -13,10 +13,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <span>
 
+#include "files.h"
 #include "run/descriptor.h"
 
 namespace distag_tool {
@@ -72,9 +72,7 @@ Dialled dial(const std::string& path, Descriptor& to) {
 }
 
 char state_of(int64_t process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  std::string line;
-  std::getline(file, line);
+  const std::string line = read_text("/proc/" + std::to_string(process) + "/stat");
   const size_t end = line.rfind(')');
   return end == std::string::npos || end + 2 >= line.size() ? '?' : line[end + 2];
 }

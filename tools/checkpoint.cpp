@@ -1,15 +1,9 @@
 #include "checkpoint.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cinttypes>
-#include <csignal>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -19,6 +13,7 @@
 #include <vector>
 
 #include "escaped.h"
+#include "files.h"
 #include "handles.h"
 
 namespace distag_tool {
@@ -235,62 +230,22 @@ void check_names(const Content& content) {
   if (twin != names.end()) throw std::runtime_error("two tensors have the name \"" + escaped(*twin) + "\"");
 }
 
-// A file that takes its name once it is whole, and leaves nothing before.
-class NewFile {
- public:
-  explicit NewFile(const std::string& path)
-      : path_(path), part_(path + ".part"), fd_(open(part_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) {
-    if (fd_ < 0) fail(errno == EEXIST ? "another merge writes it, or was killed: remove it" : std::strerror(errno));
-  }
-  ~NewFile() {
-    close(fd_);
-    if (!is_whole_) unlink(part_.c_str());
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-
-  void write(const char* bytes, size_t size) {
-    while (size > 0) {
-      const ssize_t written = ::write(fd_, bytes, size);
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) fail(errno == EFBIG ? "it may not be so long (ulimit -f)" : std::strerror(errno));
-      bytes += written;
-      size -= static_cast<size_t>(written);
-    }
-  }
-  void finish() {
-    if (fsync(fd_) != 0) fail(std::strerror(errno));
-    std::filesystem::rename(part_, path_);
-    is_whole_ = true;
-  }
-
- private:
-  [[noreturn]] void fail(const std::string& why) const {
-    throw std::runtime_error("cannot write " + part_ + ": " + why);
-  }
-
-  const std::string path_;
-  const std::string part_;
-  const int fd_;
-  bool is_whole_ = false;
-};
-
 void write_elements(const Stored& stored, NewFile& out) {
   if (stored.info.size == 0) return;
   const void* elements = distag_tensor_get_data(stored.tensor.get());
-  if (elements != nullptr) return out.write(static_cast<const char*>(elements), stored.info.size);
+  if (elements != nullptr) return out.write({static_cast<const char*>(elements), stored.info.size});
   distag_error error = DISTAG_ERROR_INIT;  // which get_data does not tell
   std::vector<char> room(stored.info.size);
   distag_tensor_copy_data(stored.tensor.get(), room.data(), room.size(), &error);
   check_told(error);
-  out.write(room.data(), room.size());
+  out.write({room.data(), room.size()});
 }
 
 size_t merge_into(const std::string& directory, NewFile& out) {
   Content content = content_of(directory);
   check_names(content);
   const std::string header = header_of(content);
-  out.write(header.data(), header.size());
+  out.write(header);
   for (Stored& stored : content.tensors) {
     write_elements(stored, out);
     stored.tensor.reset();
@@ -301,7 +256,6 @@ size_t merge_into(const std::string& directory, NewFile& out) {
 }  // namespace
 
 int merge_checkpoint(const std::string& directory, const std::string& file) {
-  signal(SIGXFSZ, SIG_IGN);  // a file that may not be that long is an error
   NewFile out(file);
   const size_t tensors = merge_into(directory, out);
   out.finish();

@@ -1,19 +1,25 @@
 #include "keygen.h"
 
-#include <fcntl.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <string_view>
 
+#include "files.h"
 #include "handles.h"
 
 namespace distag_tool {
+namespace {
+
+int end_output() {
+  if (std::fflush(stdout) == 0) return 0;
+  std::fprintf(stderr, "distag: the key cannot be written: %s\n", describe_file_error(errno));
+  return 1;
+}
+
+}  // namespace
 
 int print_key() {
   // 64 characters that no shell takes for its own, so six random bits for each: 288 bits.
@@ -25,7 +31,7 @@ int print_key() {
   }
   for (const unsigned char byte : random) std::fputc(kLetters[byte % kLetters.size()], stdout);
   std::fputc('\n', stdout);
-  return std::fflush(stdout) == 0 ? 0 : 1;
+  return end_output();
 }
 
 int make_worker_key(const std::string& name, const std::string& folder) {
@@ -39,16 +45,9 @@ int make_worker_key(const std::string& name, const std::string& folder) {
   distag_security_create_keys(&keys, &error);
   check(error);
   const std::string path = folder + "/" + name + ".key";
-  const std::string text = std::string(keys.secret_key) + "\n";
-  signal(SIGXFSZ, SIG_IGN);  // a file that may not be that long is an error below
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  const bool is_written = file >= 0 && write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  if (!is_written || close(file) != 0) {
-    std::fprintf(stderr, "distag: \"%s\" cannot be made: %s\n", path.c_str(), std::strerror(errno));
-    return 1;
-  }
+  make_secret_file(path, std::string(keys.secret_key) + "\n");
   std::printf("%s %s\n", name.c_str(), keys.public_key);
-  return std::fflush(stdout) == 0 ? 0 : 1;
+  return end_output();
 }
 
 }  // namespace distag_tool

@@ -1,5 +1,6 @@
 // distag: starts groups of processes, and tells what this machine gives. A client of the C API alone.
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -136,6 +137,7 @@ int dispatch(std::span<char*> arguments) {
   const bool asks = is_help(command) || (arguments.size() > 1 && arguments[1][0] == '-' && is_help(arguments[1]));
   if (asks) return std::fputs(kUsage, stdout), 0;
   if (command == "run") return run(arguments);
+  signal(SIGXFSZ, SIG_IGN);  // programs of `run` get what this one got
   if (command == "doctor") return print_with_json(arguments, distag_tool::print_doctor);
   if (command == "version" || command == "--version") return print_with_json(arguments, distag_tool::print_versions);
   if (command == "keygen") return make_keys(arguments);

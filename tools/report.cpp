@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
 
+#include "files.h"
 #include "table.h"
 #include "trace_summary.h"
 
@@ -120,8 +120,8 @@ Table calls_table(const Report& report) {
 
 // Tracks of two files are told apart by their place here: ranks of two runs may be the same.
 void write_merged(const Report& report, const std::string& path) {
-  std::ofstream file(path, std::ios::binary);
-  file << "[\n";
+  OutFile file(path);
+  file.write("[\n");
   for (size_t i = 0; i < report.workers.size(); ++i) {
     const TraceSummary& worker = report.workers[i];
     read_trace(worker.file, [&](json& event) {
@@ -133,12 +133,11 @@ void write_merged(const Report& report, const std::string& path) {
         event["args"]["clock_offset_us"] = worker.offset;
         if (worker.bound >= 0) event["args"]["clock_error_us"] = worker.bound;
       }
-      file << event.dump(-1, ' ', false, json::error_handler_t::replace) << ",\n";
+      file.write(event.dump(-1, ' ', false, json::error_handler_t::replace) + ",\n");
     });
   }
-  file << "{\"ph\":\"M\",\"name\":\"merged\",\"pid\":1,\"args\":{\"traces\":" << report.workers.size() << "}}\n]\n";
-  file.flush();
-  if (!file) throw std::runtime_error("\"" + path + "\" cannot be written");
+  file.write("{\"ph\":\"M\",\"name\":\"merged\",\"pid\":1,\"args\":{\"traces\":" +
+             std::to_string(report.workers.size()) + "}}\n]\n");
 }
 
 // ---- the page ----
@@ -220,18 +219,16 @@ constexpr const char* kPageHead =
     ".runs{fill:#2a7f3f}\n.waits{fill:#d98a1f}\n</style>\n<h1>distag report</h1>\n";
 
 void write_page(const Report& report, const std::string& path) {
-  std::ofstream file(path, std::ios::binary);
-  file << kPageHead
-       << "<p>Green: functions and backward passes run. Orange: calls and collectives are under way and "
-          "nothing runs.</p>\n"
-       << timeline(report) << "<h2>Workers</h2>\n"
-       << html(workers_table(report)) << "<h2>Calls</h2>\n"
-       << html(calls_table(report));
-  if (!report.notes.empty()) file << "<h2>Notes</h2>\n<ul>\n";
-  for (const std::string& note : report.notes) file << "<li>" << html(note) << "\n";
-  file << (report.notes.empty() ? "" : "</ul>\n") << "</html>\n";
-  file.flush();
-  if (!file) throw std::runtime_error("\"" + path + "\" cannot be written");
+  std::string text = kPageHead;
+  text +=
+      "<p>Green: functions and backward passes run. Orange: calls and collectives are under way and nothing "
+      "runs.</p>\n";
+  text += timeline(report) + "<h2>Workers</h2>\n" + html(workers_table(report)) + "<h2>Calls</h2>\n" +
+          html(calls_table(report));
+  if (!report.notes.empty()) text += "<h2>Notes</h2>\n<ul>\n";
+  for (const std::string& note : report.notes) text += "<li>" + html(note) + "\n";
+  text += report.notes.empty() ? "</html>\n" : "</ul>\n</html>\n";
+  OutFile(path).write(text);
 }
 
 }  // namespace

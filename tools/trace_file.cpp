@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <stdexcept>
+
+#include "files.h"
 
 namespace distag_tool {
 namespace {
@@ -60,12 +61,12 @@ std::vector<std::string> find_traces(const std::string& folder) {
 
 TraceFile open_trace(const std::string& path) {
   if (!std::filesystem::is_regular_file(path)) throw std::runtime_error("is no file");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw std::runtime_error("cannot be read");
+  FileLines lines(path);
+  if (!lines.is_open()) throw std::runtime_error("cannot be read");
   std::string line;
-  if (!std::getline(file, line)) throw std::runtime_error("is empty: its worker ended before it wrote anything");
+  if (!lines.next(line)) throw std::runtime_error("is empty: its worker ended before it wrote anything");
   TraceFile trace{path, "", -1, ""};
-  for (int i = 0; i < kHeadLines && std::getline(file, line); ++i) {
+  for (int i = 0; i < kHeadLines && lines.next(line); ++i) {
     json event;
     if (parse_line(line, event) != Line::kEvent || text_in(event, "name") != "distag_worker") continue;
     const auto told = event.find("args");
@@ -79,11 +80,11 @@ TraceFile open_trace(const std::string& path) {
 }
 
 std::string read_trace(const TraceFile& trace, const TakeEvent& take) {
-  std::ifstream file(trace.path, std::ios::binary);
+  FileLines lines(trace.path);
   uint64_t others = 0;
   bool was_other = false;
   bool is_closed = false;
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; lines.next(line);) {
     json event;
     const Line kind = parse_line(line, event);
     was_other = kind == Line::kOther;

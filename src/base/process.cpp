@@ -4,7 +4,8 @@
 
 #include <array>
 #include <atomic>
-#include <fstream>
+
+#include "base/regular_file.h"
 
 #include "base/fork_handlers.h"
 
@@ -27,10 +28,8 @@ int64_t process_id() { return getpid(); }
 std::string host_id() {
   std::array<char, 256> name{};
   if (gethostname(name.data(), name.size() - 1) != 0) name[0] = '\0';
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string boot;
-  std::getline(file, boot);
-  return std::string(name.data()) + "/" + boot;
+  const std::string boot = read_system_file("/proc/sys/kernel/random/boot_id");
+  return std::string(name.data()) + "/" + boot.substr(0, boot.find('\n'));
 }
 
 }  // namespace distag

@@ -93,6 +93,17 @@ std::optional<std::string> read_regular_file(const std::string& path) {
   return read_all(file, path);
 }
 
+std::string read_system_file(const std::string& path) {
+  const Descriptor file = open_to_read(path);
+  std::string content;
+  std::array<char, 256> piece;
+  for (ssize_t got = 0; (got = read(file.get(), piece.data(), piece.size())) != 0;) {
+    if (got > 0) content.append(piece.data(), static_cast<size_t>(got));
+    if (got < 0 && errno != EINTR) break;
+  }
+  return content;
+}
+
 std::string read_private_file(const std::string& path) {
   const Descriptor file = open_to_read(path);
   struct stat status = {};

@@ -13,6 +13,9 @@ namespace distag {
 // nullopt when there is nothing at the path. Throws INVALID_STATE for what cannot be read.
 std::optional<std::string> read_regular_file(const std::string& path);
 
+// What the system says in a file of /proc; empty where it cannot be read.
+std::string read_system_file(const std::string& path);
+
 // Reads a file that no other user may read or write: of this user with mode 0600, or of root with 0640 at most, which
 // its group may read. Throws DENIED for any other, INVALID_STATE for one that is not there or cannot be read.
 std::string read_private_file(const std::string& path);

@@ -66,7 +66,7 @@ constexpr SystemCall kSocketCalls[] = {
     {"bind", &try_with_address<&bind>},
     {"listen", [] { return long{listen(kNone, 0)}; }},
     {"connect", &try_with_address<&connect>},
-    {"accept4", [] { return long{accept4(kNone, nullptr, nullptr, 0)}; }},
+    {"accept4", [] { return long{accept4(kNone, nullptr, nullptr, SOCK_CLOEXEC)}; }},
     {"getsockname", &try_to_get_name},
     {"getsockopt", &try_to_get_option},
     {"sendmsg", &try_to_send},

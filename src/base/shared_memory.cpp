@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
 #include <map>
 #include <new>
 #include <utility>
@@ -18,6 +17,7 @@
 #include "base/memory.h"
 #include "base/mutex.h"
 #include "base/process.h"
+#include "base/regular_file.h"
 
 namespace distag {
 namespace {
@@ -31,11 +31,7 @@ bool leaves_descriptors(int fd) {
 
 // Where the system promises no more memory than it has, it does not count that of a memfd before it is touched, and its
 // lack would end the process.
-bool is_memory_promised_freely() {
-  std::ifstream file("/proc/sys/vm/overcommit_memory");
-  int mode = 0;
-  return !(file >> mode) || mode != 2;
-}
+bool is_memory_promised_freely() { return !read_system_file("/proc/sys/vm/overcommit_memory").starts_with('2'); }
 
 }  // namespace
 

@@ -22,6 +22,12 @@ RULES = [
     (r"^src/(?!base/file_size)", r"\b(ftruncate|fallocate|posix_fallocate|pwrite|ofstream|fopen|fwrite)\b|(?<!\w)::write\s*\(",
      "files grow by base/file_size.h alone: SIGXFSZ ends the host"),
     (r"^src/(?!base/fork_handlers)", r"\bpthread_atfork\b", "a step of the table in base/fork_handlers.cpp, which keeps the order"),
+    (r"^(src|tools)/", r"\b[io]?fstream\b|\b(fopen|freopen|tmpfile|popen)\b", "programs that the host starts get the "
+     "descriptor: open by base/regular_file.h, base/data_file.h or tools/files.h"),
+    (r"^(src|tools)/(?!run/run\.cpp)", r"\bO_(RDONLY|WRONLY|RDWR)\b(?![^;]*CLOEXEC)|"
+     r"\b(socket\s*\((?=[^;)]*SOCK_)|(eventfd|epoll_create1|timerfd_create|memfd_create|accept4|pipe2|mkostemp)\s*\()"
+     r"(?![^;]*CLOEXEC)|(?<![\w.>:])(::)?(pipe|epoll_create|mkstemp|dup)\s*\(|\bF_DUPFD\b",
+     "with CLOEXEC: programs that the host starts get the descriptor"),
     (r"^src/.*\.h$", r"(?s)\A(?!.*#pragma once)", "a header starts with #pragma once"),
     (r"^src/", r"\bcatch \([^)]*\) \{\s*\}", "an empty catch says in a comment why nothing is to be done"),
     (r"^tests/", r"\bTEST_[FP]\(\w*(?<!Test),", "the name of a fixture ends in Test"),

@@ -30,6 +30,14 @@ def main():
         assert again.returncode == 1 and "worker0.key" in again.stderr and not again.stdout, again
         with open(path, encoding="utf-8") as file:
             assert file.read() == secret
+        for arguments in (["--worker", "worker2", folder], []):
+            with tempfile.TemporaryFile() as output:  # a file, which may not grow either
+                short = subprocess.run(["/bin/sh", "-c", 'ulimit -f 0; exec "$@"', "sh", DISTAG, "keygen", *arguments],
+                                       stdout=output, stderr=subprocess.PIPE, text=True, timeout=240)
+            assert short.returncode == 1 and "distag: " in short.stderr and "ulimit -f" in short.stderr, short
+        assert os.listdir(folder) == ["worker0.key"], os.listdir(folder)
+        assert keygen("--worker", "worker2", folder).returncode == 0
+        os.remove(os.path.join(folder, "worker2.key"))
         for bad in ("", "../worker1", "two words"):
             refused = keygen("--worker", bad, folder)
             assert refused.returncode == 1 and "no name of a worker" in refused.stderr, refused

@@ -8,9 +8,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
-#include <fstream>
+#include <string_view>
 #include <system_error>
+
+#include "files.h"
 
 namespace distag_tool {
 namespace {
@@ -34,11 +37,10 @@ std::string host_name() {
 // How often the kernel has killed a process for want of memory, of the machine or of a control group; 0 if it tells
 // not.
 uint64_t count_memory_kills() {
-  std::ifstream file("/proc/vmstat");
-  std::string name;
-  uint64_t count = 0;
-  while (file >> name >> count) {
-    if (name == "oom_kill") return count;
+  constexpr std::string_view kName = "oom_kill ";
+  FileLines lines("/proc/vmstat");
+  for (std::string line; lines.next(line);) {
+    if (line.starts_with(kName)) return std::strtoull(line.c_str() + kName.size(), nullptr, 10);
   }
   return 0;
 }

@@ -34,7 +34,7 @@ void become(char** arguments, char** environment, const Inherited& inherited, in
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launcher) _exit(1);
   // From another process group the terminal cannot be read.
-  const int input = isatty(STDIN_FILENO) == 1 ? open("/dev/null", O_RDONLY) : STDIN_FILENO;
+  const int input = isatty(STDIN_FILENO) == 1 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
   if (input < 0 || dup2(input, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 ||
       dup2(errors, STDERR_FILENO) < 0) {
     return;

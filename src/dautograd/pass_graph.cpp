@@ -111,7 +111,6 @@ void PassGraph::on_worked(const std::optional<Id>& walk, Outcome outcome) {
 // ---- host code ----
 
 void PassGraph::post_host_step(GraphTask::HostStep step) {
-  ++host_steps_;
   shared_->environment.functions.post_or_drop([self = shared_from_this(), step = std::move(step)]() mutable {
     std::optional<Error> error;
     Tensors gradients;
@@ -127,6 +126,7 @@ void PassGraph::post_host_step(GraphTask::HostStep step) {
       self->on_host_step(std::move(step), std::move(error), std::move(gradients));
     });
   });
+  ++host_steps_;
 }
 
 void PassGraph::on_host_step(GraphTask::HostStep step, std::optional<Error> error, Tensors gradients) {

@@ -5,8 +5,14 @@
 #include "base/mutex.h"
 
 namespace distag {
+namespace {
+
+constexpr Nanos kPostAgain = 100 * kMillisecond;  // after a shortage of memory or threads
+
+}  // namespace
 
 void MemberNews::post(MemberRecord record) {
+  assert_on_loop(loop_);
   bool is_first = false;
   {
     MutexLock lock(mutex_);
@@ -16,24 +22,40 @@ void MemberNews::post(MemberRecord record) {
   if (is_first) post_step();
 }
 
+// Those that come meanwhile wait for this step: without memory for it, it is posted later.
 void MemberNews::post_step() {
-  functions_.post_or_drop([self = shared_from_this()] { self->step(); });
+  assert_on_loop(loop_);
+  try {
+    functions_.post_or_drop([self = shared_from_this()] { self->step(); });
+  } catch (...) {
+    post_step_later();
+  }
 }
 
+void MemberNews::post_step_later() noexcept {
+  loop_.start_timer(again_, loop_.now() + kPostAgain, [self = shared_from_this()] { self->post_step(); });
+}
+
+// One for each record, so that other code of the host runs in between.
 void MemberNews::step() {
+  try {
+    if (tell_first()) functions_.post_or_drop([self = shared_from_this()] { self->step(); });
+  } catch (...) {
+    loop_.post_or_drop(again_, [self = shared_from_this()] { self->post_step_later(); });
+  }
+}
+
+// Whether another one waits behind it. One that could not be told stays the first.
+bool MemberNews::tell_first() {
   const MemberRecord* first = nullptr;
   {
     MutexLock lock(mutex_);
     first = &waiting_.front();
   }
-  if (!rpc_.run_host_code("on_member", [this, first] { tell_(*first); })) return;
-  bool is_last = false;
-  {
-    MutexLock lock(mutex_);
-    waiting_.pop_front();
-    is_last = waiting_.empty();
-  }
-  if (!is_last) post_step();
+  if (!run_([this, first] { tell_(*first); })) return false;
+  MutexLock lock(mutex_);
+  waiting_.pop_front();
+  return !waiting_.empty();
 }
 
 }  // namespace distag

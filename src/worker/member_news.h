@@ -5,8 +5,9 @@
 #include <memory>
 
 #include "base/executor.h"
+#include "base/loop.h"
 #include "base/mutex.h"
-#include "rpc/rpc.h"
+#include "group/membership.h"
 
 namespace distag {
 
@@ -15,19 +16,27 @@ namespace distag {
 class MemberNews : public std::enable_shared_from_this<MemberNews> {
  public:
   using Tell = std::function<void(const MemberRecord&)>;
+  // Runs code of the host; false: no more of it runs.
+  using RunHostCode = std::function<bool(const std::function<void()>& code)>;
 
-  MemberNews(Executor& functions, Rpc& rpc, Tell tell) : functions_(functions), rpc_(rpc), tell_(std::move(tell)) {}
+  MemberNews(Loop& loop, Executor& functions, RunHostCode run, Tell tell)
+      : loop_(loop), functions_(functions), run_(std::move(run)), tell_(std::move(tell)) {}
 
   bool is_wanted() const { return tell_ != nullptr; }
-  void post(MemberRecord record);  // on the loop
+  // On the loop. Throws bad_alloc where there is no room for the record.
+  void post(MemberRecord record);
 
  private:
   void post_step();
+  void post_step_later() noexcept;
   void step();
+  bool tell_first();
 
+  Loop& loop_;
   Executor& functions_;
-  Rpc& rpc_;
+  const RunHostCode run_;
   const Tell tell_;
+  TaskPlace again_;  // while a step could not be posted
   Mutex mutex_;
   std::deque<MemberRecord> waiting_ GUARDED_BY(mutex_);  // the first one while it is told, too
 };

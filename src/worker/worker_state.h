@@ -50,7 +50,10 @@ struct Worker::State {
                   group, rpc),
         places(rrefs),
         optim(environment.loop, environment.compute, group, rpc, dautograd),
-        news(std::make_shared<MemberNews>(environment.functions, rpc, environment.on_member)),
+        news(std::make_shared<MemberNews>(
+            environment.loop, environment.functions,
+            [this](const std::function<void()>& code) { return rpc.run_host_code("on_member", code); },
+            environment.on_member)),
         flight_log(std::make_shared<FlightLog>(FlightLog::Environment{
             environment.loop, environment.log, group.shared()->trace.recorder(), [this] { return under_way(); }})),
         gate(environment.loop) {

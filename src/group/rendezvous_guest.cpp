@@ -154,12 +154,9 @@ void RendezvousGuest::on_answer(const wire::Roster& roster) {
 // A member dials on: the worker that serves there now may be of another group.
 void RendezvousGuest::on_denied() {
   if (is_over()) return;
-  give_up(Error(Status::kDenied,
-                fmt::format("rendezvous \"{}\": the worker that serves there does not let this one in, as their group "
-                            "keys differ or one of them has none: give all workers of the group the same "
-                            "(distag_security_options.group_key, DISTAG_GROUP_KEY_FILE); or, where each has a key of "
-                            "its own, one of the two has not the key of the other in its list",
-                            uri())));
+  give_up(
+      Error(Status::kDenied, fmt::format("rendezvous \"{}\": the worker that serves there does not let this one in: {}",
+                                         uri(), transport_.explain_denial())));
 }
 
 void RendezvousGuest::redial() {

@@ -168,6 +168,8 @@ class Transport {
     static_cast<void>(name);
     return dial(endpoint, std::move(events));
   }
+  // What may be wrong where the other side of a dial() is said to have denied it, for a text: "it has another key".
+  virtual std::string explain_denial() const { return "its keys do not fit"; }
   // Throws what dial would for it.
   virtual void check_endpoint(const std::string& endpoint) const = 0;
   // A fresh private address to listen at: inside a 0700 directory for ipc, removed with the transport.

@@ -209,10 +209,10 @@ static void strangers(void) {
   distag_worker *server = start(0, "w0", &first);
   const uint64_t before = refused_by(server);
   longest_denial = 0;
-  check_denied("w1", &wrong, "does not let this one in");
-  check_denied("w1", &group, "does not let this one in");
-  check_denied("w1", &none, "does not let this one in");
-  check_denied("w1", &misled, "does not let this one in"); /* who serves there is not who it takes it for */
+  check_denied("w1", &wrong, "its list does not have the key of this one");
+  check_denied("w1", &group, "their group keys differ, or one of them has none or a key of its own");
+  check_denied("w1", &none, "their group keys differ, or one of them has none or a key of its own");
+  check_denied("w1", &misled, "it does not have the key that this worker's list gives for \"w0\"");
   check_denied("w2", &second, "its key is that of \"w1\"");
   check_denied("w9", &second, "its key is that of \"w1\"");
   /* All of them at the rendezvous. A listener of libzmq that is dialled with another key of its own hangs up without a

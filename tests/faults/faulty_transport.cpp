@@ -139,6 +139,7 @@ class FaultyTransport final : public Transport {
     connection->set(below_->dial_worker(name, endpoint, watch(std::move(events), alive)));
     return connection;
   }
+  std::string explain_denial() const override { return below_->explain_denial(); }
   void check_endpoint(const std::string& endpoint) const override { below_->check_endpoint(endpoint); }
   std::string private_address() override { return below_->private_address(); }
   bool is_exact() const override { return below_->is_exact(); }

@@ -27,6 +27,7 @@ class ShmTransport final : public Transport {
 
   std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) override;
   std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) override;
+  std::string explain_denial() const override { return below_->explain_denial(); }
   void check_endpoint(const std::string& endpoint) const override { below_->check_endpoint(endpoint); }
   std::string private_address() override { return below_->private_address(); }
   // Bytes in a ring may change after they were written: the other process can write there.

@@ -10,9 +10,21 @@
 #include "transport/socket/sodium.h"
 
 namespace distag {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+}  // namespace
 
 std::string read_secret(const std::string& path) {
   std::string secret = read_private_file(path);
+  if (secret.find('\0') != std::string::npos) {
+    fail(Status::kInvalidArgument, "\"{}\" is no text, as it has bytes of zero (UTF-16, or cut off): write it as ASCII",
+         path);
+  }
+  if (secret.starts_with(kByteOrderMark)) {
+    fail(Status::kInvalidArgument, "\"{}\" begins with a byte order mark: write it as ASCII, without one", path);
+  }
   while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
   return secret;
 }

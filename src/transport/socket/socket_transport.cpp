@@ -68,6 +68,17 @@ std::unique_ptr<Connection> SocketTransport::dial_worker(const std::string& name
   return engine_->dial(parsed, keys_for(parsed, endpoint, &server), std::move(events));
 }
 
+std::string SocketTransport::explain_denial() const {
+  if (security_.worker_keys) {
+    return fmt::format(
+        "it does not have the key that this worker's list gives for \"{}\" (peer_keys, DISTAG_PEER_KEYS_FILE; another "
+        "worker serves there: rendezvous_name, DISTAG_RENDEZVOUS_NAME), or its list does not have the key of this one",
+        security_.worker_keys->rendezvous_name);
+  }
+  return "their group keys differ, or one of them has none or a key of its own: give all workers of the group the same "
+         "(distag_security_options.group_key, DISTAG_GROUP_KEY_FILE)";
+}
+
 LaneReport SocketTransport::lane_report() const {
   LaneReport report;
   report.why_off = security_.worker_keys ? "each worker has a key of its own" : "sockets alone";

@@ -26,6 +26,7 @@ class SocketTransport final : public Transport {
   std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) override;
   std::unique_ptr<Connection> dial_worker(const std::string& name, const std::string& endpoint,
                                           ConnectionEvents events) override;
+  std::string explain_denial() const override;
   void check_endpoint(const std::string& endpoint) const override;
   std::string private_address() override;
   bool is_exact() const override { return false; }

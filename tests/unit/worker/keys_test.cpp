@@ -85,6 +85,28 @@ TEST(Keys, AFileThatOthersCanReadOrWriteIsDenied) {
   EXPECT_EQ(status_of(file.path()), Status::kOk);
 }
 
+std::string failure_of(const std::string& content) {
+  const KeyFile file(content, 0600);
+  try {
+    load({}, file.path());
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), Status::kInvalidArgument);
+    return error.message();
+  }
+  return {};
+}
+
+TEST(Keys, AFileThatIsNoPlainTextIsRefusedByName) {
+  const std::string key = kSecret;
+  EXPECT_NE(failure_of("\xEF\xBB\xBF" + key).find("begins with a byte order mark"), std::string::npos);
+  std::string wide = "\xFF\xFE";
+  for (const char letter : key) wide += {letter, '\0'};
+  for (const std::string& zeros : {wide, key + '\0', std::string(64, '\0')}) {
+    EXPECT_NE(failure_of(zeros).find("is no text, as it has bytes of zero"), std::string::npos);
+  }
+  EXPECT_EQ(failure_of(key + "\n"), "");
+}
+
 // The status as another user finds it, in a process of its own.
 Status status_for(uid_t user, const std::string& path) {
   const pid_t child = fork();

@@ -32,7 +32,9 @@ void check_place(const distag_worker_options& options) {
 
 void check_enums(const distag_worker_options& options) {
   need_enumerator(options.executor, DISTAG_EXECUTOR_HOST, "executor", "DISTAG_EXECUTOR_...");
-  need_enumerator(options.socket_engine, DISTAG_SOCKET_ENGINE_ZMTP, "socket_engine", "DISTAG_SOCKET_ENGINE_...");
+  if (options.socket_engine > DISTAG_SOCKET_ENGINE_ZMTP) {
+    refuse(Status::kInvalidArgument, "socket_engine is {}, not one of DISTAG_SOCKET_ENGINE_...", options.socket_engine);
+  }
   need_enumerator(options.log_level, DISTAG_LOG_DEBUG, "log_level", "DISTAG_LOG_...");
   if (options.thread_count > Pool::kMaxThreads) {
     refuse(Status::kUnsupported, "thread_count is {}, more than {}", options.thread_count, Pool::kMaxThreads);

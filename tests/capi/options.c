@@ -148,7 +148,7 @@ static distag_status start_with(uint32_t engine, const char *environment, const 
 }
 
 static void socket_engine(void) {
-  REFUSED(socket_engine, 3, DISTAG_E_UNSUPPORTED, "socket_engine");
+  REFUSED(socket_engine, 3, DISTAG_E_INVALID_ARGUMENT, "socket_engine is 3");
   const char *const given = getenv("DISTAG_SOCKET_ENGINE");
   CHECK_INT(start_with(0, NULL, "\"engine\": \"zmq\""), DISTAG_OK);
   CHECK_INT(start_with(0, "zmtp", "\"engine\": \"zmtp\""), DISTAG_OK);

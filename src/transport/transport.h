@@ -52,6 +52,9 @@ using Frames = std::vector<Frame>;
 // Names a connection at the side that was dialled, for answers. Never reused by one Acceptor.
 using ConnectionToken = std::vector<std::byte>;
 
+// The interfaces below have no defaults: what a transport does not have it says for itself, so that none is forgotten.
+// What the engines of sockets do not promise is in transport/socket/engine_promises.h.
+
 // The side that was dialled (a ROUTER). All on the loop. Destroying it closes it.
 class Acceptor {
  public:
@@ -62,13 +65,10 @@ class Acceptor {
   virtual bool reply(const ConnectionToken& to, Frames frames) = 0;
   // The worker that holds the key by which the connection came. Empty: no key says who it is, or the connection is
   // gone.
-  virtual std::string name_of(const ConnectionToken& from) const {
-    static_cast<void>(from);
-    return {};
-  }
+  virtual std::string name_of(const ConnectionToken& from) const = 0;
   // For an end in turns: listens no more, and closes a few of the connections whose end takes long. False: none of
   // them is left; the rest ends with this.
-  virtual bool close_some() { return false; }
+  virtual bool close_some() = 0;
 };
 
 // The side that dials (a DEALER): one connection, no reconnect. All on the loop. Destroying it closes it without
@@ -82,16 +82,13 @@ class Connection {
   // Of a message that is sent next: makes loans of the frames, except the first, that can be. A loan is sent by the
   // connection that made it only. `ahead`: this many bytes of the same frame go in later messages; then it makes no
   // loan unless there is room for all of it. May throw bad_alloc.
-  virtual void lend(Frames& frames, size_t ahead) {
-    static_cast<void>(frames);
-    static_cast<void>(ahead);
-  }
+  virtual void lend(Frames& frames, size_t ahead) = 0;
   // Bytes were changed on it, or nothing is heard by it: the next one to that endpoint is to go another way, if there
   // are two.
-  virtual void distrust() {}
+  virtual void distrust() = 0;
   // What was found at the other side of a connection that was never there, for a text: "no process listens there".
   // Empty: nothing is known, or it was there.
-  virtual std::string found() const { return {}; }
+  virtual std::string found() const = 0;
 };
 
 // Messages have at least one frame.
@@ -164,12 +161,9 @@ class Transport {
   // The same to the worker of that name: where each has a key of its own, no other answers. dial() expects the key of
   // the one that serves the rendezvous. Also throws DENIED for one without a key.
   virtual std::unique_ptr<Connection> dial_worker(const std::string& name, const std::string& endpoint,
-                                                  ConnectionEvents events) {
-    static_cast<void>(name);
-    return dial(endpoint, std::move(events));
-  }
+                                                  ConnectionEvents events) = 0;
   // What may be wrong where the other side of a dial() is said to have denied it, for a text: "it has another key".
-  virtual std::string explain_denial() const { return "its keys do not fit"; }
+  virtual std::string explain_denial() const = 0;
   // Throws what dial would for it.
   virtual void check_endpoint(const std::string& endpoint) const = 0;
   // A fresh private address to listen at: inside a 0700 directory for ipc, removed with the transport.
@@ -182,10 +176,10 @@ class Transport {
   // cut off goes unnoticed until something is sent.
   virtual bool reports_every_loss() const = 0;
   // On the loop.
-  virtual LaneReport lane_report() const { return {}; }
-  virtual SocketReport socket_report() const { return {}; }
+  virtual LaneReport lane_report() const = 0;
+  virtual SocketReport socket_report() const = 0;
   // Throws OUT_OF_MEMORY where the limit of open files is below what sockets between that many members take.
-  virtual void check_descriptors(size_t members) const { static_cast<void>(members); }
+  virtual void check_descriptors(size_t members) const = 0;
 };
 
 // The largest frame and message in frames (without its header) that a transport carries.

@@ -125,7 +125,8 @@ static int live_short(int kind, size_t count, int limit, int to, int from) {
   tell_endpoints(workers[0], to);
   do {
     use(workers[0], count == 2 ? "w1" : "w0");
-    if (kind != kInproc && is_zmtp()) host_opens_files(); /* of what no peer is accepted with */
+    if (kind != kInproc && engine_keeps("descriptors run out"))
+      host_opens_files(); /* of what no peer is accepted with */
   } while (!is_told(from, 0) && check_failures == 0);
   group_shutdown(workers, count);
   for (size_t i = 0; i < count; ++i) distag_worker_release(workers[i]);
@@ -198,7 +199,8 @@ static int run_one(int kind, size_t count, int limit) {
   for (ssize_t got = 1; got > 0 && (size == 0 || endpoints[size - 1] != '\0'); size += (size_t)got) {
     got = read(up[0], endpoints + size, sizeof endpoints - 1 - size);
   }
-  for (char *end, *at = endpoints; kind != kInproc && is_zmtp() && (end = strchr(at, '\n')) != NULL; at = end + 1) {
+  for (char *end, *at = endpoints;
+       kind != kInproc && engine_keeps("descriptors run out") && (end = strchr(at, '\n')) != NULL; at = end + 1) {
     *end = '\0';
     burst(at);
     if (!CHECK(is_greeted(at))) {
@@ -233,8 +235,9 @@ static void run_each(int kind, size_t count, int last, int *results) {
 }
 
 static int sweep(int kind, size_t count) {
-  int first = 0, least = 0;                      /* that serves, and from which on all do */
-  const int last = is_zmtp() ? kLast : kLastZmq; /* a start over its sockets asks for more than 64 */
+  int first = 0, least = 0; /* that serves, and from which on all do */
+  const int last =
+      engine_keeps("descriptors run out") ? kLast : kLastZmq; /* a start over its sockets asks for more than 64 */
   int *const results =
       mmap(NULL, sizeof(int) * (kLastZmq + 1), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (results == MAP_FAILED) abort();

@@ -40,7 +40,11 @@ static void wait_ms(int ms) { poll(NULL, 0, ms); }
 
 /* Of the slow one: what its senders may have on their way to it, and a tenth more. libzmq keeps what it has read
  * besides, up to 64 messages of each connection. */
-static int64_t room(void) { return (int64_t)senders * (kBudget * 11 / 10 + (is_zmtp() ? 0 : kReadAhead)); }
+static int64_t room(void) {
+  const int is_all =
+      engine_keeps("a slow worker keeps no more than the budgets of its senders (`max_in_flight_bytes`)");
+  return (int64_t)senders * (kBudget * 11 / 10 + (is_all ? 0 : kReadAhead));
+}
 
 /* ---- the slow one ---- */
 

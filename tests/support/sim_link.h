@@ -73,6 +73,9 @@ class SimConnection final : public Connection {
   explicit SimConnection(std::shared_ptr<SimLink> link) : link_(std::move(link)) {}
   ~SimConnection() override { link_->close(); }
   bool send(const Frames& frames) override { return link_->send(frames); }
+  void lend(Frames&, size_t) override {}
+  void distrust() override {}
+  std::string found() const override { return {}; }
 
  private:
   const std::shared_ptr<SimLink> link_;
@@ -86,6 +89,7 @@ class SimAcceptor final : public Acceptor {
   const std::string& endpoint() const override { return endpoint_; }
   bool reply(const ConnectionToken& to, Frames frames) override;
   std::string name_of(const ConnectionToken& from) const override;
+  bool close_some() override { return false; }
 
   void accept(const std::shared_ptr<SimLink>& link);
   const std::shared_ptr<AcceptorEvents>& events() const { return events_; }

@@ -101,10 +101,18 @@ class SimTransport final : public Transport {
 
   std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) override;
   std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) override;
+  std::unique_ptr<Connection> dial_worker(const std::string&, const std::string& endpoint,
+                                          ConnectionEvents events) override {
+    return dial(endpoint, std::move(events));
+  }
+  std::string explain_denial() const override { return "its keys do not fit"; }
   void check_endpoint(const std::string& endpoint) const override;
   std::string private_address() override;
   bool is_exact() const override { return exact; }
   bool reports_every_loss() const override { return reports_losses; }
+  LaneReport lane_report() const override { return {}; }
+  SocketReport socket_report() const override { return {}; }
+  void check_descriptors(size_t) const override {}
 
   // As far as it says. Hosts can be parted here, of which nobody is told.
   bool exact = true;

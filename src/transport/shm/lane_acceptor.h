@@ -18,6 +18,7 @@ class LaneAcceptor final : public Acceptor {
 
   const std::string& endpoint() const override;
   bool reply(const ConnectionToken& to, Frames frames) override;
+  std::string name_of(const ConnectionToken&) const override { return {}; }  // with keys of workers there is no lane
   bool close_some() override;
 
  private:

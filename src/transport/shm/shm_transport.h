@@ -28,6 +28,11 @@ class ShmTransport final : public Transport {
   std::unique_ptr<Acceptor> listen(const std::string& address, AcceptorEvents events) override;
   std::unique_ptr<Connection> dial(const std::string& endpoint, ConnectionEvents events) override;
   std::string explain_denial() const override { return below_->explain_denial(); }
+  // Beside keys of workers there is no lane, so this transport is not there.
+  std::unique_ptr<Connection> dial_worker(const std::string&, const std::string& endpoint,
+                                          ConnectionEvents events) override {
+    return dial(endpoint, std::move(events));
+  }
   void check_endpoint(const std::string& endpoint) const override { below_->check_endpoint(endpoint); }
   std::string private_address() override { return below_->private_address(); }
   // Bytes in a ring may change after they were written: the other process can write there.

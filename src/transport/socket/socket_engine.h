@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "base/fd_loop.h"
 #include "transport/security.h"
 #include "transport/socket/address.h"
+#include "transport/socket/engine_promises.h"
 #include "transport/transport.h"
 
 namespace distag {
@@ -21,6 +23,8 @@ class SocketEngine {
   virtual SocketReport report() const = 0;
   // The limit of open files that a member of a group of that size needs: for its sockets, and for the host.
   virtual size_t descriptors_for(size_t members) const = 0;
+  // How far it keeps that, as SECURITY.md says it.
+  virtual std::string_view promise(EnginePromise promise) const = 0;
   // Throws INVALID_STATE when the address is in use, OUT_OF_MEMORY when descriptors run out, else INVALID_ARGUMENT.
   virtual std::unique_ptr<Acceptor> listen(const SocketAddress& address, const std::optional<SocketKeys>& keys,
                                            AcceptorEvents events) = 0;

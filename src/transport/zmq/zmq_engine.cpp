@@ -41,4 +41,46 @@ SocketReport ZmqEngine::report() const {
   return {"zmq", fmt::format("{}.{}.{}", major, minor, patch)};
 }
 
+std::string_view ZmqEngine::promise(EnginePromise promise) const {
+  switch (promise) {
+    case EnginePromise::kProcessLives:
+      return "no: libzmq ends the process on some malformed ZMTP, after the handshake";
+    case EnginePromise::kDescriptorsRunOut:
+      return "accepting on `ipc://` ends the process; on `tcp://` the IO thread turns without a pause "
+             "until some are free";
+    case EnginePromise::kMemoryRunsOut:
+      return "the process ends when libzmq asks for it";
+    case EnginePromise::kSilentConnections:
+      return "each for the 5 s of a handshake; without a number";
+    case EnginePromise::kKeyTakenOff:
+      return "its messages are not heard; the connection stays";
+    case EnginePromise::kAddressLogged:
+      return "where it is known before libzmq has closed the connection; else \"an address that is not "
+             "known\". ZAP knows no port";
+    case EnginePromise::kHangUpWithoutAWord:
+      return "counted, as one in the midst of a handshake";
+    case EnginePromise::kDiallerOfAnotherUser:
+      return "its greeting and READY are read, no message is heard";
+    case EnginePromise::kListenerOfAnotherUser:
+      return "greeting and READY go there, no message";
+    case EnginePromise::kMemoryOfAStranger:
+      return "up to 1 MiB and 64 KiB";
+    case EnginePromise::kFramesInOrder:
+      return "none is handed out twice or changed: by the numbers of CURVE, which may have gaps, and "
+             "by numbers and checksums of the session. libzmq may leave the connection open and hear "
+             "no more of it";
+    case EnginePromise::kDeniedDialler:
+      return "at once; where libzmq hangs up without a word, after a second dial, and a third "
+             "connection that only checks that ZMTP is spoken there; the listener counts up to three "
+             "refusals";
+    case EnginePromise::kBudgets:
+      return "no: libzmq keeps up to 64 messages of each connection besides";
+    case EnginePromise::kForkedChild:
+      return "yes, but one on which no message had come at the fork";
+    case EnginePromise::kKeysInMemory:
+      return "as libzmq keeps them with each socket";
+  }
+  return {};
+}
+
 }  // namespace distag

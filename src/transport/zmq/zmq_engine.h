@@ -21,6 +21,7 @@ class ZmqEngine final : public SocketEngine {
   FdLoop& loop() const override;
   SocketReport report() const override;
   size_t descriptors_for(size_t members) const override;
+  std::string_view promise(EnginePromise promise) const override;
   std::unique_ptr<Acceptor> listen(const SocketAddress& address, const std::optional<SocketKeys>& keys,
                                    AcceptorEvents events) override;
   std::unique_ptr<Connection> dial(const SocketAddress& address, const std::optional<SocketKeys>& keys,

@@ -27,6 +27,7 @@ class ZmtpAcceptor final : public Acceptor {
   const std::string& endpoint() const override;
   bool reply(const ConnectionToken& to, Frames frames) override;
   std::string name_of(const ConnectionToken& from) const override;
+  bool close_some() override { return false; }
 
  private:
   class State;

@@ -25,6 +25,8 @@ class ZmtpConnection final : public Connection {
   ~ZmtpConnection() override;
 
   bool send(const Frames& frames) override;
+  void lend(Frames&, size_t) override {}
+  void distrust() override {}
   std::string found() const override;
 
  private:

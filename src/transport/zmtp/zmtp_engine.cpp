@@ -26,4 +26,40 @@ std::unique_ptr<Connection> ZmtpEngine::dial(const SocketAddress& address, const
   return std::make_unique<ZmtpConnection>(turns_, address, keys, std::move(events));
 }
 
+std::string_view ZmtpEngine::promise(EnginePromise promise) const {
+  switch (promise) {
+    case EnginePromise::kProcessLives:
+      return "yes";
+    case EnginePromise::kDescriptorsRunOut:
+      return "diallers wait, 8 stay free";
+    case EnginePromise::kMemoryRunsOut:
+      return "OUT_OF_MEMORY";
+    case EnginePromise::kSilentConnections:
+      return "at most 1,024 at each address, for 5 s";
+    case EnginePromise::kKeyTakenOff:
+      return "its connections end";
+    case EnginePromise::kAddressLogged:
+      return "always";
+    case EnginePromise::kHangUpWithoutAWord:
+      return "not counted";
+    case EnginePromise::kDiallerOfAnotherUser:
+      return "none of its bytes are read";
+    case EnginePromise::kListenerOfAnotherUser:
+      return "none of a worker goes there";
+    case EnginePromise::kMemoryOfAStranger:
+      return "20 KiB";
+    case EnginePromise::kFramesInOrder:
+      return "the connection ends";
+    case EnginePromise::kDeniedDialler:
+      return "at once";
+    case EnginePromise::kBudgets:
+      return "yes";
+    case EnginePromise::kForkedChild:
+      return "yes";
+    case EnginePromise::kKeysInMemory:
+      return "wiped after the handshake";
+  }
+  return {};
+}
+
 }  // namespace distag

@@ -17,6 +17,7 @@ class ZmtpEngine final : public SocketEngine {
   FdLoop& loop() const override;
   SocketReport report() const override { return {"zmtp", {}}; }
   size_t descriptors_for(size_t members) const override;
+  std::string_view promise(EnginePromise promise) const override;
   std::unique_ptr<Acceptor> listen(const SocketAddress& address, const std::optional<SocketKeys>& keys,
                                    AcceptorEvents events) override;
   std::unique_ptr<Connection> dial(const SocketAddress& address, const std::optional<SocketKeys>& keys,

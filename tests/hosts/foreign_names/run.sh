@@ -39,7 +39,7 @@ grep -vxFf inside_zmq names >names_zmq
 grep -qx zmq_connect names_zmq
 foreign names_zmq >foreign_zmq.c
 build foreign_zmq foreign_zmq.c
-./foreign_zmq
+DISTAG_SOCKET_ENGINE=zmq ./foreign_zmq
 
 # libsodium calls this one of its own by its name.
 echo 'int crypto_box_detached_afternm(void); int crypto_box_detached_afternm(void) { return 0; }' >sodium.c

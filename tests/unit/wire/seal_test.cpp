@@ -15,10 +15,17 @@ class NamedTransport final : public Transport {
   explicit NamedTransport(bool exact) : exact_(exact) {}
   std::unique_ptr<Acceptor> listen(const std::string&, AcceptorEvents) override { return nullptr; }
   std::unique_ptr<Connection> dial(const std::string&, ConnectionEvents) override { return nullptr; }
+  std::unique_ptr<Connection> dial_worker(const std::string&, const std::string&, ConnectionEvents) override {
+    return nullptr;
+  }
+  std::string explain_denial() const override { return {}; }
   void check_endpoint(const std::string&) const override {}
   std::string private_address() override { return {}; }
   bool is_exact() const override { return exact_; }
   bool reports_every_loss() const override { return exact_; }
+  LaneReport lane_report() const override { return {}; }
+  SocketReport socket_report() const override { return {}; }
+  void check_descriptors(size_t) const override {}
 
  private:
   const bool exact_;

@@ -1,7 +1,9 @@
 /* A start that fails says what was found at the place to meet, and where: nothing, a port that is silent, a program
- * that speaks another protocol, an address that is none. */
+ * that speaks another protocol, an address that is none, a group with another key. A port that hangs up until somebody
+ * listens behind it is dialled until then. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -64,6 +66,44 @@ static pid_t greet(place at) {
   _exit(0);
 }
 
+/* What comes at one goes out at the other, until one of them ends. */
+static void pass_on(int client, int server) {
+  struct pollfd ends[2] = {{client, POLLIN, 0}, {server, POLLIN, 0}};
+  char bytes[4096];
+  while (poll(ends, 2, -1) > 0) {
+    for (int i = 0; i < 2; ++i) {
+      if (ends[i].revents == 0) continue;
+      const ssize_t got = recv(ends[i].fd, bytes, sizeof bytes, 0);
+      if (got <= 0 || send(ends[1 - i].fd, bytes, (size_t)got, MSG_NOSIGNAL) != got) return;
+    }
+  }
+}
+
+/* Leads to another port, as ssh and kubectl do: hangs up at once while nobody listens there, and says so by a byte. */
+static pid_t forward(place at, int port, int told) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  signal(SIGCHLD, SIG_IGN);
+  for (int client; (client = accept(at.fd, NULL, NULL)) >= 0; close(client)) {
+    const int server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in address;
+    memset(&address, 0, sizeof address);
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons((uint16_t)port);
+    if (connect(server, (struct sockaddr *)&address, sizeof address) != 0) {
+      if (write(told, "", 1) != 1) _exit(1);
+    } else if (fork() == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      pass_on(client, server);
+      _exit(0);
+    }
+    close(server);
+  }
+  _exit(0);
+}
+
 /* Longer each time, as a machine that stops may end it before it has found out what the words say. */
 static void check_start(distag_worker_options options, distag_status status, const char *words) {
   int is_told = 0;
@@ -108,6 +148,85 @@ static void others_at_the_port(void) {
     CHECK(waitpid(children[i], NULL, 0) == children[i]);
   }
   close(silent.fd), close(web.fd), close(shut.fd), close(slow.fd);
+}
+
+static void end_child(pid_t child) {
+  CHECK(kill(child, SIGKILL) == 0);
+  CHECK(waitpid(child, NULL, 0) == child);
+}
+
+static distag_worker *start(distag_worker_options options) {
+  distag_worker *worker = NULL;
+  CHECK_OK(distag_worker_create(&options, &worker, &err));
+  CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
+  return worker;
+}
+
+static distag_worker_options host(const char *rendezvous) {
+  distag_worker_options options = guest(rendezvous);
+  options.rank = 0;
+  return options;
+}
+
+/* Rank 0 begins once the port in front of it has hung up on the other one many times. */
+static void a_host_that_comes_late(void) {
+  enum { kHangUps = 20 };
+  const place port = listen_silently(), behind = listen_silently();
+  int told[2], status = -1;
+  char uri[64], uri_behind[64], word;
+  close(behind.fd);
+  CHECK(pipe(told) == 0);
+  const pid_t forwarder = forward(port, behind.port, told[1]);
+  snprintf(uri, sizeof uri, "tcp://127.0.0.1:%d", port.port);
+  snprintf(uri_behind, sizeof uri_behind, "tcp://127.0.0.1:%d", behind.port);
+  const pid_t member = fork();
+  if (member == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    distag_worker *worker = start(guest(uri));
+    CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
+    distag_worker_release(worker);
+    _exit(check_failures != 0);
+  }
+  for (int i = 0; i < kHangUps; ++i) CHECK(read(told[0], &word, 1) == 1);
+  distag_worker *worker = start(host(uri_behind));
+  CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
+  distag_worker_release(worker);
+  CHECK(waitpid(member, &status, 0) == member);
+  CHECK_INT(status, 0);
+  end_child(forwarder);
+  close(port.fd), close(told[0]), close(told[1]);
+}
+
+/* It is told by what the handshake says, behind such a port as well. */
+static void a_group_with_another_key(void) {
+  const place port = listen_silently(), behind = listen_silently();
+  distag_security_options security = DISTAG_SECURITY_OPTIONS_INIT;
+  char uri[64], uri_behind[64];
+  int told[2];
+  close(behind.fd);
+  CHECK(pipe(told) == 0);
+  snprintf(uri, sizeof uri, "tcp://127.0.0.1:%d", port.port);
+  snprintf(uri_behind, sizeof uri_behind, "tcp://127.0.0.1:%d", behind.port);
+  const pid_t forwarder = forward(port, behind.port, told[1]);
+  const pid_t other = fork();
+  if (other == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    distag_worker_options options = host(uri_behind);
+    security.group_key = "the key of the group that is there";
+    options.security = &security;
+    start(options); /* waits for rank 1 */
+    _exit(1);
+  }
+  const char *const places[] = {uri_behind, uri};
+  for (int i = 0; i < 2; ++i) {
+    distag_worker_options options = guest(places[i]);
+    security.group_key = "the key of another group than that";
+    options.security = &security;
+    check_start(options, DISTAG_E_DENIED, "does not let this one in, as their group keys differ");
+  }
+  end_child(other);
+  end_child(forwarder);
+  close(port.fd), close(told[0]), close(told[1]);
 }
 
 static void addresses_that_are_none(void) {
@@ -187,5 +306,7 @@ int main(void) {
   addresses_that_are_none();
   addresses_of_the_worker();
   others_at_the_port();
+  a_host_that_comes_late();
+  a_group_with_another_key();
   return check_end();
 }

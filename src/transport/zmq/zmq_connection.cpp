@@ -8,9 +8,9 @@
 #include "transport/socket/findings.h"
 #include "transport/socket/received_bytes.h"
 #include "transport/zmq/libzmq.h"
-#include "transport/zmq/probe.h"
 #include "transport/zmq/zmq_monitor.h"
 #include "transport/zmq/zmq_socket.h"
+#include "transport/zmtp/probe.h"
 
 namespace distag {
 namespace {
@@ -20,9 +20,6 @@ constexpr int kMessagesPerTurn = 64;
 // The IO thread reports every failure that it sees; this is for one that it does not see.
 constexpr Nanos kDialTimeout = 10 * kSecond;
 constexpr Nanos kLastWords = 100 * kMillisecond;
-// A listener of libzmq whose key is another one, or that has a key where the dialler has none, hangs up at once, mostly
-// before its greeting says why: after two such ends in a row the dialler takes itself for denied.
-constexpr Nanos kQuickHangUp = 2 * kSecond;
 
 constexpr int kEndEvents = ZMQ_EVENT_CLOSED | ZMQ_EVENT_CLOSE_FAILED | ZMQ_EVENT_DISCONNECTED |
                            ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
@@ -70,7 +67,6 @@ class ZmqConnection::State final : public SocketWork, public std::enable_shared_
 
   bool is_open() const { return phase_ == Phase::kDialling || phase_ == Phase::kConnected; }
   void make_socket();
-  void dial_again();
   void on_readable();
   void look_at_monitor();
   void note(const ZmqEvent& event);
@@ -93,13 +89,11 @@ class ZmqConnection::State final : public SocketWork, public std::enable_shared_
   std::unique_ptr<Probe> probe_;
   Loop::TimerId dial_timer_ = 0;
   Phase phase_ = Phase::kDialling;
-  int descriptor_ = -1;  // of the connection, as the monitor named it
-  NotedSocket noted_;    // likewise, once it is known to be that
-  std::string found_;    // by a probe
-  Nanos connected_at_ = 0;
-  bool is_over_ = false;     // the monitor has told the end
-  bool is_hang_up_ = false;  // it was one in the midst of the handshake
-  int hang_ups_ = 0;         // of that kind so far
+  int descriptor_ = -1;     // of the connection, as the monitor named it
+  NotedSocket noted_;       // likewise, once it is known to be that
+  std::string found_;       // by a probe
+  bool is_over_ = false;    // the monitor has told the end
+  bool is_shaken_ = false;  // the monitor has told that the handshake is over
   bool was_connected_ = false;
   bool was_denied_ = false;
   bool is_closed_ = false;  // by its owner: no callback follows
@@ -191,7 +185,6 @@ bool ZmqConnection::State::take_turn() {
 
 // Up to the end of the connection: libzmq dials again after that, at some time, which is not wanted.
 void ZmqConnection::State::look_at_monitor() {
-  bool has_succeeded = false;
   bool is_new = false;
   const auto read = [&] {
     while (!is_over_) {
@@ -199,7 +192,6 @@ void ZmqConnection::State::look_at_monitor() {
       if (!event) return;
       note(*event);
       is_new = is_new || event->number == ZMQ_EVENT_CONNECTED;
-      has_succeeded = has_succeeded || event->number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
     }
   };
   read();
@@ -212,20 +204,18 @@ void ZmqConnection::State::look_at_monitor() {
     was_denied_ = was_denied_ || (is_other && !is_over_);
     if (!is_over_) noted_ = std::move(noted);
     is_over_ = is_over_ || is_other;
-    has_succeeded = has_succeeded && !is_over_;
+    is_shaken_ = is_shaken_ && !is_over_;
   }
-  if (has_succeeded && phase_ == Phase::kDialling) begin_connected();
+  if (is_shaken_ && phase_ == Phase::kDialling) begin_connected();
   if (is_over_ && is_open()) begin_end();
 }
 
 void ZmqConnection::State::note(const ZmqEvent& event) {
-  if (event.number == ZMQ_EVENT_CONNECTED) {
-    descriptor_ = static_cast<int>(event.value);
-    connected_at_ = loop_.now();
-  }
-  was_denied_ = was_denied_ || is_denial(event);
+  if (event.number == ZMQ_EVENT_CONNECTED) descriptor_ = static_cast<int>(event.value);
+  is_shaken_ = is_shaken_ || event.number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+  // Later it is a box that was changed on its way.
+  was_denied_ = was_denied_ || (!is_shaken_ && is_denial(event));
   is_over_ = (event.number & kEndEvents) != 0;
-  is_hang_up_ = event.number == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL && descriptor_ >= 0;
 }
 
 void ZmqConnection::State::begin_connected() {
@@ -271,16 +261,20 @@ void ZmqConnection::State::finish_end() {
   if (probe_ || phase_ != Phase::kEnding) return;
   release();
   if (was_connected_ || was_denied_) return drop(false);
-  if (is_hang_up_ && loop_.now() - connected_at_ < kQuickHangUp && ++hang_ups_ == 1) return dial_again();
-  probe_ = std::make_unique<Probe>(loop_, address_, [weak = weak_from_this()](const Probe::Answer& answer) {
-    if (const auto state = weak.lock()) state->on_answer(answer);
-  });
+  // libzmq does not tell why a dial came to nothing.
+  try {
+    const std::optional<CurveKey> server = keys_ ? std::optional(keys_->server) : std::nullopt;
+    probe_ = std::make_unique<Probe>(loop_, address_, server, [weak = weak_from_this()](const Probe::Answer& answer) {
+      if (const auto state = weak.lock()) state->on_answer(answer);
+    });
+  } catch (...) {
+    drop(false);
+  }
 }
 
-// Who hangs up twice, and speaks ZMTP, does not let this one in; another program may hang up as well.
 void ZmqConnection::State::on_answer(const Probe::Answer& answer) {
   found_ = answer.found;
-  was_denied_ = was_denied_ || (hang_ups_ == 2 && answer.is_zmtp);
+  was_denied_ = answer.is_denied;
   drop(answer.is_refused);
 }
 
@@ -290,22 +284,6 @@ std::string ZmqConnection::State::found() const {
   if (phase_ == Phase::kDialling && descriptor_ < 0) return findings::kNoAnswer;
   const bool has_heard = phase_ != Phase::kDialling || received_bytes(descriptor_) > 0;
   return has_heard ? findings::kBrokeOff : findings::kIsSilent;
-}
-
-void ZmqConnection::State::dial_again() {
-  phase_ = Phase::kDialling;
-  descriptor_ = -1;
-  noted_ = NotedSocket();
-  is_over_ = false;
-  is_hang_up_ = false;
-  has_news_ = true;
-  try {
-    make_socket();
-    dial();
-  } catch (...) {
-    release();
-    drop(false);
-  }
 }
 
 void ZmqConnection::State::drop(bool is_refused) {

@@ -70,9 +70,9 @@ std::string_view ZmqEngine::promise(EnginePromise promise) const {
              "by numbers and checksums of the session. libzmq may leave the connection open and hear "
              "no more of it";
     case EnginePromise::kDeniedDialler:
-      return "at once; where libzmq hangs up without a word, after a second dial, and a third "
-             "connection that only checks that ZMTP is spoken there; the listener counts up to three "
-             "refusals";
+      return "at once, by what the handshake says. A listener of libzmq says that a key is another "
+             "one by hanging up at HELLO, so there two more connections go through the handshake up "
+             "to that; it counts up to three refusals";
     case EnginePromise::kBudgets:
       return "no: libzmq keeps up to 64 messages of each connection besides";
     case EnginePromise::kForkedChild:

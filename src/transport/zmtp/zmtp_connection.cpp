@@ -18,6 +18,7 @@
 #include "transport/socket/sodium.h"
 #include "transport/zmtp/curve_boxes.h"
 #include "transport/zmtp/outbox.h"
+#include "transport/zmtp/probe.h"
 #include "transport/zmtp/zmtp_reader.h"
 
 namespace distag {
@@ -28,6 +29,7 @@ constexpr size_t kDialledBytesPerTurn = 1u << 20;
 constexpr int kDialledMessagesPerTurn = 64;
 
 bool is_refusal(int error) { return error == ECONNREFUSED || error == ENOENT; }
+bool is_hang_up(int error) { return error == 0 || error == ECONNRESET || error == EPIPE; }
 
 int open_socket(const SocketAddress& address, bool is_redial) {
   require_descriptors(is_redial ? kRedialReserve : kDialReserve);
@@ -61,7 +63,8 @@ void check_own_lack(int error, const SocketAddress& address) {
 //   dialling   the handshake is over                    connected  on_connected
 //   dialling,  the system reports the end, no such      ending     what has arrived is still handed out
 //   connected  stream, the dial takes too long
-//   ending     nothing is left to hand out              ended      on_denied, on_dropped
+//   ending     nothing is left to hand out              ended      after a probe if it was hung up on in the midst of
+//                                                                  the handshake: on_denied, on_dropped
 //
 // A callback may destroy the connection, which ends it: so the state is looked at again after each.
 class ZmtpConnection::State final : public SocketWork, public std::enable_shared_from_this<ZmtpConnection::State> {
@@ -70,13 +73,14 @@ class ZmtpConnection::State final : public SocketWork, public std::enable_shared
         ConnectionEvents events)
       : turns_(std::move(turns)),
         loop_(turns_->loop()),
+        address_(address),
         events_(std::move(events)),
         keys_(keys),
         reader_(ZmtpReader::Role::kDials, keys_ ? &*keys_ : nullptr),
-        fd_(open_socket(address, events_.is_redial)) {}
+        fd_(open_socket(address_, events_.is_redial)) {}
   ~State() override { release(); }
 
-  void dial(const SocketAddress& address, Nanos timeout);
+  void dial(Nanos timeout);
   bool send(const Frames& frames);
   void close();
   std::string found() const;
@@ -87,6 +91,7 @@ class ZmtpConnection::State final : public SocketWork, public std::enable_shared
 
   bool is_open() const { return phase_ == Phase::kDialling || phase_ == Phase::kConnected; }
   bool is_reached() const;
+  const char* find_at(int error) const;
   void on_ready(bool is_writable);
   bool work(bool is_readable);
   bool receive();
@@ -97,16 +102,20 @@ class ZmtpConnection::State final : public SocketWork, public std::enable_shared
   void tell_writable();
   void begin_end(int error, bool is_over);
   void finish_end();
+  bool ask();
+  void drop();
   void release();
 
   const std::shared_ptr<SocketTurns> turns_;
   FdLoop& loop_;
+  const SocketAddress address_;
   const ConnectionEvents events_;
   std::optional<SocketKeys> keys_;  // whose secret goes with the handshake
   ZmtpReader reader_;
   Outbox outbox_;
   int fd_;
   Loop::TimerId dial_timer_ = 0;
+  std::unique_ptr<Probe> probe_;
   Phase phase_ = Phase::kDialling;
   bool was_connected_ = false;
   bool was_refused_ = false;
@@ -115,17 +124,16 @@ class ZmtpConnection::State final : public SocketWork, public std::enable_shared
   bool is_blocked_ = false;  // the system takes no more bytes now
   bool has_more_ = false;    // messages than one turn hands out, or bytes
   bool wants_to_write_ = false;
-  bool is_reached_ = false;  // at the end
-  bool has_heard_ = false;
-  int error_ = 0;           // what the system said at the end
-  std::string no_stream_;   // what is wrong with what was heard
-  bool is_closed_ = false;  // by its owner: no callback follows
+  bool is_hung_up_on_ = false;  // in the midst of the handshake
+  std::string found_;           // at the end, where it was never connected
+  bool is_closed_ = false;      // by its owner: no callback follows
 };
 
-void ZmtpConnection::State::dial(const SocketAddress& address, Nanos timeout) {
+void ZmtpConnection::State::dial(Nanos timeout) {
   outbox_.add({Frame::of(reader_.take_answer())});
-  const int error = connect(fd_, reinterpret_cast<const sockaddr*>(&address.address), address.length) == 0 ? 0 : errno;
-  check_own_lack(error, address);
+  const int error =
+      connect(fd_, reinterpret_cast<const sockaddr*>(&address_.address), address_.length) == 0 ? 0 : errno;
+  check_own_lack(error, address_);
   turns_->add(shared_from_this());
   dial_timer_ = loop_.start_timer(loop_.now() + timeout, [weak = weak_from_this()] {
     const auto state = weak.lock();
@@ -134,7 +142,7 @@ void ZmtpConnection::State::dial(const SocketAddress& address, Nanos timeout) {
     state->finish_end();
   });
   if (error != 0 && error != EINPROGRESS && error != EINTR) return begin_end(error, true);  // which the turn tells
-  if (address.is_ipc() && !keys_ && !is_of_same_user(fd_)) {
+  if (address_.is_ipc() && !keys_ && !is_of_same_user(fd_)) {
     was_denied_ = true;
     return begin_end(EACCES, true);
   }
@@ -180,13 +188,16 @@ bool ZmtpConnection::State::is_reached() const {
 std::string ZmtpConnection::State::found() const {
   assert_on_loop(loop_);
   if (was_connected_ || was_denied_) return {};
-  if (was_refused_) return findings::kNobodyListens;
-  if (!no_stream_.empty()) return findings::another_program(no_stream_);
-  if (phase_ == Phase::kEnded && (error_ == 0 || error_ == ECONNRESET)) return findings::kHangsUp;
-  if (error_ != 0 && error_ != ETIMEDOUT) return std::strerror(error_);
-  if (has_heard_) return findings::kBrokeOff;
-  if (is_reached_ || is_reached()) return findings::kIsSilent;
-  return findings::kNoAnswer;
+  return found_.empty() ? find_at(ETIMEDOUT) : found_;
+}
+
+// `error`: what the system says.
+const char* ZmtpConnection::State::find_at(int error) const {
+  if (is_refusal(error)) return findings::kNobodyListens;
+  if (is_hang_up(error)) return findings::kHangsUp;
+  if (error != ETIMEDOUT) return std::strerror(error);
+  if (reader_.has_greeting() || reader_.has_part()) return findings::kBrokeOff;
+  return is_reached() ? findings::kIsSilent : findings::kNoAnswer;
 }
 
 void ZmtpConnection::State::on_ready(bool is_writable) {
@@ -222,7 +233,6 @@ bool ZmtpConnection::State::receive() {
       begin_end(got < 0 ? errno : 0, true);
       return false;
     }
-    has_heard_ = true;
     reader_.add(static_cast<size_t>(got));
     bytes += static_cast<size_t>(got);
   }
@@ -257,7 +267,7 @@ std::optional<Frames> ZmtpConnection::State::next_message() {
   } catch (...) {
     const Error error = current_error();
     was_denied_ = !was_connected_ && error.status() == Status::kDenied;
-    if (!was_connected_ && error.status() == Status::kProtocol) no_stream_ = error.message();
+    if (!was_connected_ && error.status() == Status::kProtocol) found_ = findings::another_program(error.message());
     begin_end(0, true);
     return std::nullopt;
   }
@@ -301,16 +311,40 @@ void ZmtpConnection::State::tell_writable() {
 void ZmtpConnection::State::begin_end(int error, bool is_over) {
   is_over_ = is_over_ || is_over;
   if (!is_open()) return;
-  was_refused_ = !was_connected_ && is_refusal(error);
-  error_ = error;
-  is_reached_ = is_reached();
   phase_ = Phase::kEnding;
+  if (was_connected_ || was_denied_ || !found_.empty()) return;
+  was_refused_ = is_refusal(error);
+  is_hung_up_on_ = is_hang_up(error);
+  found_ = find_at(error);
 }
 
 void ZmtpConnection::State::finish_end() {
-  if (phase_ != Phase::kEnding) return;
-  phase_ = Phase::kEnded;
+  if (phase_ != Phase::kEnding || probe_) return;
   release();
+  if (was_denied_ || !is_hung_up_on_ || !ask()) drop();
+}
+
+// A listener of libzmq does not say that the keys do not fit. False: there is no memory to ask.
+bool ZmtpConnection::State::ask() {
+  try {
+    const std::optional<CurveKey> server = keys_ ? std::optional(keys_->server) : std::nullopt;
+    probe_ = std::make_unique<Probe>(loop_, address_, server, [weak = weak_from_this()](const Probe::Answer& answer) {
+      const auto state = weak.lock();
+      if (!state) return;
+      state->was_denied_ = answer.is_denied;
+      state->drop();
+    });
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+void ZmtpConnection::State::drop() {
+  if (phase_ == Phase::kEnded) return;
+  phase_ = Phase::kEnded;
+  const auto probe = std::move(probe_);
+  const auto self = shared_from_this();
   if (was_denied_ && events_.on_denied) events_.on_denied();
   if (!is_closed_ && events_.on_dropped) events_.on_dropped(was_refused_);
 }
@@ -319,6 +353,7 @@ void ZmtpConnection::State::release() {
   loop_.cancel_timer(std::exchange(dial_timer_, 0));
   outbox_.clear();
   if (keys_) wipe(keys_->own.secret_key);
+  if (phase_ == Phase::kEnded) probe_.reset();
   if (fd_ < 0) return;
   loop_.unwatch(fd_);
   OwnDescriptors::close(std::exchange(fd_, -1));
@@ -327,7 +362,7 @@ void ZmtpConnection::State::release() {
 ZmtpConnection::ZmtpConnection(std::shared_ptr<SocketTurns> turns, const SocketAddress& address,
                                const std::optional<SocketKeys>& keys, ConnectionEvents events, Nanos dial_timeout)
     : state_(std::make_shared<State>(std::move(turns), address, keys, std::move(events))) {
-  state_->dial(address, dial_timeout);
+  state_->dial(dial_timeout);
 }
 
 ZmtpConnection::~ZmtpConnection() { state_->close(); }

@@ -51,7 +51,7 @@ std::string_view ZmtpEngine::promise(EnginePromise promise) const {
     case EnginePromise::kFramesInOrder:
       return "the connection ends";
     case EnginePromise::kDeniedDialler:
-      return "at once";
+      return "at once, by what the handshake says; by a listener of libzmq as beside";
     case EnginePromise::kBudgets:
       return "yes";
     case EnginePromise::kForkedChild:

@@ -48,6 +48,8 @@ class ZmtpReader {
   // Some bytes have come of a message, or of a word of the handshake, that is not whole. Once next() found none.
   bool has_part() const { return in_large_ || !parts_.empty() || !buffered().empty(); }
 
+  // The other side has greeted, with the mechanism of this one.
+  bool has_greeting() const { return stage_ != Stage::kGreeting; }
   // The handshake is over.
   bool is_ready() const { return stage_ == Stage::kMessages; }
   // The name of the client that owns its key; empty where the key has no name.

@@ -345,7 +345,7 @@ TEST(ZmqAcceptor, PartsOfAMessageAreToldOf) {
   EXPECT_EQ(served.count("message"), 1u);
 }
 
-// The key of a listener of libzmq is another one: it hangs up without a word, which says enough when it does so twice.
+// The key of a listener of libzmq is another one: it hangs up at HELLO, each time.
 TEST(ZmqConnection, AListenerThatKnowsAnotherKeyIsADenial) {
   Served served(kSecret);
   Side side(kind_of(kOtherSecret));

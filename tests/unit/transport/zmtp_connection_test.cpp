@@ -123,9 +123,17 @@ TEST(ZmtpConnection, AcceptorSpeaksWithADealerOfLibzmq) {
 
 TEST(ZmtpConnection, ARouterOfLibzmqWithAnotherKeyIsDenied) {
   LibzmqSocket router(ZMQ_ROUTER, kOtherSecret);
-  Side side(kind_of(nullptr));
-  Dialled dialled(side, router.bind());
-  EXPECT_EQ(dialled.record().next("dropped").what, "dropped");
+  Side side(kind_of(kSecret));
+  Record record;
+  std::unique_ptr<Connection> connection;
+  side.run([&] {
+    ConnectionEvents events = recording(record);
+    events.on_denied = [&record] { record.add({"denied", {}, {}}); };
+    connection = side.transport().dial(router.bind(), std::move(events));
+  });
+  EXPECT_EQ(record.next("dropped").what, "dropped");
+  EXPECT_EQ(record.all(), (std::vector<std::string>{"denied", "dropped"}));
+  side.run([&connection] { connection.reset(); });
 }
 
 // ---- servers by hand ----

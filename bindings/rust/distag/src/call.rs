@@ -19,6 +19,11 @@ pub struct Call {
 }
 
 impl Call {
+    /// For as long as the function of C runs.
+    pub(crate) fn of(invocation: Lent<'_, distag_invocation>) -> Self {
+        Self { invocation: ffi::shorten(invocation), is_deferred: Cell::new(false) }
+    }
+
     pub(crate) fn handle(&self) -> &Lent<'static, distag_invocation> {
         &self.invocation
     }
@@ -141,7 +146,7 @@ pub trait Handler<Arguments>: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct WithCall;
 
-fn answer<T: IntoValue, E>(result: std::result::Result<T, E>) -> Result<Value>
+pub(crate) fn answer<T: IntoValue, E>(result: std::result::Result<T, E>) -> Result<Value>
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
@@ -187,7 +192,7 @@ handler!(4, A 0, B 1, C 2, D 3);
 handler!(5, A 0, B 1, C 2, D 3, E 4);
 handler!(6, A 0, B 1, C 2, D 3, E 4, F 5);
 
-fn check_count(call: &Call, wanted: usize) -> Result<()> {
+pub(crate) fn check_count(call: &Call, wanted: usize) -> Result<()> {
     if call.arg_count() == wanted {
         return Ok(());
     }
@@ -198,7 +203,7 @@ fn check_count(call: &Call, wanted: usize) -> Result<()> {
 /// The function as C calls it.
 pub(crate) fn trampoline<A>(handler: impl Handler<A>) -> ffi::Function {
     Box::new(move |invocation| {
-        let call = Call { invocation: ffi::shorten(invocation), is_deferred: Cell::new(false) };
+        let call = Call::of(invocation);
         let value = handler.serve(&call)?;
         if call.is_deferred.get() {
             return Ok(());

@@ -3,7 +3,9 @@ use crate::call::{trampoline, Handler};
 use crate::causes::Expected;
 use crate::error::Result;
 use crate::ffi::{self, functions, Handle, Handles, Lent, Owner};
-use crate::{Context, FromValue, Future, IntoArgs, IntoValue, LogLevel, MemberState, RRef, Value};
+use crate::{
+    AsyncHandler, Context, FromValue, Future, IntoArgs, IntoValue, LogLevel, MemberState, RRef, Task, Value,
+};
 use distag_sys::{distag_call_options, distag_invocation, distag_stats, distag_worker, distag_worker_options};
 use std::ffi::CString;
 use std::fmt;
@@ -64,7 +66,29 @@ impl Worker {
         ffi::worker_register(&self.handle, &ffi::text("the name of a function", name)?, trampoline(function), None)
     }
 
-    /// The same for these callers alone.
+    /// Offers an `async` function, which a spawner of yours runs, such as that of tokio, or a thread that blocks on it. No
+    /// thread of the worker waits for it.
+    ///
+    /// ```no_run
+    /// # fn spawn(_: distag::Task) {}
+    /// # let worker = distag::Worker::builder().build()?;
+    /// worker.register_async("double", |x: i64| async move { Ok::<_, distag::Error>(2 * x) }, spawn)?;
+    /// # Ok::<(), distag::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Worker::register`].
+    pub fn register_async<A>(
+        &self,
+        name: &str,
+        function: impl AsyncHandler<A>,
+        spawn: impl Fn(Task) + Send + Sync + 'static,
+    ) -> Result<()> {
+        let name = ffi::text("the name of a function", name)?;
+        ffi::worker_register(&self.handle, &name, crate::spawned::trampoline(function, spawn), None)
+    }
+
+    /// Offers a function to these callers alone.
     ///
     /// # Errors
     /// As [`Worker::register`]; the workers have no key each.

@@ -156,6 +156,60 @@ fn the_source_of_an_error_is_the_one_of_a_function_that_ran_here() {
     assert_eq!(source_of(&failure), Some(&NotToday(5)), "{failure}");
 }
 
+/// Runs a task on a thread of its own, which parks while the task waits.
+fn spawn(mut task: distag::Task) {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    std::thread::spawn(move || {
+        let waker = Arc::new(Unpark(std::thread::current())).into();
+        while task.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending() {
+            std::thread::park();
+        }
+    });
+}
+
+async fn panics() -> Result<()> {
+    panic!("in the task")
+}
+
+#[test]
+fn async_functions_are_run_by_a_spawner_and_their_panics_fail_the_call() {
+    use std::future::Future;
+    type Boxed = std::pin::Pin<Box<dyn Future<Output = Result<i64>> + Send>>;
+    let group = Group::new(|worker| {
+        echo(worker)?;
+        let own = worker.clone();
+        let far = move |call: &Call, x: i64| -> Boxed {
+            let answer = own.call_async::<i64>(call.caller(), "echo", (x,));
+            Box::pin(async move { Ok(2 * answer?.await?) })
+        };
+        worker.register_async("far", far, spawn)?;
+        worker.register_async("fail", |x: i64| async move { Err::<(), _>(NotToday(x)) }, spawn)?;
+        let bomb = || {
+            let bomb = Bomb;
+            async move { Ok::<_, Error>(std::mem::size_of_val(&bomb) as i64) }
+        };
+        worker.register_async("panic", panics, spawn)?;
+        worker.register_async("bomb", bomb, drop)?;
+        worker.register_async("lost", || async { Ok::<_, Error>(()) }, |_| panic!("no executor"))
+    });
+    for x in 0..20 {
+        assert_eq!(group.a().call::<i64>("b", "far", (x,)).unwrap(), 2 * x);
+        let failure = group.a().call::<()>("b", "fail", (x,)).unwrap_err();
+        assert_eq!((source_of(&failure), failure.origin_rank()), (Some(&NotToday(x)), Some(1)));
+        for (name, wanted) in [("panic", "panic: in the task"), ("bomb", ""), ("lost", "panic: no executor")] {
+            let failure = group.a().call::<()>("b", name, ()).unwrap_err();
+            assert!(failure.to_string().contains(wanted), "{name}: {failure}");
+        }
+        let failure = group.a().call::<i64>("b", "far", ("x",)).unwrap_err();
+        assert!(failure.to_string().contains("far: args[0]"), "{failure}");
+    }
+}
+
 #[test]
 fn seeds_are_as_many_as_roots_or_none_at_all() {
     let group = Group::new(|_| Ok(()));

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """The runner of the suite is red, green or green with flaky tests, as the tests planted here deserve."""
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -8,12 +9,18 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 PASSES = "exit 0"
 FAILS = "echo wrong; exit 1"
+FIGURES = "A heading.\nfigure: self_test.waited 10 ms; last release: -\n"  # as a run prints it
 EACH_SECOND_TIME = "if [ -e $0.seen ]; then echo right; else echo wrong; touch $0.seen; exit 1; fi"
 
 
 def run(tests, *arguments):
     """Exit code and text of a suite of these shell programs, by name. Outputs kept in its folder come last."""
     with tempfile.TemporaryDirectory() as folder:
+        runner = os.path.join(folder, "runner")
+        os.mkdir(runner)
+        shutil.copy(os.path.join(HERE, "suite.py"), runner)
+        with open(os.path.join(runner, "figures.txt"), "w", encoding="utf-8") as file:
+            file.write(FIGURES)
         with open(os.path.join(folder, "CTestTestfile.cmake"), "w", encoding="utf-8") as file:
             for name, program in tests.items():
                 path = os.path.join(folder, name)
@@ -23,7 +30,7 @@ def run(tests, *arguments):
                 file.write(f"add_test({name} {'/bin/sh ' if program is not None else ''}{path})\n"
                            f"set_tests_properties({name} PROPERTIES TIMEOUT 60 SKIP_RETURN_CODE 77)\n")
         # By a relative path, as tests/run.sh does.
-        done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "suite.py"), os.path.basename(folder), *arguments],
+        done = subprocess.run([sys.executable, "-B", os.path.join(runner, "suite.py"), os.path.basename(folder), *arguments],
                               cwd=os.path.dirname(folder), capture_output=True, text=True, check=False)
         kept = ""
         for name in sorted(os.listdir(os.path.join(folder, "verdict"))):

@@ -8,7 +8,8 @@ is green with at most three such. Never flaky are a crash, a finding of a saniti
 cannot be started. Each that was seen has a line in tests/flaky.md.
 
 A test that measures (time, shares of a core, throughput) prints "figure: NAME NUMBER UNIT" and does not fail by it. The
-figures stand at the end, beside those of tests/verdict/figures.txt, for whoever reads them.
+figures stand at the end, beside those of tests/verdict/figures.txt, for whoever reads them. That file has the lines that
+were printed at the end of the last release's run.
 
 Exit code 0: green; 1: red; 2: wrong arguments. Outputs of failed tests are in BUILD/verdict, the end of all that is printed
 begins with "verdict:".
@@ -27,7 +28,7 @@ REASONS_OF_FLAKY = {"Failed", "Timeout"}
 NEVER_FLAKY = re.compile(r"(Thread|Address|Leak|Memory|UndefinedBehavior)Sanitizer|: runtime error: |"
                          r"[Aa]ssertion .* failed|terminate called|Segmentation fault|\*\*\* stack smashing|"
                          r"(double free|corrupted|invalid pointer|invalid size)")
-FIGURE = re.compile(r"^figure: (\S+) (-?[0-9][0-9.e+-]*) (\S+)$", re.MULTILINE)
+FIGURE = re.compile(r"^figure: (\S+) (-?[0-9][0-9.e+-]*) ([^\s;]+)(?:; last release: .*)?$", re.MULTILINE)
 FAILED = re.compile(r"^\s*\d+ - (\S+) \((.+)\)$")
 
 

@@ -12,8 +12,6 @@ std::string_view row_of(EnginePromise promise) {
       return "memory runs out";
     case EnginePromise::kSilentConnections:
       return "silent connections";
-    case EnginePromise::kKeyTakenOff:
-      return "a key that is taken off a list";
     case EnginePromise::kAddressLogged:
       return "the address of a stranger is logged";
     case EnginePromise::kHangUpWithoutAWord:

@@ -13,7 +13,6 @@ enum class EnginePromise {
   kDescriptorsRunOut,
   kMemoryRunsOut,
   kSilentConnections,
-  kKeyTakenOff,
   kAddressLogged,
   kHangUpWithoutAWord,
   kDiallerOfAnotherUser,
@@ -27,21 +26,11 @@ enum class EnginePromise {
 };
 
 inline constexpr std::array kEnginePromises = {
-    EnginePromise::kProcessLives,
-    EnginePromise::kDescriptorsRunOut,
-    EnginePromise::kMemoryRunsOut,
-    EnginePromise::kSilentConnections,
-    EnginePromise::kKeyTakenOff,
-    EnginePromise::kAddressLogged,
-    EnginePromise::kHangUpWithoutAWord,
-    EnginePromise::kDiallerOfAnotherUser,
-    EnginePromise::kListenerOfAnotherUser,
-    EnginePromise::kMemoryOfAStranger,
-    EnginePromise::kFramesInOrder,
-    EnginePromise::kDeniedDialler,
-    EnginePromise::kBudgets,
-    EnginePromise::kForkedChild,
-    EnginePromise::kKeysInMemory,
+    EnginePromise::kProcessLives,         EnginePromise::kDescriptorsRunOut,     EnginePromise::kMemoryRunsOut,
+    EnginePromise::kSilentConnections,    EnginePromise::kAddressLogged,         EnginePromise::kHangUpWithoutAWord,
+    EnginePromise::kDiallerOfAnotherUser, EnginePromise::kListenerOfAnotherUser, EnginePromise::kMemoryOfAStranger,
+    EnginePromise::kFramesInOrder,        EnginePromise::kDeniedDialler,         EnginePromise::kBudgets,
+    EnginePromise::kForkedChild,          EnginePromise::kKeysInMemory,
 };
 
 // The first cell of the row.

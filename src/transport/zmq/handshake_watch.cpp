@@ -25,12 +25,12 @@ void HandshakeWatch::add(const ZmqEvent& event) {
     fresh_.erase(fd);
     unconfirmed_.erase(fd);
   }
-  events_.push_back({event, {}, false});
+  events_.push_back({event, Seen(), false});
 }
 
 bool HandshakeWatch::look_at_addresses() {
   unconfirmed_ = std::exchange(fresh_, {});
-  for (const auto& [fd, place] : unconfirmed_) events_[place].address = address_of_(fd);
+  for (const auto& [fd, place] : unconfirmed_) events_[place].seen = look_at_(fd);
   return !unconfirmed_.empty();
 }
 
@@ -38,12 +38,12 @@ void HandshakeWatch::confirm_addresses() {
   // What was closed meanwhile is no more among them: its address may be that of another one.
   for (Event& event : events_) {
     const auto found = unconfirmed_.find(static_cast<int>(event.event.value));
-    const bool is_looked_at = event.event.number == ZMQ_EVENT_ACCEPTED && !event.address.empty();
+    const bool is_looked_at = event.event.number == ZMQ_EVENT_ACCEPTED && !event.seen.address.empty();
     if (!is_looked_at || event.is_confirmed) continue;
     if (found != unconfirmed_.end() && &events_[found->second] == &event) {
       event.is_confirmed = true;
     } else {
-      event.address.clear();
+      event.seen = Seen();
     }
   }
   unconfirmed_.clear();
@@ -68,9 +68,11 @@ HandshakeWatch::Outcome HandshakeWatch::settle() {
   Outcome outcome;
   for (Event& event : std::exchange(events_, {})) {
     const int fd = static_cast<int>(event.event.value);
+    // The end of a handshake that fails is told next.
+    if (event.event.number != ZMQ_EVENT_DISCONNECTED) tell_broken_box(outcome);
     switch (event.event.number) {
       case ZMQ_EVENT_ACCEPTED:
-        open_[fd] = Open{std::move(event.address), 0};
+        open_[fd] = Accepted{std::move(event.seen), 0};
         break;
       case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
         ++successes_;
@@ -79,6 +81,7 @@ HandshakeWatch::Outcome HandshakeWatch::settle() {
       case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
         failure_ = why(event.event);
         is_hang_up_ = event.event.number == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+        is_late_ = false;
         break;
       case ZMQ_EVENT_DISCONNECTED:
         end(fd, outcome);
@@ -87,6 +90,8 @@ HandshakeWatch::Outcome HandshakeWatch::settle() {
         break;
     }
   }
+  if (is_late_) tell_broken_box(outcome);
+  outcome.is_unclear = !failure_.empty() && !is_hang_up_;
   fresh_.clear();
   unconfirmed_.clear();
   for (auto& [fd, serials] : std::exchange(spoken_, {})) {
@@ -98,7 +103,7 @@ HandshakeWatch::Outcome HandshakeWatch::settle() {
 }
 
 void HandshakeWatch::end(int fd, Outcome& outcome) {
-  const Open ended = std::exchange(open_[fd], {});
+  const Accepted ended = std::exchange(open_[fd], {});
   open_.erase(fd);
   const std::string failure = std::exchange(failure_, {});
   const auto spoken = spoken_.find(fd);
@@ -112,12 +117,24 @@ void HandshakeWatch::end(int fd, Outcome& outcome) {
   } else if (denials_ > 0 && (failure.empty() || is_hang_up_)) {
     --denials_;
   } else if (!failure.empty()) {
-    outcome.refusals.push_back(refusal(ended.address, failure));
+    outcome.refusals.push_back(refusal(ended.seen.address, failure));
   } else if (successes_ > 0) {
     --successes_;
   } else {
-    outcome.refusals.push_back(refusal(ended.address, kNoHandshake));
+    outcome.refusals.push_back(refusal(ended.seen.address, kNoHandshake));
   }
+}
+
+void HandshakeWatch::tell_broken_box(Outcome& outcome) {
+  if (failure_.empty() || is_hang_up_) return;
+  failure_.clear();
+  outcome.has_broken_box = true;
+}
+
+std::vector<HandshakeWatch::Open> HandshakeWatch::open() const {
+  std::vector<Open> all;
+  for (const auto& [fd, accepted] : open_) all.push_back({fd, accepted.seen.inode, accepted.serial});
+  return all;
 }
 
 // A connection that has succeeded is found.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -7,12 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "base/own_descriptors.h"
 #include "transport/zmq/zmq_monitor.h"
 
 namespace distag {
 
-// Counts the handshakes at a ROUTER that end without success, each once, from the events of its monitor. Has no socket
-// of its own. On the loop.
+// Knows the connections of a ROUTER, and counts the handshakes that end without success, each once, from the events of
+// its monitor. Has no socket of its own. On the loop.
 //
 // The events of libzmq do not say which connection they are about: ACCEPTED and DISCONNECTED name the descriptor, the
 // number of which may be in use again by then; those of a failed handshake name nothing and come right before
@@ -20,17 +23,33 @@ namespace distag {
 // explains may be that of a silent member, or of a stranger whose bytes are no handshake. It takes the place of one
 // success or denial that no connection was found for; should a message come by that connection after all, the stranger
 // is counted then.
+//
+// A box that does not open, of a connection that is open, is told like a handshake that fails; but libzmq may leave
+// that connection open, and hear no more of it.
 class HandshakeWatch {
  public:
   using Serial = uint64_t;
+  // What the system says of a descriptor at one moment; nothing where it is no connection to the ROUTER.
+  struct Seen {
+    std::string address;  // of the other side
+    ino_t inode = 0;
+    NotedSocket noted;
+  };
+  struct Open {
+    int fd = -1;
+    ino_t inode = 0;    // 0: not known
+    Serial serial = 0;  // once a message came
+  };
   struct Outcome {
     std::vector<std::string> refusals;  // "a connection from ... was refused: ..."
     std::vector<Serial> ended;          // connections that have brought messages
+    bool has_broken_box = false;        // one that is open has, and which is not said
+    bool is_unclear = false;            // as yet, whether a handshake has failed or a box is broken
   };
 
-  // `address_of`: the other side of a descriptor, at this moment. `has_names`: each worker has a key of its own.
-  HandshakeWatch(std::function<std::string(int fd)> address_of, bool has_keys, bool has_names)
-      : address_of_(std::move(address_of)), has_keys_(has_keys), has_names_(has_names) {}
+  // `has_names`: each worker has a key of its own.
+  HandshakeWatch(std::function<Seen(int fd)> look_at, bool has_keys, bool has_names)
+      : look_at_(std::move(look_at)), has_keys_(has_keys), has_names_(has_names) {}
 
   // An event as it came. The outcome waits for settle().
   void add(const ZmqEvent& event);
@@ -46,33 +65,38 @@ class HandshakeWatch {
 
   // Once no more messages are there, what the events meant, in their order.
   Outcome settle();
+  // What was unclear so far is a broken box: the end of a handshake would have been told by now.
+  void be_clear() { is_late_ = true; }
+  std::vector<Open> open() const;
   size_t waiting() const { return events_.size(); }
 
  private:
   struct Event {
     ZmqEvent event;
-    std::string address;  // of an ACCEPTED; empty: not known
+    Seen seen;  // of an ACCEPTED; without an address: not known
     bool is_confirmed = false;
   };
-  struct Open {
-    std::string address;
+  struct Accepted {
+    Seen seen;
     Serial serial = 0;  // once a message came
   };
 
   std::string why(const ZmqEvent& failure) const;
   void end(int fd, Outcome& outcome);
   void explain(Outcome& outcome);
+  void tell_broken_box(Outcome& outcome);
 
-  const std::function<std::string(int fd)> address_of_;
+  const std::function<Seen(int fd)> look_at_;
   const bool has_keys_;
   const bool has_names_;
   std::deque<Event> events_;
   std::map<int, size_t> fresh_;        // the last ACCEPTED of a descriptor, to be looked at: its place in events_
   std::map<int, size_t> unconfirmed_;  // likewise, and looked at
-  std::map<int, Open> open_;           // by descriptor
+  std::map<int, Accepted> open_;       // by descriptor
   std::map<int, std::deque<Serial>> spoken_;  // by descriptor, not found among the open ones yet
   std::string failure_;                       // of the handshake that ends next
   bool is_hang_up_ = false;                   // that failure may be one that ZAP refused
+  bool is_late_ = false;                      // its end would have been told
   uint64_t successes_ = 0;                    // whose connection is not known
   uint64_t denials_ = 0;
 };

@@ -18,6 +18,7 @@
 #include "transport/socket/descriptors.h"
 #include "transport/socket/listener.h"
 #include "transport/socket/received_bytes.h"
+#include "transport/socket/socket_ends.h"
 #include "transport/zmq/handshake_watch.h"
 #include "transport/zmq/libzmq.h"
 #include "transport/zmq/zap.h"
@@ -34,6 +35,11 @@ constexpr Nanos kPause = 20 * kMillisecond;
 constexpr Nanos kLastWords = 100 * kMillisecond;
 // The IO thread closes a listening socket at once; it has to be very busy to need this.
 constexpr Nanos kCloseTimeout = kSecond;
+// After how long the end of a handshake that failed has been told: it comes next.
+constexpr Nanos kSecondLook = 20 * kMillisecond;
+// What a dialler of either engine says in its handshake with keys: greeting, HELLO, INITIATE.
+constexpr uint64_t kHandshakeBytes = 64 + 202 + 301;
+constexpr size_t kBoxBytes = 33;  // by which a frame in its box is longer
 // Events that wait for messages that come before them; from there on they wait no more.
 constexpr size_t kMostEvents = 4096;
 
@@ -51,8 +57,9 @@ struct Known {
   uint64_t ring_version = 0;  // in which the key had that name
   bool is_barred = false;     // nothing is heard of it any more
   int fd = -1;                // a number to look at: it may belong to another connection by now
-  NotedSocket noted;          // likewise, where it was that connection's at the first message
+  ino_t inode = 0;            // of that connection's socket; 0: it was closed before its first message
   uint64_t bytes = 0;         // received at the last look
+  uint64_t boxes = 0;         // bytes of its messages, as they came with keys
   bool has_brought = false;   // a message, since the last look
 };
 
@@ -63,6 +70,15 @@ std::string describe_other_side(int fd) {
   if (!other.is_ipc()) return tcp_endpoint(other);
   const std::optional<ucred> process = credentials_at(fd);
   return process ? fmt::format("process {} of user {}", process->pid, process->uid) : std::string();
+}
+
+uint64_t box_bytes(std::span<ZmqPart> frames) {
+  uint64_t total = 0;
+  for (const ZmqPart& frame : frames) {
+    const size_t size = frame.size() + kBoxBytes;
+    total += size + (size > 255 ? 9 : 2);
+  }
+  return total;
 }
 
 std::optional<SocketAddress> own_side_of(int fd) {
@@ -101,7 +117,7 @@ class ZmqAcceptor::State final : public SocketWork, public std::enable_shared_fr
         keys_(keys),
         events_(std::move(events)),
         look_interval_(look_interval),
-        watch_(&describe_other_side, keys.has_value(), keys && keys->peers != nullptr) {
+        watch_([this](int fd) { return look_at(fd); }, keys.has_value(), keys && keys->peers != nullptr) {
     if (keys_) require_zmq_curve();
     listener_ = std::make_unique<Listener>(address);
   }
@@ -120,10 +136,12 @@ class ZmqAcceptor::State final : public SocketWork, public std::enable_shared_fr
   void on_readable();
   void look_at_monitor();
   void settle();
+  void end_broken();
   bool receive();
   void hand_out();
   Known* find(std::span<ZmqPart> parts, Serial& serial);
   bool is_accepted(int fd) const;
+  HandshakeWatch::Seen look_at(int fd) const;
   Known& add(Serial serial, const ZapTicket& ticket, ZmqPart& part);
   bool is_still_let_in(Serial serial, Known& known);
   void forget(Serial serial);
@@ -147,7 +165,7 @@ class ZmqAcceptor::State final : public SocketWork, public std::enable_shared_fr
   HandshakeWatch watch_;
   std::unordered_map<Serial, Known> known_;
   std::map<std::vector<std::byte>, Serial> serials_;  // by routing id, the last connection that showed it
-  Loop::TimerId pause_timer_ = 0;
+  Loop::TimerId pause_timer_ = 0;                     // until it is bound; then until a second look
   Loop::TimerId look_timer_ = 0;
   bool has_news_ = true;  // from the monitor
   bool has_newcomer_ = false;
@@ -170,7 +188,10 @@ void ZmqAcceptor::State::on_dialler() {
     monitor_.reset();
     router_.reset();
     pause_timer_ = loop_.start_timer(loop_.now() + kPause, [weak = weak_from_this()] {
-      if (const auto state = weak.lock()) state->await_dialler();
+      const auto state = weak.lock();
+      if (!state) return;
+      state->pause_timer_ = 0;
+      state->await_dialler();
     });
   }
 }
@@ -252,6 +273,27 @@ void ZmqAcceptor::State::settle() {
   HandshakeWatch::Outcome outcome = watch_.settle();
   for (const Serial serial : outcome.ended) forget(serial);
   for (std::string& why : outcome.refusals) tell_of(std::move(why));
+  if (outcome.has_broken_box) end_broken();
+  if (!outcome.is_unclear || pause_timer_ != 0) return;
+  pause_timer_ = loop_.start_timer(loop_.now() + kSecondLook, [weak = weak_from_this()] {
+    const auto state = weak.lock();
+    if (!state) return;
+    state->pause_timer_ = 0;
+    state->watch_.be_clear();
+    state->has_news_ = true;
+    state->on_readable();
+  });
+}
+
+// One of the connections has brought a box that does not open. Ends those from which bytes have come that are no
+// message: that one, and others in the midst of a message, which comes again.
+void ZmqAcceptor::State::end_broken() {
+  if (!keys_) return;
+  for (const HandshakeWatch::Open& open : watch_.open()) {
+    const auto known = known_.find(open.serial);
+    const uint64_t heard = kHandshakeBytes + (known == known_.end() ? 0 : known->second.boxes);
+    if (received_bytes(open.fd) > heard) hang_up(open.fd, open.inode);
+  }
 }
 
 // True when it stopped before everything was handed out.
@@ -272,10 +314,12 @@ void ZmqAcceptor::State::hand_out() {
   const std::span<ZmqPart> parts = router_->parts();
   Serial serial = 0;
   Known* const known = find(parts, serial);
-  if (known == nullptr || !is_still_let_in(serial, *known)) return;
+  if (known == nullptr) return;
+  known->boxes += box_bytes(parts.subspan(1));
+  if (!is_still_let_in(serial, *known)) return;
   if (router_->is_too_large()) {
-    known->is_barred = true;  // as nothing can end one connection
-    return;
+    known->is_barred = true;
+    return hang_up(known->fd, known->inode);
   }
   known->has_brought = true;
   if (events_.on_message) events_.on_message(token_of(serial), frames_of(parts.subspan(1)));
@@ -304,7 +348,7 @@ Known& ZmqAcceptor::State::add(Serial serial, const ZapTicket& ticket, ZmqPart& 
   if (before != serials_.end()) known_.erase(before->second);
   serials_[known.routing_id] = serial;
   if (known.fd >= 0) watch_.add_message(serial, known.fd);
-  if (is_accepted(known.fd)) known.noted = NotedSocket(known.fd);
+  if (is_accepted(known.fd)) known.inode = inode_of_socket(known.fd);
   has_newcomer_ = true;
   if (look_timer_ == 0 && !address_.is_ipc() && events_.on_part) look_for_parts();
   return known_.emplace(serial, std::move(known)).first->second;
@@ -318,6 +362,11 @@ bool ZmqAcceptor::State::is_accepted(int fd) const {
   return own->is_ipc() ? std::strcmp(own->path(), listens->path()) == 0 : port_of(*own) == port_of(*listens);
 }
 
+HandshakeWatch::Seen ZmqAcceptor::State::look_at(int fd) const {
+  if (!listener_ || !is_accepted(fd)) return {};
+  return {describe_other_side(fd), inode_of_socket(fd), NotedSocket(fd)};
+}
+
 // Those that may connect change.
 bool ZmqAcceptor::State::is_still_let_in(Serial serial, Known& known) {
   if (known.is_barred) return false;
@@ -327,6 +376,7 @@ bool ZmqAcceptor::State::is_still_let_in(Serial serial, Known& known) {
   const std::optional<std::string> name = known.key ? keys_->peers->name_of(*known.key) : std::nullopt;
   known.is_barred = name != known.name;
   if (known.is_barred) {
+    hang_up(known.fd, known.inode);
     tell_of(fmt::format("connection {} of worker \"{}\" was refused: its key may connect no more", serial, known.name));
     return false;
   }

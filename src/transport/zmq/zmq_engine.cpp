@@ -52,8 +52,6 @@ std::string_view ZmqEngine::promise(EnginePromise promise) const {
       return "the process ends when libzmq asks for it";
     case EnginePromise::kSilentConnections:
       return "each for the 5 s of a handshake; without a number";
-    case EnginePromise::kKeyTakenOff:
-      return "its messages are not heard; the connection stays";
     case EnginePromise::kAddressLogged:
       return "where it is known before libzmq has closed the connection; else \"an address that is not "
              "known\". ZAP knows no port";
@@ -66,9 +64,9 @@ std::string_view ZmqEngine::promise(EnginePromise promise) const {
     case EnginePromise::kMemoryOfAStranger:
       return "up to 1 MiB and 64 KiB";
     case EnginePromise::kFramesInOrder:
-      return "none is handed out twice or changed: by the numbers of CURVE, which may have gaps, and "
-             "by numbers and checksums of the session. libzmq may leave the connection open and hear "
-             "no more of it";
+      return "none is handed out twice or changed: by the numbers of CURVE, which may have gaps, and by "
+             "numbers and checksums of the session. Over `tcp://` the connection ends; libzmq may keep its "
+             "descriptor";
     case EnginePromise::kDeniedDialler:
       return "at once, by what the handshake says. A listener of libzmq says that a key is another "
              "one by hanging up at HELLO, so there two more connections go through the handshake up "
@@ -76,7 +74,7 @@ std::string_view ZmqEngine::promise(EnginePromise promise) const {
     case EnginePromise::kBudgets:
       return "no: libzmq keeps up to 64 messages of each connection besides";
     case EnginePromise::kForkedChild:
-      return "yes, but one on which no message had come at the fork";
+      return "yes, but one that came in the moment of the fork";
     case EnginePromise::kKeysInMemory:
       return "as libzmq keeps them with each socket";
   }

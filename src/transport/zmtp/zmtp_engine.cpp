@@ -36,8 +36,6 @@ std::string_view ZmtpEngine::promise(EnginePromise promise) const {
       return "OUT_OF_MEMORY";
     case EnginePromise::kSilentConnections:
       return "at most 1,024 at each address, for 5 s";
-    case EnginePromise::kKeyTakenOff:
-      return "its connections end";
     case EnginePromise::kAddressLogged:
       return "always";
     case EnginePromise::kHangUpWithoutAWord:

@@ -29,7 +29,10 @@ class HandshakeWatchTest : public ::testing::Test {
     return "a connection from " + from + " was refused: " + why;
   }
 
-  HandshakeWatch watch_{[](int fd) { return fmt::format("tcp://10.0.0.1:{}", fd); }, true, false};
+  HandshakeWatch watch_{[](int fd) {
+                          return HandshakeWatch::Seen{fmt::format("tcp://10.0.0.1:{}", fd), 0, NotedSocket()};
+                        },
+                        true, false};
 };
 
 TEST_F(HandshakeWatchTest, EachFailureIsCountedOnceWithItsReason) {
@@ -101,6 +104,43 @@ TEST_F(HandshakeWatchTest, WhatZapRefusedIsNotCountedAgain) {
     add({{kEnd, 7}});
     EXPECT_TRUE(watch_.settle().refusals.empty());
   }
+}
+
+// libzmq tells both in the same way; only the end of a handshake is told with it.
+TEST_F(HandshakeWatchTest, ABoxThatDoesNotOpenIsNoHandshake) {
+  const ZmqEvent broken{kBroken, ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC};
+  add({{kAccepted, 7}, {kSuccess, 0}, {kAccepted, 8}, broken});
+  HandshakeWatch::Outcome outcome = watch_.settle();
+  EXPECT_TRUE(outcome.is_unclear);
+  EXPECT_FALSE(outcome.has_broken_box);
+  add({{kEnd, 8}});
+  outcome = watch_.settle();
+  EXPECT_FALSE(outcome.is_unclear || outcome.has_broken_box) << "it was that of a handshake";
+  EXPECT_EQ(outcome.refusals.size(), 1u);
+
+  add({broken, {kAccepted, 8}});
+  outcome = watch_.settle();
+  EXPECT_TRUE(outcome.has_broken_box) << "no end comes next";
+  EXPECT_FALSE(outcome.is_unclear);
+  add({broken});
+  EXPECT_TRUE(watch_.settle().is_unclear);
+  watch_.be_clear();
+  outcome = watch_.settle();
+  EXPECT_TRUE(outcome.has_broken_box) << "no end has come";
+  EXPECT_FALSE(outcome.is_unclear);
+  EXPECT_TRUE(outcome.refusals.empty());
+}
+
+TEST_F(HandshakeWatchTest, KnowsWhichConnectionsAreOpen) {
+  add({{kAccepted, 7}, {kAccepted, 8}, {kAccepted, 9}, {kSuccess, 0}, {kSuccess, 0}, {kHungUp, 0}, {kEnd, 9}});
+  watch_.add_message(3, 8);
+  watch_.settle();
+  const std::vector<HandshakeWatch::Open> open = watch_.open();
+  ASSERT_EQ(open.size(), 2u);
+  EXPECT_EQ(open[0].fd, 7);
+  EXPECT_EQ(open[0].serial, 0u);
+  EXPECT_EQ(open[1].fd, 8);
+  EXPECT_EQ(open[1].serial, 3u);
 }
 
 std::optional<ZapRequest> parse(std::vector<std::string> parts) {

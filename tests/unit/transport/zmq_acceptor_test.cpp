@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <zmq.h>
 
@@ -128,6 +129,18 @@ class Raw {
   void await_greeting() const {
     pollfd greeted{fd_, POLLIN, 0};
     EXPECT_EQ(poll(&greeted, 1, static_cast<int>(kPatience / kMillisecond)), 1);
+  }
+  // Whether this process has the other end: no memory is needed to look.
+  bool is_held_here() const {
+    sockaddr_in own{}, other{};
+    socklen_t size = sizeof own;
+    if (getsockname(fd_, reinterpret_cast<sockaddr*>(&own), &size) != 0) return true;
+    for (int fd = 0; fd < 4096; ++fd) {
+      size = sizeof other;
+      const bool is_one = getpeername(fd, reinterpret_cast<sockaddr*>(&other), &size) == 0;
+      if (is_one && other.sin_family == AF_INET && other.sin_port == own.sin_port) return true;
+    }
+    return false;
   }
   // Until the other side has hung up.
   void await_end() const {
@@ -270,6 +283,19 @@ TEST(ZmqAcceptor, CountsThoseWhoAreNotLetIn) {
   EXPECT_EQ(served.count("denied"), strangers.size() + 300);
 }
 
+TEST(ZmqAcceptor, AForkedChildHasNoneOfTheConnectionsThatHaveSaidNothing) {
+  Served served(nullptr);
+  const Raw raw(served.endpoint());
+  raw.shake("");
+  served.pass(50 * kMillisecond);  // the monitor has told
+  EXPECT_TRUE(raw.is_held_here());
+  const pid_t child = fork();
+  if (child == 0) _exit(raw.is_held_here() ? 1 : 0);
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
 TEST(ZmqAcceptor, ARoutingIdIsNoConnection) {
   Served served(nullptr);
   auto first = std::make_unique<Chosen>(served.endpoint(), "chosen");
@@ -318,8 +344,8 @@ TEST(ZmqAcceptor, AMessageOfTooManyFramesIsNotHandedOut) {
   std::string frames;
   for (int i = 0; i < 100'000; ++i) frames += std::string("\1\0", 2);
   raw.shake("");
-  raw.say(frames + std::string("\0\0", 2));
-  raw.say(std::string("\0\5after", 7));
+  raw.say(frames + std::string("\0\0\0\5after", 9));
+  raw.await_end();
   ASSERT_TRUE(dialled.send({text_frame("hello")}));
   EXPECT_EQ(text_of(served.record().next("message").frames.at(0)), "hello");
   served.pass(200 * kMillisecond);

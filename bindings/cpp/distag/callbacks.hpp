@@ -5,6 +5,8 @@
 #include <cxxabi.h>
 
 #include <cstdlib>
+#include <exception>
+#include <new>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
@@ -24,19 +26,22 @@ inline void copy_error(distag_error* to, const distag_error& from) noexcept {
 #ifndef DISTAG_HPP_NO_EXCEPTIONS
 // "std::out_of_range: no such user"
 inline std::string describe(const std::exception& failure) {
+  const char* what = failure.what();
+  if (what == nullptr) what = "(no text)";
 #if defined(__GXX_RTTI) || defined(__cpp_rtti)
   int code = 0;
   char* name = abi::__cxa_demangle(typeid(failure).name(), nullptr, nullptr, &code);
   std::string text = code == 0 ? name : "exception";
   std::free(name);
-  return text + ": " + failure.what();
+  return text + ": " + what;
 #else
-  return std::string("exception: ") + failure.what();
+  return std::string("exception: ") + what;
 #endif
 }
 #endif
 
 // Runs code of the host; its failure goes to `err`, which C gave. An exit of the thread (pthread_exit) goes through.
+// What is thrown is code of the host too: its destructor may throw at the end of the handler.
 template <class Body>
 distag_status guarded(distag_error* err, Body&& body) {
 #ifdef DISTAG_HPP_NO_EXCEPTIONS
@@ -44,16 +49,23 @@ distag_status guarded(distag_error* err, Body&& body) {
   return err->code;
 #else
   try {
-    body();
-    return err->code;
-  } catch (const error& failure) {
-    copy_error(err, *failure.status().raw());
-  } catch (const std::exception& failure) {
-    distag_error_set(err, DISTAG_E_USER, describe(failure).c_str());
+    try {
+      body();
+      return err->code;
+    } catch (const error& failure) {
+      copy_error(err, *failure.status().raw());
+    } catch (const std::exception& failure) {
+      distag_error_set(err, DISTAG_E_USER, describe(failure).c_str());
+    } catch (abi::__forced_unwind&) {
+      throw;
+    } catch (...) {
+      distag_error_set(err, DISTAG_E_USER, "an exception that is no std::exception");
+    }
   } catch (abi::__forced_unwind&) {
     throw;
   } catch (...) {
-    distag_error_set(err, DISTAG_E_USER, "an exception that is no std::exception");
+    if (err->code == DISTAG_OK) distag_error_set(err, DISTAG_E_USER, "an exception that cannot be shown");
+    new (std::nothrow) std::exception_ptr(std::current_exception());  // never ended: its destructor may throw again
   }
   return err->code;
 #endif
@@ -64,6 +76,16 @@ template <class Body>
 void guarded_alone(Body&& body) {
   distag_error ignored = DISTAG_ERROR_INIT;
   guarded(&ignored, std::forward<Body>(body));
+}
+
+// Host memory or a host object, to be deleted by the library.
+template <class T>
+void delete_as(void* object) {
+  if constexpr (std::is_nothrow_destructible<T>::value) {
+    delete static_cast<T*>(object);
+  } else {
+    guarded_alone([object] { delete static_cast<T*>(object); });
+  }
 }
 
 // Calls what may take a `status &` as its last argument to fail without an exception.

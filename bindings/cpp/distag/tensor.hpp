@@ -5,6 +5,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "callbacks.hpp"
 #include "handle.hpp"
 #include "op_methods.hpp"
 
@@ -37,12 +38,6 @@ struct dtype_of<long long> {
   static constexpr dtype value = dtype::int64;
 };
 static_assert(sizeof(long long) == 8 && sizeof(bool) == 1, "the dtypes of distag");
-
-// Host memory or a host object, to be deleted by the library.
-template <class T>
-void delete_as(void* object) {
-  delete static_cast<T*>(object);
-}
 
 }  // namespace detail
 

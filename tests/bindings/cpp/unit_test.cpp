@@ -163,6 +163,48 @@ TEST(Function, takes_what_its_parameters_say) {
   }
 }
 
+// Code of the host that fails where a failure is told, or where something is let go.
+struct WithoutText : std::exception {
+  const char* what() const noexcept override { return nullptr; }
+};
+struct Bomb {
+  bool is_armed = true;
+  Bomb() = default;
+  Bomb(Bomb&& other) noexcept : is_armed(std::exchange(other.is_armed, false)) {}
+  ~Bomb() noexcept(false) {
+    if (is_armed) throw Bomb();  // which does so again, where it is caught
+  }
+};
+
+TEST(Function, may_throw_what_fails_itself) {
+  const auto worker = started("throws");
+  worker.register_function("text", [] { throw WithoutText(); });
+  worker.register_function("bomb", [] { throw Bomb(); });
+  worker.register_function("double", [](std::int64_t x) { return 2 * x; });
+  for (int round = 0; round < 3; ++round) {
+    for (const auto& [name, text] : {std::pair("text", "(no text)"), std::pair("bomb", "no std::exception")}) {
+      distag::status failure;
+      worker.call<void>("throws", name, {}, failure);
+      EXPECT_EQ(static_cast<std::int32_t>(failure.code()), DISTAG_E_USER);
+      EXPECT_NE(std::string(failure.message()).find(text), std::string::npos) << failure.message();
+      EXPECT_EQ(worker.call<std::int64_t>("throws", "double", {4}), 8);
+    }
+  }
+}
+
+TEST(Function, may_fail_when_it_is_let_go) {
+  const auto worker = started("bombs");
+  worker.register_function("f", [bomb = Bomb()] { return bomb.is_armed; });
+  EXPECT_TRUE(worker.call<bool>("bombs", "f", {}));
+  worker.unregister("f");
+  const auto future = worker.call_async<bool>("bombs", "nothing", {});
+  future.on_done([bomb = Bomb()](const distag::future<bool>&) {});
+  EXPECT_THROW(future.get(120s), distag::error);
+  { const value object = value::object(std::make_unique<Bomb>()); }
+  const tensor x = tensor::of({1.0f}).requires_grad(true);
+  x.add_hook([bomb = Bomb()](const tensor&) {});
+}
+
 TEST(Function, follows_a_future_that_it_returns) {
   const distag::worker worker = started("follows");
   worker.register_function("double", [](int x) { return 2 * x; });

@@ -6,8 +6,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "coll/boxes.h"
+#include "coll/move_boxes.h"
 #include "layout/spec_text.h"
-#include "tensor/strided.h"
 
 namespace distag {
 namespace {
@@ -50,13 +51,6 @@ bool has_reduction(CollectiveKind kind) {
 // Elements of a row-major tensor, one after the other.
 Tensor flat_part(const Tensor& x, Range range) { return x.view({range.extent}, {1}, x.offset() + range.offset); }
 
-Tensor part_of(const Tensor& x, const Box& box) {
-  if (box.empty()) return Tensor::empty(x.dtype(), box.extent);
-  int64_t offset = x.offset();
-  for (size_t i = 0; i < box.offset.size(); ++i) offset += box.offset[i] * x.strides()[i];
-  return x.view(box.extent, x.strides(), offset).contiguous();
-}
-
 Box block_along(const Dims& shape, size_t dim, Range range) {
   Box box;
   box.offset.resize(shape.size());
@@ -73,20 +67,6 @@ Tensors blocks_along(const Tensor& x, size_t dim, int64_t count) {
     blocks.push_back(part_of(x, block_along(x.shape(), dim, block_of(x.shape()[dim], count, i))));
   }
   return blocks;
-}
-
-void write_part(Tensor& target, const Dims& offset, const Tensor& part) {
-  if (part.count() == 0) return;
-  int64_t first = 0;
-  for (size_t i = 0; i < offset.size(); ++i) first += offset[i] * target.strides()[i];
-  const size_t item = dtype_size(target.dtype());
-  copy_strided(target.mutable_data() + static_cast<size_t>(first) * item, target.strides(), part.data(), part.strides(),
-               part.shape(), item);
-}
-
-Box relative(Box box, const Box& outer) {
-  for (size_t i = 0; i < box.offset.size(); ++i) box.offset[i] -= outer.offset[i];
-  return box;
 }
 
 size_t bytes_of(const Pieces& pieces) {
@@ -391,50 +371,7 @@ void count(MeshStats& stats, CollectiveKind kind) {
 
 // ---- moves of sharded tensors ----
 
-constexpr uint32_t kMovePart = 2;  // behind those of a sum
-
-// Box i goes where transfer i of those given says.
-void exchange_boxes(OpenCollective& open, const layout::Move& move, const Dims& shape, Dtype dtype,
-                    const std::vector<layout::Transfer>& given, const Tensors& boxes) {
-  const int64_t own = open.mesh->position();
-  Pieces outgoing;
-  std::map<int64_t, std::vector<Expected>> incoming;
-  for (size_t i = 0; i < given.size(); ++i) outgoing[given[i].to] = {boxes[i]};
-  const std::vector<layout::Transfer> taken = move.taken_by(own);
-  for (const layout::Transfer& transfer : taken) {
-    if (transfer.from != own) incoming[transfer.from] = {{dtype, transfer.box.extent}};
-  }
-  const Box target = box_of(open.mesh->shape(), move.to(), shape, own);
-  open.exchange(kMovePart, std::move(outgoing), std::move(incoming),
-                [self = open.shared_from_this(), taken, target, dtype](Pieces came) {
-                  put_together(
-                      *self, std::move(came),
-                      [taken, target, dtype](const Pieces& parts) {
-                        Tensor result = Tensor::empty(dtype, target.extent);
-                        for (const layout::Transfer& transfer : taken) {
-                          write_part(result, relative(transfer.box, target).offset, parts.at(transfer.from).front());
-                        }
-                        return result;
-                      },
-                      completing(*self));
-                });
-}
-
-void move_boxes(OpenCollective& open, const layout::Move& move, const Dims& shape, const Tensor& shard) {
-  const int64_t own = open.mesh->position();
-  const Box held = box_of(open.mesh->shape(), move.after_sum(), shape, own);
-  std::vector<layout::Transfer> given = move.given_by(own);
-  open.work(
-      shard.byte_size(),
-      [given, held, shard] {
-        Tensors boxes;
-        for (const layout::Transfer& transfer : given) boxes.push_back(part_of(shard, relative(transfer.box, held)));
-        return boxes;
-      },
-      [self = open.shared_from_this(), move, shape, dtype = shard.dtype(), given](Tensors boxes) {
-        exchange_boxes(*self, move, shape, dtype, given, boxes);
-      });
-}
+constexpr uint32_t kMovePart = 2;  // the first one, behind those of a sum
 
 void count(MeshStats& stats, const layout::Move& move) {
   stats.all_reduces += move.sum() == layout::SumKind::kAllReduce;
@@ -538,7 +475,9 @@ void run_move(OpenCollective& open, const layout::Move& move, const Dims& shape,
   if (move.is_identity()) return open.complete(shard);
   count(stats, move);
   open.move.emplace(describe_move(open, move));
-  auto go_on = [self = open.shared_from_this(), move, shape](Tensor summed) { move_boxes(*self, move, shape, summed); };
+  auto go_on = [self = open.shared_from_this(), move, shape, &stats](Tensor summed) {
+    move_boxes(*self, kMovePart, move, shape, summed, stats);
+  };
   if (move.sum() == layout::SumKind::kNothing) return go_on(shard);
   const AxisGroup group(*open.mesh, move.sum_axes());
   if (move.sum() == layout::SumKind::kAllReduce) {

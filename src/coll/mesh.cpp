@@ -7,6 +7,7 @@
 #include "base/fail_future.h"
 #include "base/violation.h"
 #include "coll/algorithms.h"
+#include "coll/move_boxes.h"
 #include "group/shared.h"
 #include "layout/spec_text.h"
 #include "tensor/utf8.h"
@@ -21,8 +22,8 @@ std::string step_text(const std::string& within, std::string step) {
   return within.empty() || step.starts_with(within) ? std::move(step) : within + ": " + step;
 }
 
-// Steps of one collective are fewer.
-constexpr uint32_t kMostParts = 8;
+// Steps of one collective are fewer, as are the rounds of a move.
+constexpr uint32_t kMostParts = 3 + 8 * kMostMovePieces;
 constexpr size_t kMostMoves = 1000;  // of a report
 
 }  // namespace

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "layout/spec.h"
+#include "tensor/tensor.h"
+
+namespace distag {
+
+// Parts of tensors by their boxes.
+
+// The elements of a box, row-major: of a tensor that has them so, the same ones.
+Tensor part_of(const Tensor& x, const layout::Box& box);
+void write_part(Tensor& target, const Dims& offset, const Tensor& part);
+// As seen from the begin of the outer box.
+layout::Box relative(layout::Box box, const layout::Box& outer);
+
+}  // namespace distag

@@ -238,8 +238,10 @@ TEST_P(TransportContractTest, MessagesLetOtherTasksRun) {
   is_over = true;
   server_.run([] {});  // the task that has posted itself once more comes after this, and before the next
   EXPECT_EQ(handled, sent);
-  EXPECT_GT(sent, 500);
-  EXPECT_LE(most, 200);  // a turn may look at a connection twice
+  constexpr int kMostInATurn = 200;  // which may look at a connection twice
+  // Fewer would show nothing. Over ipc:// 256 writes fill the socket, and where libzmq is quick each is of one message.
+  EXPECT_GT(sent, kMostInATurn);
+  EXPECT_LE(most, kMostInATurn);
   server_.run([&acceptor] { acceptor.reset(); });
 }
 

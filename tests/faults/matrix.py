@@ -391,7 +391,10 @@ def run_all(program, cells, jobs, says_all):
 
     pool = concurrent.futures.ThreadPoolExecutor(jobs)
     try:
-        return list(pool.map(run_noted, cells))
+        futures = [pool.submit(run_noted, cell) for cell in cells]
+        while concurrent.futures.wait(futures, timeout=1).not_done:  # a signal right before a wait is heard after it
+            pass
+        return [future.result() for future in futures]
     except BaseException as reason:
         lines = [f"it ends by {reason!r} while these cells run:"]
         lines += [f"{time.monotonic() - since:.1f} s {cell}" for cell, since in list(running.items())]

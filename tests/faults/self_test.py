@@ -44,12 +44,13 @@ def expect_reason_of_end():
     with tempfile.TemporaryDirectory() as folder:
         waits = os.path.join(folder, "waits")
         os.mkfifo(waits)
+        here = os.open(waits, os.O_RDWR)
         with begin(write_program(folder, f"echo >{waits}; cat >/dev/null")) as running:
-            with open(waits, encoding="utf-8") as file:  # a process of the cell is there
-                file.readline()
+            os.read(here, 1)  # a process of the cell is there
             running.terminate()
             said = running.stdout.readline() + running.stdout.readline()
             running.kill()
+        os.close(here)
         assert "told to end" in said and CELL in said, said
 
 

@@ -1,13 +1,12 @@
 #pragma once
 
-#include <pthread.h>
-
 #include <atomic>
 #include <string>
 
 #include "base/executor.h"
 #include "base/host_code.h"
 #include "base/lead.h"
+#include "base/no_cancel.h"
 #include "base/reserve.h"
 
 // The marks that a loop sets on the threads that run it, and its count of those that wait for it.
@@ -35,11 +34,8 @@ class RefusingPolicy final : public WaitPolicy {
 class RunScope {
  public:
   RunScope(WaitPolicy& policy, Reserve* reserve, Executor* host_code)
-      : reserve_(reserve), policy_(exchange_wait_policy(&policy)), host_code_(exchange_host_code_executor(host_code)) {
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
-  }
+      : reserve_(reserve), policy_(exchange_wait_policy(&policy)), host_code_(exchange_host_code_executor(host_code)) {}
   ~RunScope() {
-    pthread_setcancelstate(cancel_state_, nullptr);
     exchange_host_code_executor(host_code_);
     exchange_wait_policy(policy_);
   }
@@ -47,11 +43,11 @@ class RunScope {
   RunScope& operator=(const RunScope&) = delete;
 
  private:
+  const NoCancel no_cancel_;
   const NoLead no_lead_;
   const ReserveScope reserve_;
   WaitPolicy* const policy_;
   Executor* const host_code_;
-  int cancel_state_ = PTHREAD_CANCEL_ENABLE;
 };
 
 // Counts the calling thread as one that waits, for as long as it lives.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/no_cancel.h"
 #include "base/system_error.h"
 
 namespace distag {
@@ -69,6 +70,7 @@ std::thread start_thread(const std::string& name, const ThreadHooks& hooks, Task
   SignalsBlocked blocked;
   try {
     return std::thread([name = name.substr(0, 15), hooks, body = std::move(body)]() mutable {
+      const NoCancel no_cancel;
       pthread_setname_np(pthread_self(), name.c_str());
       OwedBody owed(std::move(body));
       call_hook(hooks.on_start, name.c_str());

@@ -9,6 +9,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/host_callback.h"
+#include "base/no_cancel.h"
 #include "capi/handle.h"
 #include "distag.h"
 
@@ -44,10 +46,14 @@ Error callback_error(distag_status status, const distag_error& err, const std::s
 // In a catch (...): answers as the exception says, and fills err. Holds the rule of chains, for every function.
 distag_status report(const char* function, distag_error* err) noexcept;
 
+// The bodies of all functions that do more than to read their handle run in a guard or in release_handle(): the
+// thread is not cancelled in there. So nothing of distag is unwound, nor a callback that the body runs.
+
 // Every function with a status runs its body in here: nothing is thrown past it. Order inside of a body: handles first
 // (a missing one in a chain decides everything), then other arguments, then the work, then the out parameters.
 template <typename Body>
 distag_status guard(const char* function, distag_error* err, Body&& body) noexcept {
+  const NoCancel no_cancel;
   const MakerScope scope(function);
   try {
     body();
@@ -60,6 +66,7 @@ distag_status guard(const char* function, distag_error* err, Body&& body) noexce
 // For functions without a status.
 template <typename Result, typename Body>
 Result guard_or(Result failed, Body&& body) noexcept {
+  const NoCancel no_cancel;
   try {
     return body();
   } catch (...) {
@@ -155,6 +162,7 @@ void retain_handle(T* handle) {
 template <typename T>
 void release_handle(T* handle) {
   if (handle == nullptr) return;
+  const NoCancel no_cancel;
   if (!is_live(handle) || !as_handle(handle)->release_by_host()) note_misuse();
 }
 
@@ -183,6 +191,12 @@ template <typename T>
 void check_array(const T* items, size_t count, const char* name) {
   if (items == nullptr && count > 0) refuse_null(name);
 }
+
+// The user_data of a function and its destroy, which may run after the guard of that function.
+class GivenData final : private NoCancel, public HostData {
+ public:
+  using HostData::HostData;
+};
 
 // Sets an out parameter to NULL or 0, before anything else.
 template <typename T>

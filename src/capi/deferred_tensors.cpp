@@ -72,9 +72,9 @@ std::shared_ptr<const Initialiser> make_initialiser(const distag_deferred_option
 }
 
 // The members of options that say what is to be destroyed: also where the options are refused.
-HostData data_of(const distag_deferred_options* options) {
-  if (!is_readable(options, sizeof(distag_deferred_options))) return HostData(nullptr, nullptr);
-  return HostData(options->user_data, options->destroy);
+GivenData data_of(const distag_deferred_options* options) {
+  if (!is_readable(options, sizeof(distag_deferred_options))) return GivenData(nullptr, nullptr);
+  return GivenData(options->user_data, options->destroy);
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ HostData data_of(const distag_deferred_options* options) {
 distag_status distag_tensor_create_deferred(distag_dtype dtype, const int64_t* shape, size_t ndim,
                                             const distag_deferred_options* options, distag_tensor** out_tensor,
                                             distag_error* err) {
-  HostData data = data_of(options);
+  GivenData data = data_of(options);
   clear(out_tensor);
   return guard(__func__, err, [&] {
     need_pointer(out_tensor, "out_tensor");

@@ -25,7 +25,10 @@ void export_tensor(const Tensor& tensor, bool is_copy, Managed** out_managed, Ma
   auto held = Ref<distag_tensor>::take(make_tensor(is_copy ? tensor.private_clone() : tensor.snapshot()));
   const Tensor& values = held->tensor();
   // Not "= {}": in a template clang 14 forgets to destroy an argument that is made of braces (and with it the handle).
-  *out_managed = make(values, [held = std::move(held)]() mutable { held = Ref<distag_tensor>(); });
+  *out_managed = make(values, [held = std::move(held)]() mutable {
+    const NoCancel no_cancel;  // the consumer's thread
+    held = Ref<distag_tensor>();
+  });
 }
 
 template <typename Managed>

@@ -110,7 +110,7 @@ void finish(PendingReply& reply, const distag_value* value, const distag_error* 
 distag_status distag_worker_register(distag_worker* worker, const char* name, distag_function function, void* user_data,
                                      distag_deleter destroy, const distag_function_options* options,
                                      distag_error* err) {
-  HostData data(user_data, destroy);
+  GivenData data(user_data, destroy);
   return guard(__func__, err, [&] {
     distag_worker& live = need_worker(worker);
     std::string text = need_function_name(name);

@@ -131,7 +131,7 @@ void distag_future_cancel(distag_future* future) {
 
 distag_status distag_future_on_done(distag_future* future, distag_future_callback callback, void* user_data,
                                     distag_deleter destroy, distag_error* err) {
-  HostData data(user_data, destroy);
+  GivenData data(user_data, destroy);
   return guard(__func__, err, [&] {
     distag_future& live = need(future, "future");
     if (callback == nullptr) refuse_null("callback");

@@ -82,7 +82,7 @@ void post_or_drop(std::shared_ptr<Continuation> continuation) noexcept {
 distag_status distag_future_then(distag_future* future, distag_future_continuation continuation, void* user_data,
                                  distag_deleter destroy, distag_future** out_future, distag_error* err) {
   clear(out_future);
-  HostData data(user_data, destroy);
+  GivenData data(user_data, destroy);
   return guard(__func__, err, [&] {
     distag_future& live = need(future, "future");
     if (continuation == nullptr) refuse_null("continuation");

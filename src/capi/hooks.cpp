@@ -32,7 +32,7 @@ Tensor run(const HostHook& hook, const Tensor& gradient) {
 distag_status distag_tensor_add_hook(distag_tensor* tensor, distag_tensor_hook hook, void* user_data,
                                      distag_deleter destroy, uint64_t* out_hook_id, distag_error* err) {
   clear(out_hook_id);
-  HostData data(user_data, destroy);
+  GivenData data(user_data, destroy);
   return guard(__func__, err, [&] {
     const Tensor& live = need(tensor, "tensor").tensor();
     if (hook == nullptr) refuse_null("hook");

@@ -100,7 +100,7 @@ void distag_loader_release(distag_loader* loader) { release_handle(loader); }
 distag_status distag_loader_create(distag_mesh* mesh, distag_batch_source source, void* user_data,
                                    distag_deleter destroy, const distag_loader_options* options,
                                    distag_loader** out_loader, distag_error* err) {
-  HostData data(user_data, destroy);
+  GivenData data(user_data, destroy);
   clear(out_loader);
   return guard(__func__, err, [&] {
     const distag_mesh& live = need(mesh, "mesh");

@@ -119,7 +119,7 @@ distag_status distag_apply_custom(const distag_custom_op* op, distag_tensor* con
   if (out_outputs != nullptr) std::fill_n(out_outputs, output_count, nullptr);
   // Of a struct of unknown size nothing is used, destroy included.
   const bool is_given = is_readable(op, sizeof(distag_custom_op));
-  HostData data(is_given ? op->user_data : nullptr, is_given ? op->destroy : nullptr);
+  GivenData data(is_given ? op->user_data : nullptr, is_given ? op->destroy : nullptr);
   return guard(__func__, err, [&] {
     const Tensors tensors = need_tensors(inputs, input_count, "an item of inputs");
     const distag_custom_op given = read_struct(&need_pointer(op, "op"), "distag_custom_op");

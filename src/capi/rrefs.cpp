@@ -67,12 +67,12 @@ distag_value* distag_rref_as_value(distag_rref* rref) { return rref; }
 
 distag_status distag_value_create_object(const char* type, void* object, distag_deleter destroy,
                                          distag_value** out_value, distag_error* err) {
-  HostData data(object, destroy);
+  GivenData data(object, destroy);
   clear(out_value);
   return guard(__func__, err, [&] {
     need_pointer(out_value, "out_value");
     std::string name = need_text(type, "type");
-    Task end = [held = std::move(data)]() mutable { held.run_destroy(); };
+    Task end = [held = HostData(std::move(data))]() mutable { held.run_destroy(); };
     *out_value = make_value(Value(std::make_shared<HostObject>(std::move(name), object, std::move(end))));
   });
 }

@@ -107,7 +107,7 @@ distag_status distag_tensor_create(const void* data, size_t size, distag_dtype d
 distag_status distag_tensor_create_borrowed(const void* data, size_t size, distag_dtype dtype, const int64_t* shape,
                                             const int64_t* strides, size_t ndim, void* user_data,
                                             distag_deleter destroy, distag_tensor** out_tensor, distag_error* err) {
-  HostData owner(user_data, destroy);
+  GivenData owner(user_data, destroy);
   clear(out_tensor);
   return guard(__func__, err, [&] {
     need_pointer(out_tensor, "out_tensor");
@@ -117,7 +117,8 @@ distag_status distag_tensor_create_borrowed(const void* data, size_t size, dista
     element_count(dims);
     const Dims steps = strides == nullptr ? row_major_strides(dims) : need_dims(strides, ndim, "strides");
     check_bools(data, size, static_cast<Dtype>(dtype));
-    BufferRef buffer = Buffer::borrow(data, size, [held = std::move(owner)]() mutable { held.run_destroy(); });
+    BufferRef buffer =
+        Buffer::borrow(data, size, [held = HostData(std::move(owner))]() mutable { held.run_destroy(); });
     *out_tensor = make_tensor(Tensor::over(std::move(buffer), static_cast<Dtype>(dtype), dims, steps));
   });
 }

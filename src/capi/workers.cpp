@@ -17,7 +17,7 @@ distag_status distag_worker_create(const distag_worker_options* options, distag_
   clear(out_worker);
   // Of a struct of unknown size nothing is used, destroy included.
   const bool is_given = is_readable(options, sizeof(distag_worker_options), kFirstWorkerOptions);
-  HostData data(is_given ? options->user_data : nullptr, is_given ? options->destroy : nullptr);
+  GivenData data(is_given ? options->user_data : nullptr, is_given ? options->destroy : nullptr);
   return guard(__func__, err, [&] {
     std::shared_ptr<FrameMemory> memory = make_frame_memory(is_given ? options->allocator : nullptr);
     const distag_worker_options given = read_struct(options, "distag_worker_options", kFirstWorkerOptions);

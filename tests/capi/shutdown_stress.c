@@ -1,6 +1,7 @@
 /* Every function of distag.h beside shutdowns, releases and cancels: two workers, some threads that call anything, and
  * others that end the workers meanwhile. Each call returns with a status that its comment names, within its time; once
- * a worker is down all its futures are complete; destroy functions run exactly once; no handle is left.
+ * a worker is down all its futures are complete; destroy functions run exactly once; no handle is left. The threads are
+ * cancelled (pthread_cancel) before their first call: none of them ends within a call.
  *
  * shutdown_stress [seconds [seed]]: rounds until the time is up. A round that does not end is told with what each
  * thread is at. check_shutdown_stress.py looks whether a function is missing here. */
@@ -541,11 +542,8 @@ static distag_status feed_numbers(void *user_data, uint64_t number, const int64_
   const int64_t shape[] = {(int64_t)row_count, 2};
   distag_tensor *numbers = NULL;
   distag_full((double)number, DISTAG_FLOAT64, shape, 2, &numbers, err);
-  if (numbers == NULL) return err->code;
   *out_batch = distag_tensor_as_value(numbers);
-  distag_value_retain(*out_batch);
-  distag_tensor_release(numbers);
-  return DISTAG_OK;
+  return err->code;
 }
 
 /* A loader of such a mesh. */
@@ -728,11 +726,13 @@ static void act(actor *a) {
 
 static void *run_actor(void *user_data) {
   actor *a = user_data;
+  pthread_cancel(pthread_self());
   while (!atomic_load(&a->of->stop)) {
     act(a);
     atomic_fetch_add(&a->of->actions, 1);
   }
   atomic_store(&a->doing, "(over)");
+  pthread_testcancel();
   return NULL;
 }
 
@@ -764,29 +764,25 @@ static void make_workers(world *of, actor *a) {
     ASK(kState, distag_worker_offer(of->w[i], "offered", 1, NULL, &a->err));
     ASK(kState, distag_worker_start_async(of->w[i], 60 * DISTAG_SECOND, &started[i], &a->err));
   }
-  static const distag_status ok[] = {DISTAG_OK, 0};
-  ASK(ok, distag_wait_all(started, 2, DISTAG_FOREVER, &a->err));
+  ASK(kFine, distag_wait_all(started, 2, DISTAG_FOREVER, &a->err));
   for (int i = 0; i < 2; ++i) distag_future_release(started[i]);
 }
 
 static void make_values(world *of, actor *a) {
-  static const distag_status ok[] = {DISTAG_OK, 0};
-  distag_value *parameter;
-  ASK(ok, distag_value_create_int64(42, &of->number, &a->err));
-  ASK(ok, distag_ones(DISTAG_FLOAT64, NULL, 0, &of->param, &a->err));
-  ASK(ok, distag_tensor_set_requires_grad(of->param, 1, &a->err));
-  ASK(ok, distag_ones(DISTAG_FLOAT64, NULL, 0, &of->number_tensor, &a->err));
-  parameter = distag_tensor_as_value(of->param);
+  ASK(kFine, distag_value_create_int64(42, &of->number, &a->err));
+  ASK(kFine, distag_ones(DISTAG_FLOAT64, NULL, 0, &of->param, &a->err));
+  ASK(kFine, distag_tensor_set_requires_grad(of->param, 1, &a->err));
+  ASK(kFine, distag_ones(DISTAG_FLOAT64, NULL, 0, &of->number_tensor, &a->err));
+  distag_value *parameter = distag_tensor_as_value(of->param);
   for (int i = 0; i < 2; ++i) {
-    ASK(ok, distag_context_create(of->w[i], &of->context[i], &a->err));
-    ASK(ok, distag_rref_create(of->w[i], parameter, &of->rref[i], &a->err));
+    ASK(kFine, distag_context_create(of->w[i], &of->context[i], &a->err));
+    ASK(kFine, distag_rref_create(of->w[i], parameter, &of->rref[i], &a->err));
   }
-  ASK(ok, distag_optimizer_create(of->w[0], "sgd", &parameter, 1, &of->optimizer, &a->err));
-  ASK(ok, distag_optimizer_save(of->optimizer, NULL, &of->state, &a->err));
+  ASK(kFine, distag_optimizer_create(of->w[0], "sgd", &parameter, 1, &of->optimizer, &a->err));
+  ASK(kFine, distag_optimizer_save(of->optimizer, NULL, &of->state, &a->err));
 }
 
-/* Ends the workers beside the actors, several times over; or leaves that to their last release. 1 when they are down.
- */
+/* Ends the workers beside the actors, several times over; or leaves that to their last release. 1: they are down. */
 static int end_workers(world *of, actor *a) {
   const int until = (int)below(a, 200);
   while (atomic_load(&of->actions) < until) sched_yield();
@@ -854,7 +850,11 @@ static void run_round(uint64_t seed) {
   atomic_store(&shown, of);
   for (int t = 0; t < kActors; ++t) pthread_create(&of->actors[t].thread, NULL, run_actor, &of->actors[t]);
   const int are_down = end_workers(of, a);
-  for (int t = 0; t < kActors; ++t) pthread_join(of->actors[t].thread, NULL);
+  for (int t = 0; t < kActors; ++t) {
+    void *end = NULL;
+    pthread_join(of->actors[t].thread, &end);
+    MUST(end == PTHREAD_CANCELED && strcmp(atomic_load(&of->actors[t].doing), "(over)") == 0);
+  }
   for (int i = 0; i < 2; ++i) distag_worker_release(of->w[i]);
   for (size_t i = 0; i < self.future_count; ++i) distag_future_release(self.futures[i]);
   release_values(of);

@@ -28,6 +28,7 @@ RULES = [
      r"\b(socket\s*\((?=[^;)]*SOCK_)|(eventfd|epoll_create1|timerfd_create|memfd_create|accept4|pipe2|mkostemp)\s*\()"
      r"(?![^;]*CLOEXEC)|(?<![\w.>:])(::)?(pipe|epoll_create|mkstemp|dup)\s*\(|\bF_DUPFD\b",
      "with CLOEXEC: programs that the host starts get the descriptor"),
+    (r"^src/capi/", r"(?m)^  HostData \w+\s*[(=]", "its destroy may run after the guard: take GivenData (capi/boundary.h)"),
     (r"^src/.*\.h$", r"(?s)\A(?!.*#pragma once)", "a header starts with #pragma once"),
     (r"^src/", r"\bcatch \([^)]*\) \{\s*\}", "an empty catch says in a comment why nothing is to be done"),
     (r"^tests/", r"\bTEST_[FP]\(\w*(?<!Test),", "the name of a fixture ends in Test"),
@@ -54,6 +55,30 @@ def check_text(path, text):
         for match in re.finditer(what, text if "TODO" in what or "catch" in what else code):
             line = text.count("\n", 0, match.start()) + 1
             complaints.append(f"{path}:{line}: `{match.group(0).strip()}`: {why}")
+    if path.startswith("src/capi/"):
+        complaints += check_boundary(path, text)
+    return complaints
+
+
+# A function of the header with its body.
+FUNCTION = re.compile(r"^(?:const )?\w+[ *]+(distag_\w+)\([^;{}]*\) \{(.*?)(?:\n|(?<=; ))\}$", re.M | re.S)
+SCOPE = re.compile(r"\b(guard|guard_or|release_handle)\(|\b__func__\b")
+# What reads a handle that the caller holds, or memory of the library, and nothing else.
+READS = re.compile(r"\b(peek|retain_handle)\(")
+READERS = {"distag_get_api", "distag_get_version", "distag_get_handle_count", "distag_get_misuse_count",
+           "distag_status_get_name", "distag_error_set", "distag_get_op_count", "distag_dtype_get_size",
+           "distag_tensor_as_value", "distag_rref_as_value"}
+
+
+def check_boundary(path, text):
+    """A thread is not cancelled within a function of the header: src/capi/boundary.h."""
+    complaints = []
+    for match in FUNCTION.finditer(COMMENT.sub(blank, text)):
+        name, body = match.groups()
+        if name in READERS or SCOPE.search(body) or READS.search(body):
+            continue
+        line = text.count("\n", 0, match.start()) + 1
+        complaints.append(f"{path}:{line}: `{name}`: its work belongs into a guard (capi/boundary.h)")
     return complaints
 
 

@@ -19,6 +19,12 @@ Frame take_long_header(wire::Encoded& encoded) {
   return header;
 }
 
+// What the peer owes counts from here, as it may have heard nothing. True.
+bool note_shortage(StreamShared& shared) noexcept {
+  shared.lack.note(Error(Status::kOutOfMemory, "no memory"), shared.loop.now());
+  return true;
+}
+
 }  // namespace
 
 OutgoingStream::OutgoingStream(StreamShared& shared, const Peer& peer, Owner& owner)
@@ -99,7 +105,7 @@ void OutgoingStream::pump_if_possible() {
   try {
     pump();
   } catch (const std::bad_alloc&) {
-    is_short_ = true;
+    is_short_ = note_shortage(shared_);
   }
 }
 
@@ -219,7 +225,7 @@ void OutgoingStream::stick(std::unique_ptr<Stuck> place) {
   std::unique_ptr<Stuck>* last = &stuck_;
   while (*last != nullptr) last = &(*last)->next;
   *last = std::move(place);
-  is_short_ = true;
+  is_short_ = note_shortage(shared_);
 }
 
 void OutgoingStream::free_stuck() {
@@ -294,7 +300,7 @@ void OutgoingStream::transmit_last() {
   try {
     transmit(*next);
   } catch (const std::bad_alloc&) {
-    is_short_ = true;
+    is_short_ = note_shortage(shared_);
   }
 }
 
@@ -361,7 +367,7 @@ void OutgoingStream::on_ready() {
   try {
     go_on();
   } catch (const std::bad_alloc&) {
-    is_short_ = true;
+    is_short_ = note_shortage(shared_);
   }
 }
 
@@ -390,7 +396,7 @@ void OutgoingStream::send_ack() {
     ack_due_ = !connection_.is_ready() ||
                !connection_.send(wire::pack({0, number, {}, wire::Ack{}}, shared_.config.limits, shared_.transport));
   } catch (const std::bad_alloc&) {
-    is_short_ = true;
+    is_short_ = note_shortage(shared_);
   }
   if (!ack_due_) owner_.on_ack_sent(number);
 }

@@ -75,6 +75,10 @@ void LaneAcceptor::State::begin(Transport& below, const std::string& address) {
     const auto state = weak.lock();
     if (state && state->events_.on_denied) state->events_.on_denied(why);
   };
+  events.on_lack = [weak = weak_from_this()](const Error& why) {
+    const auto state = weak.lock();
+    if (state && state->events_.on_lack) state->events_.on_lack(why);
+  };
   acceptor_ = below.listen(address, std::move(events));
   if (listener_) watch();
 }
@@ -110,6 +114,9 @@ void LaneAcceptor::State::pause() {
     return;  // it is watched still, and tried again
   }
   loop.unwatch(listener_->fd());
+  if (!events_.on_lack) return;
+  events_.on_lack(Error(Status::kOutOfMemory,
+                        "no descriptors are left to accept connections: raise the limit of open files (ulimit -n)"));
 }
 
 // A listener that cannot be watched takes no lanes any more: diallers go below at once.
@@ -176,6 +183,10 @@ void LaneAcceptor::State::open(Id id, const LaneOffer& offer, int memory_fd) {
   };
   events.on_dropped = [weak = weak_from_this(), id] {
     if (const auto state = weak.lock()) state->lanes_.erase(id);
+  };
+  events.on_lack = [weak = weak_from_this()](const Error& why) {
+    const auto state = weak.lock();
+    if (state && state->events_.on_lack) state->events_.on_lack(why);
   };
   if (!waiting.socket.send(LaneAnswer{kLaneMagic, kLaneVersion, 1, context_->worker()})) return hang_up(id);
   FdLoop& loop = context_->loop();

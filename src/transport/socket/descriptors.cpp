@@ -11,7 +11,7 @@
 #include <climits>
 #include <cstddef>
 
-#include "base/error.h"
+#include <fmt/format.h>
 
 namespace distag {
 
@@ -46,6 +46,27 @@ void require_descriptors(int count) {
        "no descriptors are left for another connection, which wants {} to be free: raise the limit of open files "
        "(ulimit -n)",
        count);
+}
+
+std::optional<Error> own_lack(int error, const std::string& endpoint) {
+  switch (error) {
+    case EADDRNOTAVAIL:
+      return Error(Status::kOutOfMemory,
+                   fmt::format("no local address or port is free for a connection to {}: close some, or widen "
+                               "net.ipv4.ip_local_port_range",
+                               endpoint));
+    case EMFILE:
+    case ENFILE:
+      return Error(
+          Status::kOutOfMemory,
+          fmt::format("no descriptor is left for a connection to {}: raise the limit of open files (ulimit -n)",
+                      endpoint));
+    case ENOBUFS:
+    case ENOMEM:
+      return Error(Status::kOutOfMemory, fmt::format("the system has no memory for a connection to {}", endpoint));
+    default:
+      return std::nullopt;
+  }
 }
 
 }  // namespace distag

@@ -157,6 +157,9 @@ void ZmtpAcceptor::State::pause() {
     const Accepted& connection = *connections_.at(id);
     if (!connection.reader.is_ready() && connection.since <= latest) drop(id, "descriptors ran short in its handshake");
   }
+  if (!events_.on_lack) return;
+  events_.on_lack(Error(Status::kOutOfMemory,
+                        "no descriptors are left to accept connections: raise the limit of open files (ulimit -n)"));
 }
 
 void ZmtpAcceptor::State::begin(int fd) {
@@ -277,9 +280,10 @@ bool ZmtpAcceptor::State::take_turn() {
   return !put_off_.empty();
 }
 
-// The caller holds the connection. An invalid message, and a shortage of this worker, are not reported here: the layers
-// above know of a member that is gone.
+// The caller holds the connection. An invalid message is not reported here: the layers above know of a member that is
+// gone.
 void ZmtpAcceptor::State::on_failure(Id id, Accepted& connection, const Error& error) {
+  if (error.status() == Status::kOutOfMemory && events_.on_lack) events_.on_lack(error);
   if (error.status() != Status::kDenied) return drop(id, error.status() == Status::kProtocol ? error.message() : "");
   drop(id);
   try {

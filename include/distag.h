@@ -66,7 +66,7 @@
  *     also when the call it was given to fails.
  *     A callback that ends its thread (pthread_exit) counts as one that never returns: the thread is parked for good,
  *     another one takes its place, and a shutdown answers DEADLINE. A thread hook may end its thread: the worker
- *     goes on as if it had returned.
+ *     goes on as if it had returned. A thread that is cancelled (pthread_cancel) inside a call ends once it returns.
  * 10. No exception, signal handler, abort, exit, output, environment write, locale or FP-mode change comes out of this
  *     library. It starts no thread before the first worker and has none after the last shutdown (OpenBLAS has its own,
  *     from load to unload; libpmix, where a launcher speaks PMIx, from its first use to unload). Its threads take the
@@ -774,7 +774,7 @@ typedef struct distag_worker_options {
   uint32_t thread_count;        /* of the pool; 0: one per core */
   distag_log_level_type log_level;
   int64_t call_timeout_ns;      /* of calls that set none; 0: 60 s */
-  int64_t lease_ns;             /* silence after which a member is lost; 0: 5 s */
+  int64_t lease_ns;             /* silence after which a member is lost, lacks of this process apart; 0: 5 s */
   uint64_t max_in_flight_bytes; /* of requests and answers for one worker, see distag_call; 0: 256 MiB; since 0.3 */
   uint64_t max_message_bytes;   /* largest it sends and takes; peers send it no more; 0: 1 GiB */
   const char *name;             /* nullable: "worker<rank>". 1..127 of A-Z a-z 0-9 _ - . : and unique in the group */
@@ -1033,8 +1033,8 @@ typedef struct distag_call_options {
  *  3. Any other failure: it did not run.
  * Ownership: arguments are retained until nothing needs them, never copied.
  * Blocks. Fails: NOT_FOUND (worker, function), DENIED, DEADLINE, DISCONNECTED, PEER_RESTARTED, OVERLOADED (budgets),
- * CANCELLED; INVALID_STATE (not started, context ended); INVALID_ARGUMENT (a context of another worker); or as the
- * function does, with its status and the rank where it arose. */
+ * CANCELLED; INVALID_STATE (not started, context ended); INVALID_ARGUMENT (a context of another worker);
+ * OUT_OF_MEMORY (what this process lacks); or as the function does, with its status and the rank where it arose. */
 DISTAG_API distag_status distag_call(distag_worker *worker, distag_context *context /* nullable */, const char *to,
                                      const char *function, distag_value *const *args, size_t arg_count,
                                      const distag_call_options *options /* nullable */,
@@ -1048,7 +1048,7 @@ DISTAG_API distag_status distag_call_async(distag_worker *worker, distag_context
 DISTAG_API int32_t distag_future_poll(distag_future *future);
 
 /* Waits until it is complete, then answers as the operation did: ok, or its failure. Blocks. Fails: DEADLINE after
- * `timeout_ns`, while distag_future_poll still says 0; OVERLOADED when 256 threads of the pool wait already. */
+ * `timeout_ns` (distag_future_poll still says 0); OVERLOADED (256 wait), OUT_OF_MEMORY where no more threads can. */
 DISTAG_API distag_status distag_future_wait(distag_future *future, int64_t timeout_ns, distag_error *err);
 
 /* The value of a complete future, null where the operation has none; lent by the future.
@@ -1811,8 +1811,8 @@ DISTAG_API distag_status distag_context_create_joint(distag_mesh *mesh, distag_c
  * write to the tensors meanwhile. timeout_ns 0: that of the mesh. Saves and loads of one mesh, or line, follow one
  * another.
  * Collective. Blocks. Fails: INVALID_ARGUMENT (references, objects, tensors of another mesh); INVALID_STATE (naming
- * file and reason; a directory that not all members share); DIVERGED; as the mesh does. What was there before stays.
- */
+ * file and reason; a directory that not all members share; another save is writing there); DIVERGED (naming the entry
+ * that differs); as the mesh does. What was there before stays. */
 DISTAG_API distag_status distag_checkpoint_save(distag_mesh *mesh, const char *directory, distag_value *value,
                                                 int64_t timeout_ns, distag_error *err);
 /* Saves the values of now while the program goes on and writes to the tensors. A shutdown waits for it; a failure for

@@ -653,7 +653,7 @@ pub struct distag_worker_options {
     pub log_level: i32,
     /// of calls that set none; 0: 60 s
     pub call_timeout_ns: i64,
-    /// silence after which a member is lost; 0: 5 s
+    /// silence after which a member is lost, lacks of this process apart; 0: 5 s
     pub lease_ns: i64,
     /// of requests and answers for one worker, see distag_call; 0: 256 MiB; since 0.3
     pub max_in_flight_bytes: u64,
@@ -1821,8 +1821,8 @@ extern "C" {
     /// DISTAG_ERROR_MAY_HAVE_RUN: it ran and failed, or may have run. 3. Any other failure: it did not run.
     /// Ownership: arguments are retained until nothing needs them, never copied. Blocks. Fails: NOT_FOUND
     /// (worker, function), DENIED, DEADLINE, DISCONNECTED, PEER_RESTARTED, OVERLOADED (budgets), CANCELLED;
-    /// INVALID_STATE (not started, context ended); INVALID_ARGUMENT (a context of another worker); or as the
-    /// function does, with its status and the rank where it arose.
+    /// INVALID_STATE (not started, context ended); INVALID_ARGUMENT (a context of another worker); OUT_OF_MEMORY
+    /// (what this process lacks); or as the function does, with its status and the rank where it arose.
     pub fn distag_call(worker: *mut distag_worker, context: *mut distag_context, to: *const c_char, function: *const c_char, args: *const *mut distag_value, arg_count: usize, options: *const distag_call_options, out_result: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Calls a function of the worker named `to`, possibly itself, and waits for the answer. A built-in op can be
     /// called as well: its inputs (null: left out), then a map if it needs attributes; several outputs come as a
@@ -1831,14 +1831,14 @@ extern "C" {
     /// DISTAG_ERROR_MAY_HAVE_RUN: it ran and failed, or may have run. 3. Any other failure: it did not run.
     /// Ownership: arguments are retained until nothing needs them, never copied. Blocks. Fails: NOT_FOUND
     /// (worker, function), DENIED, DEADLINE, DISCONNECTED, PEER_RESTARTED, OVERLOADED (budgets), CANCELLED;
-    /// INVALID_STATE (not started, context ended); INVALID_ARGUMENT (a context of another worker); or as the
-    /// function does, with its status and the rank where it arose.
+    /// INVALID_STATE (not started, context ended); INVALID_ARGUMENT (a context of another worker); OUT_OF_MEMORY
+    /// (what this process lacks); or as the function does, with its status and the rank where it arose.
     pub fn distag_call_async(worker: *mut distag_worker, context: *mut distag_context, to: *const c_char, function: *const c_char, args: *const *mut distag_value, arg_count: usize, options: *const distag_call_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// 1 once it is complete, with a value or a failure.
     pub fn distag_future_poll(future: *mut distag_future) -> i32;
     /// Waits until it is complete, then answers as the operation did: ok, or its failure. Blocks. Fails: DEADLINE
-    /// after `timeout_ns`, while distag_future_poll still says 0; OVERLOADED when 256 threads of the pool wait
-    /// already.
+    /// after `timeout_ns` (distag_future_poll still says 0); OVERLOADED (256 wait), OUT_OF_MEMORY where no more
+    /// threads can.
     pub fn distag_future_wait(future: *mut distag_future, timeout_ns: i64, err: *mut distag_error) -> i32;
     /// The value of a complete future, null where the operation has none; lent by the future. Fails: as the
     /// operation did; INVALID_STATE when it is not complete.
@@ -2163,7 +2163,8 @@ extern "C" {
     /// made, its parent is not. Nothing may write to the tensors meanwhile. timeout_ns 0: that of the mesh. Saves
     /// and loads of one mesh, or line, follow one another. Collective. Blocks. Fails: INVALID_ARGUMENT
     /// (references, objects, tensors of another mesh); INVALID_STATE (naming file and reason; a directory that
-    /// not all members share); DIVERGED; as the mesh does. What was there before stays.
+    /// not all members share; another save is writing there); DIVERGED (naming the entry that differs); as the
+    /// mesh does. What was there before stays.
     pub fn distag_checkpoint_save(mesh: *mut distag_mesh, directory: *const c_char, value: *mut distag_value, timeout_ns: i64, err: *mut distag_error) -> i32;
     /// Saves the values of now while the program goes on and writes to the tensors. A shutdown waits for it; a
     /// failure for which the future was not asked before its release goes to the log. Its value is null; to

@@ -227,7 +227,7 @@ WakeUp Pool::State::watch(Completion& completion, Nanos deadline, const WakeUp& 
     MutexLock lock(mutex);
     waiting.end_call();
     try {
-      if (!completion.is_done()) successor = fill_place();
+      if (!completion.is_done() && time_left(deadline) != 0) successor = fill_place();
     } catch (...) {
       throw current_error().add_context(fmt::format("all threads of pool \"{}\" wait, and tasks wait for one", name));
     }

@@ -170,7 +170,6 @@ void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
     g_pool->of_parent = std::exchange(parents, g_pool);
     g_pool = nullptr;
   }
-  g_mutex.unlock();
 }
 
 std::byte* Pool::take(size_t capacity) {

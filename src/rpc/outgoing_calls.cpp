@@ -261,7 +261,7 @@ void OutgoingCalls::on_due(const Id& id) {
                ? "no answer before the deadline of the call within which it was made"
                : fmt::format("no answer within {}", describe_time(call->timeout));
   });
-  text += lack;
+  each([&text, &lack] { text += lack; });
   end(call, failure(*call, Status::kDeadline, std::move(text)));
 }
 
@@ -303,7 +303,10 @@ void OutgoingCalls::end_calls_to(Incarnation peer, const Error& error, Why why) 
       std::move(hit),
       [this, error, why](const std::shared_ptr<OutgoingCall>& call) {
         if (!open_.contains(call->id) || (why == Why::kLack && call->is_numbered)) return;
-        if (why != Why::kGone) recall(*call, true);
+        EachStep each;  // without memory for the word to the callee it ends here all the same
+        each([this, &call, why] {
+          if (why != Why::kGone) recall(*call, true);
+        });
         end(call, failure(*call, error.status(), error.message()));
       },
       [this, peer, why] {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/each_step.h"
 #include "group/etcd_settings.h"
 #include "transport/socket/address.h"
 #include "worker/worker_state.h"
@@ -111,9 +112,14 @@ void Worker::State::open(const Places& found, SessionEvents& events) {
     if (!gate.is_open()) return;  // the start has its own deadline
     const Error why(lack.status(),
                     fmt::format("{} cannot be reached or heard from here: {}", describe_peer(peer), lack.message()));
-    if (is_long) meshes.on_long_lack(peer, why);
-    if (is_long) dautograd.on_long_lack(peer, why);
-    group.on_lack(peer, why, is_long);
+    EachStep each;  // it is told again at the next look, as long as it lasts
+    each([&] {
+      if (is_long) meshes.on_long_lack(peer, why);
+    });
+    each([&] {
+      if (is_long) dautograd.on_long_lack(peer, why);
+    });
+    each([&] { group.on_lack(peer, why, is_long); });
   };
   config.limits.max_message_bytes = options.max_message_bytes;
   config.self.rank = target.rank;

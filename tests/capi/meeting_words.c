@@ -222,7 +222,7 @@ static void a_group_with_another_key(void) {
     distag_worker_options options = guest(places[i]);
     security.group_key = "the key of another group than that";
     options.security = &security;
-    check_start(options, DISTAG_E_DENIED, "does not let this one in, as their group keys differ");
+    check_start(options, DISTAG_E_DENIED, "does not let this one in: their group keys differ");
   }
   end_child(other);
   end_child(forwarder);

@@ -238,7 +238,8 @@ TEST_P(TransportContractTest, MessagesLetOtherTasksRun) {
   is_over = true;
   server_.run([] {});  // the task that has posted itself once more comes after this, and before the next
   EXPECT_EQ(handled, sent);
-  // Fewer would show little. Over ipc:// some 190 writes fill the socket, and where libzmq is quick each is of a message.
+  // Fewer would show little. Over ipc:// some 190 writes fill the socket, and where libzmq is quick each is of a
+  // message.
   const std::string name = GetParam().name;
   EXPECT_GT(sent, name.find("zmq_ipc") == std::string::npos ? 500 : 150);
   EXPECT_LE(most, 200);  // a turn may look at a connection twice

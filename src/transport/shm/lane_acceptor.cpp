@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/each_step.h"
 #include "base/error.h"
 #include "transport/shm/lane.h"
 #include "transport/socket/descriptors.h"
@@ -114,9 +115,10 @@ void LaneAcceptor::State::pause() {
     return;  // it is watched still, and tried again
   }
   loop.unwatch(listener_->fd());
-  if (!events_.on_lack) return;
-  events_.on_lack(Error(Status::kOutOfMemory,
-                        "no descriptors are left to accept connections: raise the limit of open files (ulimit -n)"));
+  EachStep each;  // without memory for the words they are said another time
+  each([this] {
+    if (events_.on_lack) events_.on_lack(no_descriptors_to_accept());
+  });
 }
 
 // A listener that cannot be watched takes no lanes any more: diallers go below at once.

@@ -48,6 +48,11 @@ void require_descriptors(int count) {
        count);
 }
 
+Error no_descriptors_to_accept() {
+  return {Status::kOutOfMemory,
+          "no descriptors are left to accept connections: raise the limit of open files (ulimit -n)"};
+}
+
 std::optional<Error> own_lack(int error, const std::string& endpoint) {
   switch (error) {
     case EADDRNOTAVAIL:

@@ -26,4 +26,6 @@ void require_descriptors(int count);
 // the endpoint, which tells nothing of the other side. Else nullopt.
 std::optional<Error> own_lack(int error, const std::string& endpoint);
 
+Error no_descriptors_to_accept();
+
 }  // namespace distag

@@ -27,8 +27,8 @@ constexpr Nanos kHandshake = 2 * kSecond;
 // says its own greeting to the end, before it could refuse this one.
 constexpr size_t kSignatureBytes = 10;
 constexpr size_t kVersionBytes = 12;
-// libzmq hangs up at a HELLO for another key. So does one whose process ends just then; but not that many times in a
-// row.
+// libzmq hangs up at a HELLO for another key, where distag's own engine says why. So does one whose process ends just
+// then; but not that many times in a row.
 constexpr int kRefusedHellos = 2;
 
 bool is_refusal(int error) { return error == ECONNREFUSED || error == ENOENT; }
@@ -152,8 +152,8 @@ void Probe::hear(size_t count) {
 }
 
 void Probe::on_hang_up() {
-  const bool has_said_hello = keys_ && reader_->has_greeting();
-  if (!has_said_hello) return finish({.found = findings::kHangsUp});
+  const bool has_said_hello_to_libzmq = keys_ && reader_->is_greeted_by_libzmq();
+  if (!has_said_hello_to_libzmq) return finish({.found = findings::kHangsUp});
   if (++refused_hellos_ == kRefusedHellos) return finish({.is_denied = true, .found = {}});
   hang_up();
   try {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/each_step.h"
 #include "base/error.h"
 #include "base/own_descriptors.h"
 #include "transport/socket/credentials.h"
@@ -157,9 +158,10 @@ void ZmtpAcceptor::State::pause() {
     const Accepted& connection = *connections_.at(id);
     if (!connection.reader.is_ready() && connection.since <= latest) drop(id, "descriptors ran short in its handshake");
   }
-  if (!events_.on_lack) return;
-  events_.on_lack(Error(Status::kOutOfMemory,
-                        "no descriptors are left to accept connections: raise the limit of open files (ulimit -n)"));
+  EachStep each;  // without memory for the words they are said another time
+  each([this] {
+    if (events_.on_lack) events_.on_lack(no_descriptors_to_accept());
+  });
 }
 
 void ZmtpAcceptor::State::begin(int fd) {

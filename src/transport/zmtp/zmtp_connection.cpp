@@ -76,7 +76,7 @@ class ZmtpConnection::State final : public SocketWork, public std::enable_shared
 
  private:
   enum class Phase { kDialling, kConnected, kEnding, kEnded };
-  // Why it ended; but for the lack, where it was never connected.
+  // Why it ended. Only the lack is known where it was connected.
   struct End {
     bool is_refused = false;
     bool is_hang_up = false;    // in the midst of the handshake

@@ -238,6 +238,7 @@ bool ZmtpReader::take_greeting() {
     if (curve_) fail(Status::kDenied, "it has no key");
     fail(Status::kDenied, "it has a key, and this worker has none");
   }
+  minor_version_ = std::to_integer<uint8_t>(bytes[kVersionAt + 1]);
   begin_ += kGreetingBytes;
   stage_ = Stage::kHandshake;
   return true;

@@ -50,6 +50,8 @@ class ZmtpReader {
 
   // The other side has greeted, with the mechanism of this one.
   bool has_greeting() const { return stage_ != Stage::kGreeting; }
+  // By its version, which is 3.1 there and 3.0 here.
+  bool is_greeted_by_libzmq() const { return has_greeting() && minor_version_ > 0; }
   // The handshake is over.
   bool is_ready() const { return stage_ == Stage::kMessages; }
   // The name of the client that owns its key; empty where the key has no name.
@@ -86,6 +88,7 @@ class ZmtpReader {
 
   const Role role_;
   Stage stage_ = Stage::kGreeting;
+  uint8_t minor_version_ = 0;  // of the other side
   const std::unique_ptr<std::byte[]> buffer_;
   size_t begin_ = 0;
   size_t end_ = 0;

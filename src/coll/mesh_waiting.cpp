@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "group/shared.h"
-
 namespace distag {
 
 // Until the missing members are asked where they are, again and again, or the deadline.
@@ -40,9 +38,6 @@ Error Mesh::deadline_error(const Open& call) const {
   }
   for (const int64_t position : behind(call)) {
     members += "; " + describe_member(position) + whereabouts_of(position, call.line);
-  }
-  for (const int64_t position : call.missing()) {
-    members += environment_.group.shared()->lack_text(members_[static_cast<size_t>(position)]->incarnation);
   }
   return Error(Status::kDeadline,
                fmt::format("{}: after {} call {}, {}, waits for {}", where(call.line), describe_time(call.timeout),

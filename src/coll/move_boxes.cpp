@@ -114,8 +114,23 @@ class Rounds : public std::enable_shared_from_this<Rounds> {
       if (round_ >= way.cut.count() || way.other == open_->mesh->position()) continue;
       incoming[way.other] = {{shard_.dtype(), way.cut.piece(round_).extent}};
     }
+    add_words(outgoing, incoming);
     open_->exchange(first_ + static_cast<uint32_t>(round_), std::move(outgoing), std::move(incoming),
                     [self = shared_from_this()](Pieces came) { self->keep(std::move(came)); });
+  }
+
+  // Whoever takes a piece after the first one, and gives none back in that round, says that it has come so far: so no
+  // member gives more than two rounds ahead of one that is late.
+  void add_words(Pieces& outgoing, std::map<int64_t, std::vector<OpenCollective::Expected>>& incoming) const {
+    const auto is_after_first = [this](const Way& way) {
+      return round_ > 0 && round_ < way.cut.count() && way.other != open_->mesh->position();
+    };
+    for (const Way& way : taken_) {
+      if (is_after_first(way)) outgoing.try_emplace(way.other);
+    }
+    for (const Way& way : given_) {
+      if (is_after_first(way)) incoming.try_emplace(way.other);
+    }
   }
 
   void keep(Pieces came) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -716,7 +717,7 @@ TEST_F(ForgedPartsTest, APieceThatTheCallHasNotIsAViolation) {
   const wire::Part real = part();
   expect_violation(2, real);  // a member that takes no part
   wire::Part forged = real;
-  forged.part = 99;
+  forged.part = std::numeric_limits<uint32_t>::max();
   expect_violation(1, forged);
   forged = real;
   forged.pieces = {Value(numbers({3}, 1))};

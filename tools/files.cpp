@@ -29,6 +29,22 @@ void sync(const Descriptor& file, const std::string& path) {
   if (fsync(file.get()) != 0) fail_to_write(path, describe_file_error(errno));
 }
 
+// A new name outlives a crash. Some file systems have no sync of folders, some folders may not be read.
+void sync_folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const Descriptor opened(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened.get() < 0 || fsync(opened.get()) == 0 || errno == EINVAL) return;
+  fail_to_write(folder, describe_file_error(errno));
+}
+
+// Under a name that nothing has. Not all file systems have links.
+bool give_name(const std::string& from, const std::string& to) {
+  if (link(from.c_str(), to.c_str()) == 0) return true;
+  if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS) return false;
+  return renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0;
+}
+
 }  // namespace
 
 const char* describe_file_error(int error) {
@@ -89,6 +105,7 @@ void NewFile::finish() {
   sync(file_, part_);
   if (rename(part_.c_str(), path_.c_str()) != 0) fail_to_write(path_, describe_file_error(errno));
   is_whole_ = true;
+  sync_folder_of(path_);
 }
 
 void make_secret_file(const std::string& path, std::string_view text) {
@@ -98,12 +115,13 @@ void make_secret_file(const std::string& path, std::string_view text) {
   try {
     write_all(file, path, text);
     sync(file, path);
-    if (link(beside.c_str(), path.c_str()) != 0) fail_to_write(path, describe_file_error(errno));
+    if (!give_name(beside, path)) fail_to_write(path, describe_file_error(errno));
   } catch (...) {
     unlink(beside.c_str());
     throw;
   }
   unlink(beside.c_str());
+  sync_folder_of(path);
 }
 
 }  // namespace distag_tool

@@ -25,6 +25,9 @@ type openCalls struct {
 
 var causes = causeList{open: map[string]*openCalls{}}
 
+// mostTexts is how many texts are kept for a worker, two an error; then they begin anew.
+const mostTexts = 1 << 16
+
 // codeOfOps stands where a worker is named, for the code of ops and hooks, which no worker offers.
 const codeOfOps = ""
 
@@ -68,7 +71,7 @@ func (l *causeList) keep(worker string, err *C.distag_error, failure error) {
 	if calls == nil {
 		return
 	}
-	if calls.causes == nil {
+	if calls.causes == nil || len(calls.causes) >= mostTexts { // a reference may be open for as long as the process runs
 		calls.causes = map[string]error{}
 	}
 	message := C.GoString(&err.message[0])

@@ -60,6 +60,9 @@ func (l *guestList) add(number uint64, g *guest) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.all[number] = g
+	if g.call != nil && g.call.worker.functions.left {
+		g.call.reply.cancel()
+	}
 	if g.asked != nil {
 		l.hosted.Add(1)
 	}
@@ -74,10 +77,12 @@ func (l *guestList) remove(number uint64, g *guest) {
 	}
 }
 
-// leave ends the Contexts of the calls of a worker that has left, and gives the names of the functions that still run.
+// leave ends the Contexts of the calls of a worker that has left, also of those that are about to run, and gives the names
+// of the functions that still run.
 func (l *guestList) leave(w *Worker) []string {
-	l.mutex.RLock()
-	defer l.mutex.RUnlock()
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	w.functions.left = true
 	var names []string
 	for _, g := range l.all {
 		if g.call != nil && g.call.worker == w {
@@ -225,6 +230,7 @@ type functions struct {
 	mutex sync.Mutex
 	named map[string]*offered
 	calls tally // of all, also those that were withdrawn
+	left  bool  // under the mutex of guests
 }
 
 func (f *functions) put(own *offered) {

@@ -122,10 +122,15 @@ class Context(Owner):
             return
         tensors, options, keep = _backward_arguments(roots, seeds, retain_graph, create_graph, mode, timeout)
         err = distag_error()
+
+        def run(*arguments: Any) -> int:
+            result: int = lib.distag_backward(*arguments)
+            del keep[:]  # what the options point to lives until C has returned, also where nobody waits any more
+            return result
+
         arguments = (self._h, *tensors, byref(options), byref(err))
-        if call_and_hear(lib.distag_backward, *arguments) if self.is_joint else lib.distag_backward(*arguments):
+        if call_and_hear(run, *arguments) if self.is_joint else run(*arguments):
             fail(err)
-        del keep
 
     def backward_async(self, roots: Root | Sequence[Root], seeds: Sequence[Tensor | None] | None = None, *,
                        retain_graph: bool = False, create_graph: bool = False, mode: str = "smart",

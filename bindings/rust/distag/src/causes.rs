@@ -38,6 +38,9 @@ fn open() -> MutexGuard<'static, Vec<Open>> {
     OPEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
+/// How many texts are kept for a worker, two an error; then they begin anew.
+const MOST_TEXTS: usize = 1 << 16;
+
 /// Stands where a worker is named, for the code of ops and hooks, which no worker offers.
 pub const OPS: &str = "";
 
@@ -93,10 +96,13 @@ impl Drop for Expected {
 pub fn keep(worker: &str, message: &str, source: &Source) {
     let mut open = open();
     if let Some(known) = open.iter_mut().find(|each| each.to == worker) {
+        // A reference may be open for as long as the process runs.
+        let is_full = known.sources.len() >= MOST_TEXTS;
+        let older = if is_full { std::mem::take(&mut known.sources) } else { HashMap::new() };
         let mut put = |text: Vec<u8>| known.sources.insert(text, source.clone());
         let replaced = [put(message.into()), put(ends(message, message))];
         drop(open);
-        drop(replaced); // they may call back
+        drop((replaced, older)); // they may call back
     }
 }
 

@@ -274,14 +274,11 @@ std::vector<std::string> PassInitiator::waits_for() const {
 
 void PassInitiator::on_deadline() {
   assert_on_loop(shared_.environment.loop);
-  std::string waits, lacks;
+  std::string waits;
   uint64_t sent = 0;
   uint64_t received = 0;
   for (const auto& [worker, participant] : participants_) {
-    if (!participant.is_done) {
-      waits += (waits.empty() ? "" : ", ") + shared_.describe(worker);
-      lacks += shared_.session->lack_text(worker);
-    }
+    if (!participant.is_done) waits += (waits.empty() ? "" : ", ") + shared_.describe(worker);
     sent += participant.grads_sent;
     received += participant.grads_received;
   }
@@ -291,8 +288,8 @@ void PassInitiator::on_deadline() {
     waits = fmt::format("all say that they are, but {} gradients were sent and {} received", sent, received);
   }
   abort(Error(Status::kDeadline,
-              fmt::format("not done within {:g} s; {}{}{}",
-                          static_cast<double>(plan_.timeout) / static_cast<double>(kSecond), phase, waits, lacks)));
+              fmt::format("not done within {:g} s; {}{}",
+                          static_cast<double>(plan_.timeout) / static_cast<double>(kSecond), phase, waits)));
 }
 
 // ---- the end ----

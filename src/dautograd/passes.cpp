@@ -321,17 +321,4 @@ void Passes::on_gone(Incarnation peer, const Error& error) {
   }
 }
 
-// The initiator tells the others, where it can.
-void Passes::on_long_lack(Incarnation peer, const Error& lack) {
-  assert_on_loop(shared_.environment.loop);
-  const std::vector<std::pair<Id, std::shared_ptr<DistributedContext>>> all(shared_.open_passes.begin(),
-                                                                            shared_.open_passes.end());
-  for (const auto& [id, context] : all) {
-    const auto found = context->passes.find(id);
-    if (found == context->passes.end() || found->second.initiator == nullptr) continue;
-    const std::shared_ptr<PassInitiator> initiator = found->second.initiator;
-    initiator->on_gone(peer, lack);
-  }
-}
-
 }  // namespace distag

@@ -12,19 +12,7 @@ namespace {
 // wait, or while it tells that parts arrive there: both over a slow link.
 constexpr int kMostLeases = 4;
 
-// Since when what the peer owes counts: a lack of this worker says nothing of the peer.
-Nanos blamed_since(const PeerRecord& record, const StreamShared& shared) {
-  return std::max(record.outgoing.owed_since(), shared.lack.last());
-}
-
 }  // namespace
-
-const OwnLack* lack_behind(const PeerRecord& record, const StreamShared& shared) {
-  if (!record.is_member()) return nullptr;
-  const Nanos now = shared.loop.now();
-  if (record.outgoing.lack().is_there(now)) return &record.outgoing.lack();
-  return shared.lack.is_there(now) ? &shared.lack : nullptr;
-}
 
 // ---- acknowledgements: with the next message, else alone after a while or a lot; that of a PING at once ----
 
@@ -105,14 +93,6 @@ void Session::State::tick(PeerRecord& record, Nanos now, bool was_paused) {
     });
     return;
   }
-  if (const OwnLack* lack = lack_behind(record, shared); lack != nullptr && shared.config.on_lack) {
-    const Nanos lasts = lack->last() - std::max(lack->since(), record.outgoing.owed_since());
-    if (lasts >= shared.config.lease / 4) {
-      post([this, peer = record.peer, why = lack->error(), is_long = lasts >= shared.config.lease] {
-        shared.config.on_lack(peer, why, is_long);
-      });
-    }
-  }
   // Its messages are large or the way is slow: it is told that this worker lives, before there is one to acknowledge.
   if (record.part_at >= 0 && now - record.part_at < shared.config.lease / 4) record.outgoing.send_ack();
   record.outgoing.tick(now, record.heard_at, record.hears_at());
@@ -120,11 +100,17 @@ void Session::State::tick(PeerRecord& record, Nanos now, bool was_paused) {
 
 // Empty: it is not.
 std::string Session::State::why_lost(const PeerRecord& record, Nanos now) const {
-  if (record.outgoing.owed_since() == kNever) return {};
-  const Nanos lease = shared.config.lease, owed = now - blamed_since(record, shared);
+  const Nanos since = record.outgoing.owed_since();
+  if (since == kNever) return {};
+  const Nanos lease = shared.config.lease, owed = now - since;
+  if (const Error* lack = record.outgoing.lack()) {
+    // The peer may be well: it is waited for as long as for a slow one, where something is kept for it.
+    if (record.outgoing.kept() == 0 || owed < kMostLeases * lease) return {};
+    return fmt::format("it could not be reached for {:.2f} s, for want of something here: {}",
+                       static_cast<double>(owed) / kSecond, lack->message());
+  }
   const bool is_slow = record.hears_at() >= 0 && now - record.hears_at() < lease;
-  const bool may_be_well = lack_behind(record, shared) != nullptr || (is_slow && owed < kMostLeases * lease);
-  if (owed >= lease && !may_be_well) {
+  if (owed >= lease && (!is_slow || owed >= kMostLeases * lease)) {
     return fmt::format("it has acknowledged nothing for {:.2f} s", static_cast<double>(owed) / kSecond);
   }
   if (record.outgoing.kept() <= shared.config.max_kept) return {};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ class OutgoingConnection {
     virtual ~Owner() = default;
     // It dials, or waits to dial: the peer owes an answer.
     virtual void on_dialling() = 0;
-    // The other side had its chance to answer, after it could not be dialled for want of something here.
+    // It has dialled, after it could not for want of something here.
     virtual void on_room() = 0;
     // It takes messages, for the first time or again.
     virtual void on_ready() = 0;
@@ -41,8 +42,8 @@ class OutgoingConnection {
   void stall();
   // Dials, if there was no memory for the timer that would.
   void tick();
-  // What was short here for it since the peer has welcomed us last. The peer is not to blame.
-  const OwnLack& lack() const { return lack_; }
+  // What was short here when it dialled last: OUT_OF_MEMORY. The peer is not to blame.
+  const std::optional<Error>& lack() const { return lack_; }
   // From now on each drop is the end.
   void end() { ending_ = true; }
   // The peer has welcomed us.
@@ -78,7 +79,7 @@ class OutgoingConnection {
     kWaiting,   // to dial again
     kClosed,
   };
-  enum class Event { kNeeded, kConnected, kWelcomed, kDropped, kRefused, kStalled, kShort, kRetryDue, kClosed };
+  enum class Event { kNeeded, kConnected, kWelcomed, kDropped, kRefused, kStalled, kRetryDue, kClosed };
 
   void transition(Event event);
   Error why_dead() const;
@@ -88,7 +89,6 @@ class OutgoingConnection {
   void greet();
   Frames make_hello() const;
   void drop_connection();
-  void stall_for(const Error& lack);
   void wait_to_retry();
   bool note_drop(bool refused);
 
@@ -105,7 +105,7 @@ class OutgoingConnection {
   bool has_greeted_ = false;  // HELLO was taken by the connection
   bool was_denied_ = false;   // by the one dialled last
   bool was_open_ = false;     // ever: each dial is a redial from then on
-  OwnLack lack_{kNever};
+  std::optional<Error> lack_;
   bool ending_ = false;
   Loop::TimerId retry_timer_ = 0;
   unsigned drops_ = 0;     // since it was open

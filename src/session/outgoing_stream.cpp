@@ -19,12 +19,6 @@ Frame take_long_header(wire::Encoded& encoded) {
   return header;
 }
 
-// What the peer owes counts from here, as it may have heard nothing. True.
-bool note_shortage(StreamShared& shared) noexcept {
-  shared.lack.note(Error(Status::kOutOfMemory, "no memory"), shared.loop.now());
-  return true;
-}
-
 }  // namespace
 
 OutgoingStream::OutgoingStream(StreamShared& shared, const Peer& peer, Owner& owner)
@@ -105,7 +99,7 @@ void OutgoingStream::pump_if_possible() {
   try {
     pump();
   } catch (const std::bad_alloc&) {
-    is_short_ = note_shortage(shared_);
+    is_short_ = true;
   }
 }
 
@@ -225,7 +219,7 @@ void OutgoingStream::stick(std::unique_ptr<Stuck> place) {
   std::unique_ptr<Stuck>* last = &stuck_;
   while (*last != nullptr) last = &(*last)->next;
   *last = std::move(place);
-  is_short_ = note_shortage(shared_);
+  is_short_ = true;
 }
 
 void OutgoingStream::free_stuck() {
@@ -300,7 +294,7 @@ void OutgoingStream::transmit_last() {
   try {
     transmit(*next);
   } catch (const std::bad_alloc&) {
-    is_short_ = note_shortage(shared_);
+    is_short_ = true;
   }
 }
 
@@ -367,7 +361,7 @@ void OutgoingStream::on_ready() {
   try {
     go_on();
   } catch (const std::bad_alloc&) {
-    is_short_ = note_shortage(shared_);
+    is_short_ = true;
   }
 }
 
@@ -396,7 +390,7 @@ void OutgoingStream::send_ack() {
     ack_due_ = !connection_.is_ready() ||
                !connection_.send(wire::pack({0, number, {}, wire::Ack{}}, shared_.config.limits, shared_.transport));
   } catch (const std::bad_alloc&) {
-    is_short_ = note_shortage(shared_);
+    is_short_ = true;
   }
   if (!ack_due_) owner_.on_ack_sent(number);
 }

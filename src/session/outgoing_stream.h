@@ -39,8 +39,8 @@ class OutgoingStream final : OutgoingConnection::Owner {
 
   // Dials, unless it has.
   void open() { connection_.open(); }
-  // What was short here for a connection since the peer has welcomed us last.
-  const OwnLack& lack() const { return connection_.lack(); }
+  // What is short here for a connection; nullptr: nothing.
+  const Error* lack() const { return connection_.lack() ? &*connection_.lack() : nullptr; }
   // For good: drops the connection and whatever was not acknowledged.
   void close() { connection_.close(); }
   // A message that came on the connection, or a report of the peer on it, shows that bytes were changed: the connection

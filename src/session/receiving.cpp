@@ -104,7 +104,6 @@ void Session::State::note_damage(const wire::Damaged& damage, const PeerRecord* 
 }
 
 void Session::State::note_failure(const Peer& from, const Error& error) {
-  if (error.status() == Status::kOutOfMemory) shared.lack.note(error, shared.loop.now());
   EachStep each;
   each([this, &from, &error] {
     failure_log.write(shared.log, LogLevel::kError, shared.loop.now(),

@@ -245,19 +245,6 @@ Error Session::State::loss_error(const Peer& peer, Nanos heard_at, Status status
   return Error(status, fmt::format("{} is lost: {}; {}", describe_peer(peer), why, heard));
 }
 
-// The peer may have given this worker up meanwhile, as it heard nothing.
-Error Session::State::loss_error(const PeerRecord& record, Status status, const std::string& why) const {
-  const bool was_out_of_reach = record.outgoing.lack().last() != 0;
-  const OwnLack& lack = was_out_of_reach ? record.outgoing.lack() : shared.lack;
-  if (!was_out_of_reach && !lack.is_there(shared.loop.now())) {
-    return loss_error(record.peer, record.heard_at, status, why);
-  }
-  return loss_error(
-      record.peer, record.heard_at, status,
-      fmt::format("{}; this worker could not {} for {:.2f} s: {}", why, was_out_of_reach ? "reach it" : "hear others",
-                  static_cast<double>(lack.last() - lack.since()) / kSecond, lack.error().message()));
-}
-
 // Nothing of it is heard or said any more.
 void Session::State::retire(PeerRecord& record, Standing standing, Error why) {
   record.standing = standing;
@@ -385,9 +372,6 @@ std::string Session::listen(const std::string& address) {
   };
   acceptor_events.on_part = [state = state_.get()](const ConnectionToken& from) { state->on_part(from); };
   acceptor_events.on_denied = [state = state_.get()](const std::string& why) { state->on_denied(why); };
-  acceptor_events.on_lack = [shared = &state_->shared](const Error& why) {
-    shared->lack.note(why, shared->loop.now());
-  };
   state_->acceptor = state_->shared.transport.listen(address, std::move(acceptor_events));
   state_->shared.config.self.endpoint = state_->acceptor->endpoint();
   state_->keep_words_ready();
@@ -428,15 +412,6 @@ const Peer* Session::find(Incarnation incarnation) const {
 const Error* Session::gone(Incarnation incarnation) const {
   assert_on_loop(state_->shared.loop);
   return state_->gone(incarnation);
-}
-
-std::string Session::lack_text(Incarnation incarnation) const {
-  assert_on_loop(state_->shared.loop);
-  PeerRecord* const record = state_->find(incarnation);
-  const OwnLack* const lack = record == nullptr ? nullptr : lack_behind(*record, state_->shared);
-  if (lack == nullptr) return {};
-  return fmt::format("; this worker {} {} now: {}", lack == &state_->shared.lack ? "may not hear" : "cannot reach",
-                     describe_peer(record->peer), lack->error().message());
 }
 
 bool Session::is_connected(Incarnation incarnation) const {

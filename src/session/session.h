@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,10 +42,6 @@ struct SessionConfig {
   std::shared_ptr<FrameMemory> memory;  // for large payload that arrives; nullptr: a pool of the session
   size_t max_kept = size_t{1} << 21;    // messages for one peer; one that leaves more unacknowledged is lost
   Executor* decoder = nullptr;          // of messages that take long; never runs host code. nullptr: the loop
-  // A peer owes an answer, and may be well: this worker lacks what it takes to reach it or to hear it, as `lack` says,
-  // which is OUT_OF_MEMORY and names the cure. Comes from a quarter of a lease on, each quarter, as long as that lasts;
-  // `is_long` from a lease on. On the loop, as a task of its own.
-  std::function<void(const Peer& peer, const Error& lack, bool is_long)> on_lack = nullptr;
 };
 
 struct SessionStats {
@@ -130,9 +125,6 @@ class Session {
   // The only word on who is gone. The error that sending to it fails with since it is no member; nullptr: it is one, or
   // unknown.
   const Error* gone(Incarnation incarnation) const;
-
-  // For the text of a deadline, behind it: what this worker lacks now to reach the peer or to hear it. Empty: nothing.
-  std::string lack_text(Incarnation incarnation) const;
 
   // Whether our stream to it is open, for reports.
   bool is_connected(Incarnation incarnation) const;

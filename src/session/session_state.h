@@ -37,10 +37,6 @@ struct Tombstone {
   NamedPeer* name = nullptr;
 };
 
-// What this worker lacks now to reach the peer, or to hear any; nullptr: nothing. What a peer owes meanwhile says
-// nothing of it.
-const OwnLack* lack_behind(const PeerRecord& record, const StreamShared& shared);
-
 // The table of peers, and what leads between their streams and the layers above. On the loop.
 //   session.cpp   the table, sending, ends          handshake.cpp  HELLO, WELCOME, REFUSE
 //   receiving.cpp messages that come                liveness.cpp   acknowledgements and leases
@@ -90,7 +86,9 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void end_once_heard(PeerRecord& record, Task end);
   void retire(PeerRecord& record, Standing standing, Error why);
   Error loss_error(const Peer& peer, Nanos heard_at, Status status, const std::string& why) const;
-  Error loss_error(const PeerRecord& record, Status status, const std::string& why) const;
+  Error loss_error(const PeerRecord& record, Status status, const std::string& why) const {
+    return loss_error(record.peer, record.heard_at, status, why);
+  }
   void leave(Nanos deadline, Task done);
   void end_leave_when_done();
   void tell_left_all() noexcept;

@@ -3,7 +3,6 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/random.h"
-#include "session/own_lack.h"
 #include "session/session.h"
 #include "transport/transport.h"
 
@@ -26,8 +25,6 @@ struct StreamShared {
   Log& log;
   SessionConfig config;
   SessionStats stats;
-  // What keeps this worker from hearing any peer, or from saying anything: memory, or descriptors for those that dial.
-  OwnLack lack{config.lease};
 
   // Whether frames that have come may stay where they came to lie: not in memory of malloc that a socket was read into,
   // of which a burst would leave much with the process for good, and not where the host has named other memory.

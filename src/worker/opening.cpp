@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "base/each_step.h"
 #include "group/etcd_settings.h"
 #include "transport/socket/address.h"
 #include "worker/worker_state.h"
@@ -108,19 +107,6 @@ void Worker::State::open(const Places& found, SessionEvents& events) {
   config.lease = options.lease;
   config.memory = environment.memory;
   config.decoder = &environment.decoder;
-  config.on_lack = [this](const Peer& peer, const Error& lack, bool is_long) {
-    if (!gate.is_open()) return;  // the start has its own deadline
-    const Error why(lack.status(),
-                    fmt::format("{} cannot be reached or heard from here: {}", describe_peer(peer), lack.message()));
-    EachStep each;  // it is told again at the next look, as long as it lasts
-    each([&] {
-      if (is_long) meshes.on_long_lack(peer, why);
-    });
-    each([&] {
-      if (is_long) dautograd.on_long_lack(peer, why);
-    });
-    each([&] { group.on_lack(peer, why, is_long); });
-  };
   config.limits.max_message_bytes = options.max_message_bytes;
   config.self.rank = target.rank;
   config.self.name = options.name.empty() && target.rank >= 0 ? default_name(target.rank) : options.name;

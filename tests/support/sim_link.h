@@ -41,7 +41,6 @@ class SimLink : public std::enable_shared_from_this<SimLink> {
 
   void establish_at(Nanos when, const std::string& endpoint);
   void establish(const std::string& endpoint);
-  void end_without_port();
   void put(Direction& direction, Frames frames, const std::string& from, const std::string& to);
   void deliver(Direction& direction);
   void tell_of_part(const Direction& direction);
@@ -93,7 +92,6 @@ class SimAcceptor final : public Acceptor {
   bool close_some() override { return false; }
 
   void accept(const std::shared_ptr<SimLink>& link);
-  void tell_lack();  // diallers wait
   const std::shared_ptr<AcceptorEvents>& events() const { return events_; }
   SimTransport& transport() const { return transport_; }
 

@@ -11,7 +11,7 @@
 #include <climits>
 #include <cstddef>
 
-#include <fmt/format.h>
+#include "base/error.h"
 
 namespace distag {
 
@@ -46,32 +46,6 @@ void require_descriptors(int count) {
        "no descriptors are left for another connection, which wants {} to be free: raise the limit of open files "
        "(ulimit -n)",
        count);
-}
-
-Error no_descriptors_to_accept() {
-  return {Status::kOutOfMemory,
-          "no descriptors are left to accept connections: raise the limit of open files (ulimit -n)"};
-}
-
-std::optional<Error> own_lack(int error, const std::string& endpoint) {
-  switch (error) {
-    case EADDRNOTAVAIL:
-      return Error(Status::kOutOfMemory,
-                   fmt::format("no local address or port is free for a connection to {}: close some, or widen "
-                               "net.ipv4.ip_local_port_range",
-                               endpoint));
-    case EMFILE:
-    case ENFILE:
-      return Error(
-          Status::kOutOfMemory,
-          fmt::format("no descriptor is left for a connection to {}: raise the limit of open files (ulimit -n)",
-                      endpoint));
-    case ENOBUFS:
-    case ENOMEM:
-      return Error(Status::kOutOfMemory, fmt::format("the system has no memory for a connection to {}", endpoint));
-    default:
-      return std::nullopt;
-  }
 }
 
 }  // namespace distag

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "base/fd_loop.h"
 #include "transport/security.h"
 #include "transport/socket/address.h"
@@ -19,10 +18,9 @@ namespace distag {
 class Probe {
  public:
   struct Answer {
-    bool is_refused = false;                   // the system says that no process listens there
-    bool is_denied = false;                    // the handshake says that the sides do not agree on keys
-    std::string found;                         // for a text; empty: nothing is known, or the keys fit
-    std::optional<Error> lack = std::nullopt;  // of this machine, for which nothing was found out
+    bool is_refused = false;  // the system says that no process listens there
+    bool is_denied = false;   // the handshake says that the sides do not agree on keys
+    std::string found;        // for a text; empty: nothing is known, or the keys fit
   };
 
   // `server`: the key that is expected there; none: the mechanism NULL.

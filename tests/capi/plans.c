@@ -136,7 +136,7 @@ static void apply_otherwise(members *group, int32_t rank) {
 /* A leaf that lies otherwise: none is marked. Then members with other plans: the mesh ends. */
 static void refuse_and_diverge(members *group, int32_t rank) {
   distag_error err = DISTAG_ERROR_INIT;
-  distag_mesh *const mesh = make_mesh(group->workers[rank], member_count);
+  distag_mesh *mesh = make_mesh(group->workers[rank], member_count);
   model *const made = calloc(1, sizeof *made);
   distag_plan *plan = NULL;
   make_model(made, rank);
@@ -146,6 +146,8 @@ static void refuse_and_diverge(members *group, int32_t rank) {
   CHECK(distag_tensor_get_mesh(made->leaves[0]) == NULL);
   err.code = DISTAG_OK;
   distag_plan_release(plan);
+  distag_mesh_release(mesh);
+  mesh = make_mesh(group->workers[rank], member_count); /* so that all have that behind them */
   made->options.leaf_count = rank == 0 ? 998 : 997;
   CHECK_OK(distag_plan_create(mesh, NULL, 0, &made->options, &plan, &err));
   CHECK_FAILS(distag_plan_apply(plan, mesh, &err), DISTAG_E_DIVERGED, "plan_apply(99");

@@ -425,7 +425,7 @@ def words_of_rust(text):
     """The comment of a getter, without what only C has: numbers for truth and for nothing, versions, names."""
     text = re.sub(r"; since \d+\.\d+$", "", text)
     text = re.sub(r"^1: ", "Whether ", text)
-    text = re.sub(r"^(NULL|-1): none$", "None where there is none", text)
+    text = re.sub(r"^(NULL|-1): none$", "`None` if it has none", text)
     text = re.sub(r"distag_([a-z]+)_([a-z]+)\b",
                   lambda found: f"[`{NOUNS[found[1]]}::{found[2]}`]" if found[1] in NOUNS else found[0], text)
     text = re.sub(r"(^|[.;] )(NULL|-1)( for| as| with|$)", r"\1None\3", text)

@@ -1048,7 +1048,7 @@ DISTAG_API distag_status distag_call_async(distag_worker *worker, distag_context
 DISTAG_API int32_t distag_future_poll(distag_future *future);
 
 /* Waits until it is complete, then answers as the operation did: ok, or its failure. Blocks. Fails: DEADLINE after
- * `timeout_ns` (distag_future_poll still says 0); OVERLOADED (256 wait), OUT_OF_MEMORY where no more threads can. */
+ * `timeout_ns` (distag_future_poll still says 0); on the pool OVERLOADED (256 wait) or OUT_OF_MEMORY (no threads). */
 DISTAG_API distag_status distag_future_wait(distag_future *future, int64_t timeout_ns, distag_error *err);
 
 /* The value of a complete future, null where the operation has none; lent by the future.

@@ -1860,8 +1860,8 @@ namespace Distag.Raw {
         public static extern int distag_future_poll(FutureHandle future);
 
         /// <summary>Waits until it is complete, then answers as the operation did: ok, or its failure. Blocks. Fails:
-        /// DEADLINE after `timeout_ns` (distag_future_poll still says 0); OVERLOADED (256 wait), OUT_OF_MEMORY where no
-        /// more threads can.</summary>
+        /// DEADLINE after `timeout_ns` (distag_future_poll still says 0); on the pool OVERLOADED (256 wait) or
+        /// OUT_OF_MEMORY (no threads).</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_future_wait(FutureHandle future, long timeout_ns, distag_error* err);
 

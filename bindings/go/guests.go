@@ -11,7 +11,7 @@ import (
 )
 
 // guest is code of the user on a goroutine of its own: a panic or Goexit that went through frames of C would end the process.
-// Where C waits for it, its waits are those of the thread of C, which lets others run meanwhile.
+// Where C waits for it, the thread of C makes its blocking calls, so that the pool can run others meanwhile.
 type guest struct {
 	asked    chan func() // waits for that thread; nil where C does not wait
 	waited   chan struct{}

@@ -241,7 +241,7 @@ func (w *Worker) Shutdown(ctx context.Context) (Report, error) {
 	return ReportOf(value), w.awaitFunctions(ctx)
 }
 
-// awaitFunctions waits for the functions of a worker that has left, which nothing but the end of their Contexts tells of it.
+// awaitFunctions waits for the functions of a worker that has left. The end of their Contexts tells them to end.
 func (w *Worker) awaitFunctions(ctx context.Context) error {
 	guests.leave(w)
 	if w.functions.calls.wait(ctx.Done()) {

@@ -4,8 +4,8 @@
 
 namespace distag {
 
-// What the state of the process in one file does when the host forks: on the forking thread before it, and after it in
-// the parent and in the child. nullptr: nothing. No step throws.
+// How one file keeps its state of the process whole when the host forks. Each function runs on the forking thread:
+// before the fork, after it in the parent, and after it in the child. nullptr: nothing. None throws.
 struct ForkStep {
   void (*before)() = nullptr;
   void (*after)() = nullptr;

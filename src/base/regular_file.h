@@ -13,7 +13,7 @@ namespace distag {
 // nullopt when there is nothing at the path. Throws INVALID_STATE for what cannot be read.
 std::optional<std::string> read_regular_file(const std::string& path);
 
-// What the system says in a file of /proc; empty where it cannot be read.
+// The text of a file in /proc; empty if it cannot be read.
 std::string read_system_file(const std::string& path);
 
 // Reads a file that no other user may read or write: of this user with mode 0600, or of root with 0640 at most, which

@@ -49,7 +49,7 @@ DISTAG_INLINE double polynomial_in_halves(double x, const double (&terms)[N]) {
   return even + x * odd;
 }
 
-// Of t = |x|, up to kEnd.
+// For t = |x|, up to kEnd.
 template <typename T>
 struct NormalTail {
   double t;

@@ -310,7 +310,7 @@ Tensor CutClasses::largest() const {
 
 namespace {
 
-// Of each row the number of elements that are the largest, and the sum of the exponentials of all others.
+// For each row: how many elements are the largest, and the sum of the exponentials of all others.
 template <typename T>
 struct ExpSumRows {
   using Total = typename Sum<T>::Total;

@@ -41,7 +41,7 @@ inline std::string describe(const std::exception& failure) {
 #endif
 
 // Runs code of the host; its failure goes to `err`, which C gave. An exit of the thread (pthread_exit) goes through.
-// What is thrown is code of the host too: its destructor may throw at the end of the handler.
+// The destructor of a thrown object is code of the host too, and may throw as the handler ends.
 template <class Body>
 distag_status guarded(distag_error* err, Body&& body) {
 #ifdef DISTAG_HPP_NO_EXCEPTIONS

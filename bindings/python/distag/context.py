@@ -125,7 +125,7 @@ class Context(Owner):
 
         def run(*arguments: Any) -> int:
             result: int = lib.distag_backward(*arguments)
-            del keep[:]  # what the options point to lives until C has returned, also where nobody waits any more
+            del keep[:]  # the options point into it: it lives until C has returned, also after Ctrl-C
             return result
 
         arguments = (self._h, *tensors, byref(options), byref(err))

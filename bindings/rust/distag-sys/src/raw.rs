@@ -1837,8 +1837,8 @@ extern "C" {
     /// 1 once it is complete, with a value or a failure.
     pub fn distag_future_poll(future: *mut distag_future) -> i32;
     /// Waits until it is complete, then answers as the operation did: ok, or its failure. Blocks. Fails: DEADLINE
-    /// after `timeout_ns` (distag_future_poll still says 0); OVERLOADED (256 wait), OUT_OF_MEMORY where no more
-    /// threads can.
+    /// after `timeout_ns` (distag_future_poll still says 0); on the pool OVERLOADED (256 wait) or OUT_OF_MEMORY
+    /// (no threads).
     pub fn distag_future_wait(future: *mut distag_future, timeout_ns: i64, err: *mut distag_error) -> i32;
     /// The value of a complete future, null where the operation has none; lent by the future. Fails: as the
     /// operation did; INVALID_STATE when it is not complete.

@@ -71,7 +71,7 @@ impl Call {
     pub fn function(&self) -> &str {
         functions::invocation_get_function(self.handle()).unwrap_or_default()
     }
-    /// None where there is none
+    /// `None` if it has none
     #[must_use]
     pub fn traceparent(&self) -> Option<&str> {
         functions::invocation_get_traceparent(self.handle())

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "coll/meshes.h"
+#include "layout/spec_text.h"
 #include "support/sim_group.h"
 
 namespace distag::sim {
@@ -99,13 +100,10 @@ TEST(OverloadTest, ThreeWorkersThatFloodEachOtherAllEnd) {
   for_each_seed(200, [](uint64_t seed) { Flood(seed, 3).run(); });
 }
 
-// w0 is the root of broadcasts, which waits for nobody.
-class BroadcastTest : public ::testing::Test {
- protected:
-  static constexpr uint64_t kMost = 64'000;
-  static constexpr int64_t kElements = 1'000;  // 8 KB
-
-  BroadcastTest() : group_(1, options()) {
+// Two workers and a mesh of both.
+class SimMeshPair {
+ public:
+  explicit SimMeshPair(const SimGroupOptions& options) : group_(1, options) {
     group_.start();
     layout::MeshRequest request;
     request.name = "train";
@@ -118,6 +116,20 @@ class BroadcastTest : public ::testing::Test {
       meshes_.push_back(one->value());
     }
   }
+  Mesh& mesh(size_t rank) { return *meshes_[rank]; }
+  void run_for(Nanos time) { group_.scheduler().run_for(time); }
+
+ private:
+  SimWorkerGroup group_;
+  std::vector<std::shared_ptr<Mesh>> meshes_;
+};
+
+// w0 is the root of broadcasts, which waits for nobody.
+class BroadcastTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kMost = 64'000;
+  static constexpr int64_t kElements = 1'000;  // 8 KB
+
   static SimGroupOptions options() {
     SimGroupOptions options;
     options.max_early = kMost;
@@ -128,22 +140,21 @@ class BroadcastTest : public ::testing::Test {
     call.kind = CollectiveKind::kBroadcast;
     call.axes = {0};
     call.tensor = Tensor::empty(Dtype::kFloat64, {kElements});
-    return meshes_[rank]->collective(call);
+    return pair_.mesh(rank).collective(call);
   }
 
-  SimWorkerGroup group_;
-  std::vector<std::shared_ptr<Mesh>> meshes_;
+  SimMeshPair pair_{options()};
 };
 
 TEST_F(BroadcastTest, AMemberThatIsTooFarAheadEndsTheMesh) {
   for (int i = 0; i < 7; ++i) wait(*broadcast(0), kForever);
-  group_.scheduler().run_for(kSecond);
+  pair_.run_for(kSecond);
   wait(*broadcast(1), kForever);
   broadcast(0);
-  group_.scheduler().run_for(kSecond);
+  pair_.run_for(kSecond);
   wait(*broadcast(1), kForever);
   for (int i = 0; i < 3; ++i) broadcast(0);
-  group_.scheduler().run_for(kSecond);
+  pair_.run_for(kSecond);
   for (size_t rank = 0; rank < 2; ++rank) {
     const auto late = broadcast(rank);
     wait(*late, kForever);
@@ -157,13 +168,36 @@ TEST_F(BroadcastTest, AMemberThatIsTooFarAheadEndsTheMesh) {
 TEST_F(BroadcastTest, MembersThatKeepUpMayGoOnForEver) {
   for (int i = 0; i < 100; ++i) {
     for (int ahead = 0; ahead < 6; ++ahead) broadcast(0);
-    group_.scheduler().run_for(100 * kMillisecond);
+    pair_.run_for(100 * kMillisecond);
     for (int behind = 0; behind < 6; ++behind) {
       const auto one = broadcast(1);
       wait(*one, kForever);
       ASSERT_EQ(one->error(), nullptr) << one->error()->message();
     }
   }
+}
+
+// w0 has all rows, and gives half of each to w1, which gives nothing back and comes late.
+TEST(MoveTest, AGiverDoesNotRunAheadOfWhoIsLate) {
+  constexpr int64_t kColumns = int64_t{8} << 20;  // 32 MiB of the 64 are given, in 4 pieces
+  SimGroupOptions options;
+  options.max_early = uint64_t{20} << 20;
+  SimMeshPair pair(options);
+  const layout::MeshShape& mesh = pair.mesh(0).shape();
+  const layout::Spec rows = layout::parse_spec(mesh, "('x', None)", 2),
+                     columns = layout::parse_spec(mesh, "(None, 'x')", 2);
+  const Dims shape{1, kColumns};
+  Tensor whole = Tensor::empty(Dtype::kFloat64, shape);
+  for (int64_t i = 0; i < kColumns; ++i) whole.mutable_data_as<double>()[i] = static_cast<double>(i);
+  const auto given = pair.mesh(0).redistribute({shape, whole, rows, columns, "", 0, ""});
+  pair.run_for(kSecond);
+  const auto taken =
+      pair.mesh(1).redistribute({shape, Tensor::empty(Dtype::kFloat64, {0, kColumns}), rows, columns, "", 0, ""});
+  for (const auto& one : {given, taken}) wait(*one, kForever);
+  ASSERT_EQ(taken->error(), nullptr) << taken->error()->message();
+  EXPECT_EQ(given->error(), nullptr);
+  EXPECT_EQ(taken->value().shape(), (Dims{1, kColumns / 2}));
+  EXPECT_EQ(taken->value().data_as<double>()[kColumns / 2 - 1], static_cast<double>(kColumns - 1));
 }
 
 }  // namespace

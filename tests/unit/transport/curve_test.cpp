@@ -8,11 +8,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
 
 #include "contract/transport_contract.h"
+#include "support/loopback.h"
 #include "support/sockets.h"
 #include "transport/socket/address.h"
 #include "transport/socket/group_key.h"
@@ -173,17 +176,10 @@ class Middle {
  public:
   Middle(const std::string& target, size_t changed_byte, bool repeats_messages = false)
       : changed_byte_(changed_byte), repeats_messages_(repeats_messages) {
-    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    if (bind(listener, reinterpret_cast<const sockaddr*>(&address), size) != 0 || listen(listener, 1) != 0 ||
-        getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-      std::abort();
-    }
-    endpoint_ = fmt::format("tcp://127.0.0.1:{}", ntohs(address.sin_port));
-    thread_ = std::thread([this, listener, target] { pass_on(listener, target); });
+    auto listener = std::make_unique<LoopbackListener>();
+    endpoint_ = listener->endpoint();
+    thread_ =
+        std::thread([this, listener = std::move(listener), target]() mutable { pass_on(std::move(listener), target); });
   }
   ~Middle() { thread_.join(); }
   const std::string& endpoint() const { return endpoint_; }
@@ -202,9 +198,9 @@ class Middle {
   }
 
  private:
-  void pass_on(int listener, const std::string& target) {
-    const int client = accept(listener, nullptr, nullptr);
-    close(listener);
+  void pass_on(std::unique_ptr<LoopbackListener> listener, const std::string& target) {
+    const int client = accept(listener->fd(), nullptr, nullptr);
+    listener.reset();
     const int server = connect_to(target);
     pollfd ends[2] = {{client, POLLIN, 0}, {server, POLLIN, 0}};
     for (bool open = true; open && poll(ends, 2, 30'000) > 0;) {
@@ -237,47 +233,38 @@ class Middle {
   std::thread thread_;
 };
 
-std::string greeting_of_curve() {
-  return std::string("\xff\0\0\0\0\0\0\0\1\x7f\3\1CURVE", 17) + std::string(15 + 1 + 31, '\0');
+// libzmq greets as version 3.1, distag's own engine as 3.0.
+constexpr char kMinorOfLibzmq = 1, kMinorOfZmtp = 0;
+std::string greeting_of_curve(char minor = kMinorOfLibzmq) {
+  return std::string("\xff\0\0\0\0\0\0\0\1\x7f\3", 11) + minor + "CURVE" + std::string(15 + 1 + 31, '\0');
 }
 
 // A port behind which a listener is not there from the first (of ssh, of kubectl): hangs up on the first connections,
-// at once or once it has greeted and heard HELLO, and passes on the others, one after the other.
+// at once or once it has greeted as an engine does and heard HELLO, and passes on the others, one after the other.
 class Forwarder {
  public:
-  Forwarder(const std::string& target, int hang_ups, bool greets)
-      : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    if (bind(listener_, reinterpret_cast<const sockaddr*>(&address), size) != 0 || listen(listener_, 8) != 0 ||
-        getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-      std::abort();
-    }
-    endpoint_ = fmt::format("tcp://127.0.0.1:{}", ntohs(address.sin_port));
+  Forwarder(const std::string& target, int hang_ups, std::optional<char> greets = std::nullopt) {
     thread_ = std::thread([this, target, hang_ups, greets] {
       int client = -1;
-      for (int i = 0; (client = accept(listener_, nullptr, nullptr)) >= 0; ++i) {
+      for (int i = 0; (client = accept(listener_.fd(), nullptr, nullptr)) >= 0; ++i) {
         if (i >= hang_ups) {
           pass_on(client, target);
         } else if (greets) {
-          greet(client);
+          greet(client, *greets);
         }
         close(client);
       }
     });
   }
   ~Forwarder() {
-    shutdown(listener_, SHUT_RDWR);
+    shutdown(listener_.fd(), SHUT_RDWR);
     thread_.join();
-    close(listener_);
   }
-  const std::string& endpoint() const { return endpoint_; }
+  const std::string& endpoint() const { return listener_.endpoint(); }
 
  private:
-  static void greet(int client) {
-    const std::string greeting = greeting_of_curve();
+  static void greet(int client, char minor) {
+    const std::string greeting = greeting_of_curve(minor);
     send(client, greeting.data(), greeting.size(), MSG_NOSIGNAL);
     constexpr size_t kGreetingAndHello = 64 + 2 + 200;
     char bytes[256];
@@ -300,8 +287,7 @@ class Forwarder {
     close(server);
   }
 
-  const int listener_;
-  std::string endpoint_;
+  const LoopbackListener listener_;
   std::thread thread_;
 };
 
@@ -360,21 +346,29 @@ std::string say_through(Engine engine, const std::string& endpoint, const std::s
 // A hang-up is a drop, however often: who is dialled again is there in the end.
 TEST_P(CurveTest, AForwarderThatHangsUpIsNoDenial) {
   Guarded guarded(GetParam(), kSecret, true);
-  for (const auto& [hang_ups, greets] :
-       std::vector<std::pair<int, bool>>{{1, false}, {2, false}, {3, false}, {4, false}, {1, true}, {2, true}}) {
+  // distag's own engine says why it refuses, and hangs up where it is short of descriptors.
+  for (const auto& [hang_ups, greets] : std::vector<std::pair<int, std::optional<char>>>{{1, {}},
+                                                                                         {2, {}},
+                                                                                         {3, {}},
+                                                                                         {4, {}},
+                                                                                         {1, kMinorOfLibzmq},
+                                                                                         {2, kMinorOfLibzmq},
+                                                                                         {2, kMinorOfZmtp},
+                                                                                         {6, kMinorOfZmtp}}) {
     Forwarder forwarder(guarded.endpoint(), hang_ups, greets);
     std::vector<std::string> ends;
     while (ends.size() < 10 && (ends.empty() || ends.back() == "dropped")) {
       ends.push_back(say_through(GetParam(), forwarder.endpoint(), "there"));
     }
-    EXPECT_EQ(ends.back(), "answered") << hang_ups << (greets ? " after a greeting" : " at once");
+    EXPECT_EQ(ends.back(), "answered") << hang_ups
+                                       << (greets ? " after a greeting as 3." + std::to_string(*greets) : " at once");
   }
 }
 
 TEST_P(CurveTest, AnotherKeyBehindAForwarderIsADenial) {
   for (const Engine listens : {Engine::kZmtp, Engine::kZmq}) {
     Guarded guarded(listens, kSecret);
-    Forwarder forwarder(guarded.endpoint(), 0, false);
+    Forwarder forwarder(guarded.endpoint(), 0);
     Nanos took = 0;
     EXPECT_EQ(events_of_dial(GetParam(), kOtherSecret, forwarder.endpoint(), took),
               (std::vector<std::string>{"denied", "dropped"}))

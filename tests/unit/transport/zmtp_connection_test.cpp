@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "contract/transport_contract.h"
+#include "support/loopback.h"
 #include "support/sockets.h"
 #include "transport/socket/address.h"
 #include "transport/socket/group_key.h"
@@ -165,24 +166,10 @@ const std::string kSound = greeting_of("NULL") + ready_of("ROUTER");
 // One that somebody dialled, by a plain socket.
 class PlainServer {
  public:
-  PlainServer() : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    if (bind(listener_, reinterpret_cast<const sockaddr*>(&address), size) != 0 || listen(listener_, 8) != 0 ||
-        getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-      std::abort();
-    }
-    endpoint_ = fmt::format("tcp://127.0.0.1:{}", ntohs(address.sin_port));
-  }
-  ~PlainServer() {
-    hang_up();
-    close(listener_);
-  }
-  const std::string& endpoint() const { return endpoint_; }
+  ~PlainServer() { hang_up(); }
+  const std::string& endpoint() const { return listener_.endpoint(); }
 
-  void accept_one() { fd_ = accept(listener_, nullptr, nullptr); }
+  void accept_one() { fd_ = accept(listener_.fd(), nullptr, nullptr); }
   void hang_up() {
     if (fd_ >= 0) close(std::exchange(fd_, -1));
   }
@@ -198,9 +185,8 @@ class PlainServer {
   int fd() const { return fd_; }
 
  private:
-  const int listener_;
+  const LoopbackListener listener_;
   int fd_ = -1;
-  std::string endpoint_;
 };
 
 // Greeting and READY of a DEALER.

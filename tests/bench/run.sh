@@ -2,6 +2,7 @@
 # Prints all benchmark rows in one table: distag, what it is held against, the peer where it is installed
 # (Debian: python3-torch), and the ratios of five rounds. Uses one thread for each process.
 #   tests/bench/run.sh [--rounds N] [ROW ...]
+#   tests/bench/run.sh engines [--rounds N] [--before PROGRAM] [ROW ...]   rows of sockets, by libzmq and by zmtp
 #   tests/bench/run.sh ops [--rounds N] [--before PROGRAM] [NAME ...]   each op alone, at three sizes
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -11,8 +12,8 @@ if [ ! -d "$build" ]; then cmake -S "$top" -B "$build" -G Ninja -DCMAKE_BUILD_TY
 cmake --build "$build" --target distag_bench >/dev/null
 program=$(find "$build" -name distag_bench -type f -perm -u+x | head -n 1)
 table=table.py
-if [ "${1:-}" = ops ]; then
-  shift
-  table=ops_table.py
-fi
+case ${1:-} in
+  ops) shift && table=ops_table.py ;;
+  engines) shift && table=engines.py ;;
+esac
 exec /usr/bin/env python3 "$top/tests/bench/$table" "$program" "$@"

@@ -4,8 +4,9 @@
     table.py [--rounds N] PROGRAM [ROW ...]
 
 Each round runs all sides of a row one after the other, each in processes of its own: distag, distag with DISTAG_LANE=0
-(for rows between processes), its two engines of sockets, and the peer. A ratio is that of one round; the table has the median of all rounds, the
-lowest and the highest. So the machine's drift hits both sides, and a placement of threads only one round.
+(for rows between processes), and the peer. A ratio is that of one round; the table has the median of all rounds, the
+lowest and the highest. So the machine's drift hits both sides, and a placement of threads only one round. engines.py
+has the rows of sockets by engine.
 """
 import argparse
 import json
@@ -15,37 +16,23 @@ import subprocess
 import sys
 
 # The row, what it may cost at most as a multiple of what, and the row that names that ("own": another one of distag).
-# "zmtp": libzmq against distag's own engine, both without lanes.
 TARGETS = [
     ("rpc_latency_4B", "raw", 2.0, "raw_ping_pong_4B"),
     ("rpc_latency_4B", "peer", 0.12, None),
     ("rpc_latency_4B_paused", "peer", 0.35, None),
-    ("rpc_latency_4B_tcp", "raw", 1.8, "raw_tcp_ping_pong_4B"),
-    ("rpc_latency_4B_tcp", "zmtp", 2.2, None),
-    ("rpc_latency_4B_tcp", "peer", 0.40, None),
-    ("rpc_latency_4B_curve", "raw", 1.7, "raw_curve_ping_pong_4B"),
-    ("rpc_latency_4B_curve", "zmtp", 2.2, None),
     ("rpc_latency_4B_curve", "own", None, "rpc_latency_4B_tcp"),
-    ("rpc_return_64MB_tcp", "raw", 1.0, "raw_tcp_ping_pong_64MB"),
-    ("rpc_return_64MB_tcp", "zmtp", 1.5, None),
-    ("rpc_return_64MB_curve", "raw", 0.8, "raw_curve_ping_pong_64MB"),
-    ("rpc_return_64MB_curve", "zmtp", 1.25, None),
     ("rpc_return_64MB_curve", "own", None, "rpc_return_64MB_tcp"),
     ("rpc_latency_1MB", "raw", None, "raw_ping_pong_1MB"),
     ("rpc_latency_1MB", "peer", 0.12, None),
-    ("rpc_latency_1MB", "zmtp", 1.4, None),
     ("rpc_latency_64MB", "peer", 0.06, None),
     ("rpc_lend_64MB", "peer", 0.005, None),
     ("rpc_async_per_call", "peer", 0.05, None),
-    ("rpc_async_per_call", "zmtp", 1.7, None),
     ("rpc_throughput_8_threads", "peer", None, None),
-    ("rpc_throughput_8_threads", "zmtp", 2.6, None),
     ("autograd_step_9", "peer", 0.08, None),
     ("autograd_step_1MB", "peer", 0.20, None),
     ("chain_100_calls", "alone", 25.0, None),
     ("chain_100_calls", "peer", None, None),
     ("chain_100_calls_tcp", "alone", None, None),
-    ("chain_100_calls_tcp", "zmtp", 1.6, None),
     ("rref_create_to_here", "peer", 0.10, None),
     ("pipeline_mlp_step", "peer", 0.68, None),
     ("parameter_server_step", "peer", 0.35, None),
@@ -79,18 +66,13 @@ TARGETS = [
     ("redistribute_plan_64", "alone", 2000.0, None),
     ("start_64", "alone", None, None),
     ("start_64_tcp", "alone", None, None),
-    ("start_64_tcp", "zmtp", 2.2, None),
     ("start_64_curve", "own", 1.5, "start_64_tcp"),
-    ("start_64_curve", "zmtp", 2.2, None),
     ("idle_64", "alone", 0.1, None),
-    ("idle_64", "zmtp", 1.7, None),
     ("memory_per_worker", "alone", None, None),
-    ("memory_per_worker", "zmtp", 2.7, None),
 ]
 # Rows of which DISTAG_LANE=0 tells nothing.
 NO_OTHER_WAY = ("lenet_step", "adam_1M", "embedding_step", "attention_fwd_bwd", "sharded_op_placed", "sharded_op_new",
-         "redistribute_plan_64", "idle_64", "memory_per_worker", "rpc_latency_4B_curve", "rpc_return_64MB_tcp",
-         "chain_100_calls_tcp",
+         "redistribute_plan_64", "idle_64", "memory_per_worker", "rpc_latency_4B_curve", "chain_100_calls_tcp",
          "rpc_return_64MB_curve", "start_64_tcp", "start_64_curve")
 PEER_NAMES = {"local_small_chain": "local_small", "local_elementwise_1M": "local_elementwise",
               "local_mlp_step": "local_mlp", "local_softmax_512x1024": "local_softmax",
@@ -127,8 +109,7 @@ def measure(program, script, row, rounds, peer_there):
     """The p50 of each round: of distag, without the lane, of the peer, and of the rows that it is held against."""
     references = [t[3] for t in TARGETS if t[0] == row and t[3]]
     crosses = not row.startswith("local_") and row not in NO_OTHER_WAY
-    engines = ("zmq", "zmtp") if any(t[:2] == (row, "zmtp") for t in TARGETS) else ()
-    sides = {"distag": [], "off": [], "peer": [], "zmq": [], "zmtp": [], **{name: [] for name in references}}
+    sides = {"distag": [], "off": [], "peer": [], **{name: [] for name in references}}
     unit = ""
     for _ in range(rounds):
         ours = rows([program, row, *references, "--json"])
@@ -138,9 +119,6 @@ def measure(program, script, row, rounds, peer_there):
             sides[name].append(ours[name]["p50"])
         if crosses:
             sides["off"].append(rows([program, row, "--json"], {"DISTAG_LANE": "0"})[row]["p50"])
-        for engine in engines:
-            over_sockets = {"DISTAG_LANE": "0", "DISTAG_SOCKET_ENGINE": engine}
-            sides[engine].append(rows([program, row, "--json"], over_sockets)[row]["p50"])
         if peer_there and any(t[0] == row and t[1] == "peer" for t in TARGETS):
             found = rows([PEER_PYTHON, script, PEER_NAMES.get(row, row), "--json"])
             sides["peer"].append(next(iter(found.values()))["p50"])
@@ -169,8 +147,8 @@ def main():
                 p50 = sides["distag"]
                 print("| %s | %s %s | %s | | | | %s |" % (row, spread(p50), unit, off, limit or ""), flush=True)
                 continue
-            ours = sides["zmq" if kind == "zmtp" else "distag"]
-            other = sides["zmtp" if kind == "zmtp" else reference or "peer"]
+            ours = sides["distag"]
+            other = sides[reference or "peer"]
             against = "%.1f %s" % (statistics.median(other), unit) if other else "not installed"
             ratio = spread([a / b for a, b in zip(ours, other)])
             print("| %s | %.1f %s | %s | %s | %s | %s | %s |" % (

@@ -18,6 +18,7 @@ for copy in copy1 copy2; do
   cp "$library" "$work/$copy/libdistag.so.0"
 done
 "$work/host" times "$work/plugin.so" "$library"
+DISTAG_LANE=0 DISTAG_SOCKET_ENGINE=zmq "$work/host" sockets "$work/plugin.so" "$library"
 "$work/host_with_sodium" sodium "$work/plugin.so" "$library"
 "$work/host" two "$work/copy1/plugin.so" "$work/copy1/libdistag.so.0" "$work/copy2/plugin.so" "$work/copy2/libdistag.so.0"
 rm -rf "$work"

@@ -50,15 +50,16 @@ def check_without_key(network):
             assert was_refused_at_once(member), member.output
 
 
-def check_other_key(network, key, other_key):
+def check_other_key(network, key, other_key, engine):
     """A member with another key, or without one, is refused at once; the others meet when the right one comes. The log
     names the address of one stranger at least: libzmq gives none for a connection that has ended already."""
     named = f"a connection from tcp://{address(2)}:"
-    with members(network, [PARTICIPANT, "meet", "0"], [key, key]) as group:
+    extra_of_group = {"DISTAG_SOCKET_ENGINE": engine}
+    with members(network, [PARTICIPANT, "meet", "0"], [key, key], extra=extra_of_group) as group:
         begun = time.monotonic()
         for attempt in itertools.count():  # the log has one of them a second
             bad, extra = ((other_key, []), (None, ["insecure"]))[attempt % 2]
-            stranger = Member(network, 2, [PARTICIPANT, "meet", "0", *extra], bad)
+            stranger = Member(network, 2, [PARTICIPANT, "meet", "0", *extra], bad, extra=extra_of_group)
             try:
                 assert stranger.end() == status("DENIED"), stranger.output
                 assert was_refused_at_once(stranger), stranger.output
@@ -67,7 +68,7 @@ def check_other_key(network, key, other_key):
             if attempt > 0 and named in group[0].read_now():
                 break
             assert time.monotonic() - begun < AT_ONCE, group[0].output
-        right = Member(network, 2, [PARTICIPANT, "meet", "0"], key)
+        right = Member(network, 2, [PARTICIPANT, "meet", "0"], key, extra=extra_of_group)
         try:
             for member in [*group, right]:
                 assert member.end() == 0, member.output
@@ -185,7 +186,8 @@ def main():
                    lambda: check_meet(network, key, extra=["bind=tcp://eth0:29600-29602"])),
                   ("digits", lambda: check_digits(network, key)),
                   ("no key", lambda: check_without_key(network)),
-                  ("another key", lambda: check_other_key(network, key, other_key)),
+                  ("another key", lambda: check_other_key(network, key, other_key, "zmq")),
+                  ("another key, by zmtp", lambda: check_other_key(network, key, other_key, "zmtp")),
                   ("a key for each worker", lambda: check_worker_keys(network, folder)),
                   ("a key for all to read", lambda: check_open_file(network, key)),
                   ("no key, and allowed", lambda: check_insecure(network)),

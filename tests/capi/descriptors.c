@@ -19,7 +19,7 @@
 #include "capi/support/engine.h"
 #include "capi/support/group.h"
 
-enum { kFirst = 8, kLast = 64, kLastZmq = 96, kBurst = 1000, kPatienceMs = 120000, kChildSeconds = 240 };
+enum { kFirst = 8, kLast = 96, kBurst = 1000, kPatienceMs = 120000, kChildSeconds = 240 };
 enum { kFree = 4, kMoment = 4 };
 enum { kAtOnce = 8 }; /* limits: a few wait for leases, and the others need not wait for those */
 enum { kServed = 0, kRefused = 2 };
@@ -220,9 +220,9 @@ static int run_one(int kind, size_t count, int limit) {
 }
 
 /* Each limit in a process of its own, which has its result in `results`. */
-static void run_each(int kind, size_t count, int last, int *results) {
+static void run_each(int kind, size_t count, int *results) {
   int status = 0, running = 0;
-  for (int limit = kFirst; limit <= last; ++limit) {
+  for (int limit = kFirst; limit <= kLast; ++limit) {
     if (running++ >= kAtOnce) CHECK(wait(&status) > 0 && status == 0);
     const pid_t child = fork();
     if (!CHECK(child >= 0) || child != 0) continue;
@@ -236,13 +236,10 @@ static void run_each(int kind, size_t count, int last, int *results) {
 
 static int sweep(int kind, size_t count) {
   int first = 0, least = 0; /* that serves, and from which on all do */
-  const int last =
-      engine_keeps("descriptors run out") ? kLast : kLastZmq; /* a start over its sockets asks for more than 64 */
-  int *const results =
-      mmap(NULL, sizeof(int) * (kLastZmq + 1), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  int *const results = mmap(NULL, sizeof(int) * (kLast + 1), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (results == MAP_FAILED) abort();
-  run_each(kind, count, last, results);
-  for (int limit = kFirst; limit <= last; ++limit) {
+  run_each(kind, count, results);
+  for (int limit = kFirst; limit <= kLast; ++limit) {
     if (results[limit] != kServed) {
       least = 0;
       continue;

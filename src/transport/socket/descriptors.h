@@ -10,6 +10,8 @@ namespace distag {
 inline constexpr int kAcceptReserve = 8;
 inline constexpr int kDialReserve = 16;
 inline constexpr int kRedialReserve = 6;
+// Of the limit that a group is held against at its start: for the host, and for what a worker has besides its sockets.
+inline constexpr size_t kLeftForHost = 64;
 static_assert(kRedialReserve < kAcceptReserve);
 
 // The limit of open files of this process.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "transport/socket/descriptors.h"
 #include "transport/zmq/libzmq.h"
 #include "transport/zmq/zmq_acceptor.h"
 #include "transport/zmq/zmq_connection.h"
@@ -19,8 +20,8 @@ FdLoop& ZmqEngine::loop() const { return context_->loop(); }
 // Measured with 4.3.4: a connection that is dialled takes its mailbox, the socket and two ends of a monitor, one that
 // was accepted a socket; the context, ROUTER, monitor, ZAP and both copies of the listening socket take 11.
 size_t ZmqEngine::descriptors_for(size_t members) const {
-  constexpr size_t kOfOnePeer = 5, kOfContext = 11, kFree = 64;
-  return kOfOnePeer * (members - 1) + kOfContext + kFree;
+  constexpr size_t kOfOnePeer = 5, kOfContext = 11;
+  return kOfOnePeer * (members - 1) + kOfContext + kLeftForHost;
 }
 
 std::unique_ptr<Acceptor> ZmqEngine::listen(const SocketAddress& address, const std::optional<SocketKeys>& keys,

@@ -1,8 +1,10 @@
-// Two workers whose tcp connections, the rendezvous among them, go through a proxy that changes bytes.
+// Two workers whose tcp connections go through a proxy that changes bytes, or leaves out boxes of CURVE and says them
+// twice.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <random>
@@ -36,7 +38,7 @@ class DamageTest : public ::testing::Test {
   ~DamageTest() override { std::filesystem::remove_all(directory_); }
 
   // False when they did not meet, for a named reason.
-  bool meet(Meeting& meeting, CorruptingProxy& rendezvous, CorruptingProxy (&towards)[2], int run) {
+  bool meet(Meeting& meeting, Proxy& rendezvous, Proxy (&towards)[2], int run) {
     const std::string host = "tcp://127.0.0.1:" + std::to_string(free_port());
     rendezvous.forward_to(host);
     Worker* workers[] = {&meeting.first, &meeting.second};
@@ -109,14 +111,15 @@ TEST_F(DamageTest, GivesTheRightValueOrANamedError) {
   for (int run = 0; run < kRuns; ++run) {
     std::mt19937_64 random(static_cast<uint64_t>(run));
     const size_t between = run == 0 ? size_t{1} << 18 : size_t{1} << (20 + run % 4);
-    CorruptingProxy rendezvous(random(), 2048), towards[2] = {{random(), between}, {random(), between}};
+    Proxy rendezvous(corrupting(random(), 2048));
+    Proxy towards[2] = {Proxy(corrupting(random(), between)), Proxy(corrupting(random(), between))};
     Meeting meeting;
     if (meet(meeting, rendezvous, towards, run)) {
       ++met;
       right += call_all(meeting, random);
     }
     shut_down(meeting);
-    for (CorruptingProxy* proxy : {&rendezvous, &towards[0], &towards[1]}) changed += proxy->changed();
+    for (Proxy* proxy : {&rendezvous, &towards[0], &towards[1]}) changed += proxy->changed();
   }
   EXPECT_GT(changed, 100u) << "else nothing was tested";
   EXPECT_GE(met, kRuns / 2);
@@ -124,6 +127,78 @@ TEST_F(DamageTest, GivesTheRightValueOrANamedError) {
   std::printf("%d runs, %d met, %d of %d calls right, %llu bytes changed\n", kRuns, met, right, met * 30,
               static_cast<unsigned long long>(changed));
 }
+
+// ---- boxes of CURVE, by each engine ----
+
+struct Spoiled {
+  uint32_t engine;
+  BoxFault fault;
+};
+
+distag_status count_up(void* user_data, distag_invocation* invocation, distag_error* error) {
+  ++*static_cast<std::atomic<int>*>(user_data);
+  return distag_invocation_return(invocation, distag_invocation_get_arg(invocation, 0), error);
+}
+
+class SpoiledBoxesTest : public DamageTest, public ::testing::WithParamInterface<Spoiled> {};
+
+// The connection is given up and dialled again, and each call runs once. One link is spoiled: what is left out on both
+// ways within a lease may end a peer.
+TEST_P(SpoiledBoxesTest, EachCallRunsOnce) {
+  constexpr int kCalls = 60, kEvery = 17, kMost = 2;
+  std::atomic<int> ran{0};
+  Proxy towards[2] = {Proxy([]() -> Change { return [](std::string&) { return uint64_t{0}; }; }),
+                      Proxy(spoiling_boxes(GetParam().fault, kEvery, kMost))};
+  Meeting meeting;
+  Worker* workers[] = {&meeting.first, &meeting.second};
+  distag_error error = DISTAG_ERROR_INIT;
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::string bind = "tcp://127.0.0.1:" + std::to_string(free_port());
+    towards[rank].forward_to(bind);
+    distag_security_options security = DISTAG_SECURITY_OPTIONS_INIT;
+    security.group_key = "a key of 32 or more characters, of a group";
+    distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
+    const std::string shown = towards[rank].endpoint(), uri = "file://" + directory_.string();
+    options.security = &security;
+    options.rank = rank;
+    options.world_size = 2;
+    options.bind = bind.c_str();
+    options.advertise = shown.c_str();
+    options.rendezvous = uri.c_str();
+    options.socket_engine = GetParam().engine;
+    options.lease_ns = 4 * DISTAG_SECOND;  // what is left out is missed after half of it
+    distag_worker_create(&options, workers[rank]->out(), &error);
+    distag_worker_register(workers[rank]->get(), "count_up", count_up, &ran, nullptr, nullptr, &error);
+    distag_worker_start_async(workers[rank]->get(), 120 * DISTAG_SECOND, meeting.starts[rank].out(), &error);
+  }
+  for (Future& start : meeting.starts) distag_future_wait(start.get(), DISTAG_FOREVER, &error);
+  ASSERT_EQ(error.code, DISTAG_OK) << error.message;
+  for (int i = 0; i < kCalls; ++i) {
+    Value sent, answer;
+    int64_t number = -1;
+    distag_value_create_int64(i, sent.out(), &error);
+    distag_value* args[] = {sent.get()};
+    distag_call(workers[i % 2]->get(), nullptr, i % 2 == 0 ? "worker1" : "worker0", "count_up", args, 1, nullptr,
+                answer.out(), &error);
+    distag_value_get_int64(answer.get(), &number, &error);
+    ASSERT_EQ(error.code, DISTAG_OK) << i << ": " << error.message;
+    EXPECT_EQ(number, i);
+  }
+  EXPECT_EQ(ran, kCalls);
+  shut_down(meeting);
+  EXPECT_EQ(towards[1].changed(), uint64_t{kMost});
+  EXPECT_GT(towards[1].connections(), 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, SpoiledBoxesTest,
+                         ::testing::Values(Spoiled{DISTAG_SOCKET_ENGINE_ZMQ, BoxFault::kCut},
+                                           Spoiled{DISTAG_SOCKET_ENGINE_ZMQ, BoxFault::kRepeated},
+                                           Spoiled{DISTAG_SOCKET_ENGINE_ZMTP, BoxFault::kCut},
+                                           Spoiled{DISTAG_SOCKET_ENGINE_ZMTP, BoxFault::kRepeated}),
+                         [](const ::testing::TestParamInfo<Spoiled>& spoiled) {
+                           return std::string(spoiled.param.engine == DISTAG_SOCKET_ENGINE_ZMQ ? "zmq" : "zmtp") +
+                                  (spoiled.param.fault == BoxFault::kCut ? "_cut" : "_repeated");
+                         });
 
 }  // namespace
 }  // namespace distag::testing

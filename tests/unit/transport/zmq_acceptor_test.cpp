@@ -2,21 +2,25 @@
 #include "transport/zmq/zmq_acceptor.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <zmq.h>
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/pool.h"
+#include "base/executor.h"
 #include "contract/transport_contract.h"
 #include "support/sockets.h"
 #include "transport/socket/group_key.h"
@@ -227,28 +231,118 @@ TEST(ZmqAcceptor, HandsOutAFewLargeMessagesInATurn) {
   side.run([&] { acceptor.reset(); });
 }
 
-// Its threads are gone once the pool has ended.
+// A thread that was joined is listed until the system is done with it.
+bool has_threads(size_t wanted, Side& side) {
+  for (const Nanos until = side.loop().now() + kPatience; side.loop().now() < until;) {
+    if (entries_of("/proc/self/task") == wanted) return true;
+    poll(nullptr, 0, 1);
+  }
+  return false;
+}
+
+// Keeps what is posted until it is let go.
+class HoldingExecutor final : public Executor {
+ public:
+  bool post(Task task) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    tasks_.push_back(std::move(task));
+    return true;
+  }
+  size_t waiting() const override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return tasks_.size();
+  }
+  void run_all() {
+    for (Task& task : std::exchange(tasks_, {})) task();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Task> tasks_;
+};
+
+// With as many connections as a member of a group of 256 has: the loop waits for none of them to be closed.
 TEST(ZmqAcceptor, TheContextEndsOnThePool) {
+  HoldingExecutor pool;
+  const TransportKind kind{"zmq",
+                           [&pool](FdLoop& loop) {
+                             return std::make_unique<SocketTransport>(std::make_unique<ZmqEngine>(loop, &pool, kLook),
+                                                                      Security{});
+                           },
+                           {},
+                           {},
+                           {},
+                           false};
+  Side watcher(kind_of(nullptr));
+  watcher.run([] {});
   const size_t descriptors = entries_of("/proc/self/fd");
-  for (int round = 0; round < 3; ++round) {
-    Pool pool("ender", 1, {});
-    const TransportKind kind{"zmq",
-                             [&pool](FdLoop& loop) {
-                               return std::make_unique<SocketTransport>(std::make_unique<ZmqEngine>(loop, &pool, kLook),
-                                                                        Security{});
-                             },
-                             {},
-                             {},
-                             {},
-                             false};
+  size_t threads = entries_of("/proc/self/task");
+  {
     Side side(kind);
     std::string address;
     side.run([&] { address = side.transport().private_address(); });
     Listening listening(side, address);
-    Dialled dialled(side, listening.endpoint());
-    EXPECT_EQ(dialled.record().next("connected").what, "connected");
+    std::vector<std::unique_ptr<Dialled>> dialled;
+    for (int i = 0; i < 255; ++i) dialled.push_back(std::make_unique<Dialled>(side, listening.endpoint()));
+    for (const auto& one : dialled) ASSERT_EQ(one->record().next("connected").what, "connected");
   }
+  ASSERT_EQ(pool.waiting(), 1u);
+  EXPECT_TRUE(has_threads(threads + 2, watcher)) << "the IO thread and the reaper";
+  pool.run_all();
+  EXPECT_TRUE(has_threads(threads, watcher));
   EXPECT_EQ(entries_of("/proc/self/fd"), descriptors);
+}
+
+// The limit is lowered for this process alone, and given back.
+class FreeDescriptors {
+ public:
+  explicit FreeDescriptors(rlim_t count) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const int lowest = dup(0);
+    close(lowest);
+    rlimit few = before_;
+    for (few.rlim_cur = static_cast<rlim_t>(lowest); count > 0; ++few.rlim_cur) {
+      if (fcntl(static_cast<int>(few.rlim_cur), F_GETFD) < 0) --count;
+    }
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FreeDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+// libzmq ends the process where it finds none: who dials waits in the backlog.
+TEST(ZmqAcceptor, TheFirstBindWaitsForDescriptors) {
+  Served served(nullptr);
+  const size_t threads = entries_of("/proc/self/task");
+  const Raw raw(served.endpoint());
+  {
+    const FreeDescriptors few(ZmqContext::kDescriptorReserve - 1);
+    served.pass(200 * kMillisecond);
+    EXPECT_EQ(entries_of("/proc/self/task"), threads) << "nothing of libzmq is there";
+  }
+  raw.shake("");
+  raw.say(std::string("\0\2hi", 4));
+  EXPECT_EQ(text_of(served.record().next("message").frames.at(0)), "hi");
+}
+
+TEST(ZmqConnection, ADialWithFewDescriptorsIsRefused) {
+  Served served(nullptr);
+  Side side(kind_of(nullptr));
+  const auto status_of_dial = [&] {
+    try {
+      const Dialled dialled(side, served.endpoint());
+      return Status::kOk;
+    } catch (const Error& error) {
+      return error.status();
+    }
+  };
+  {
+    const FreeDescriptors few(ZmqContext::kDescriptorReserve - 1);
+    EXPECT_EQ(status_of_dial(), Status::kOutOfMemory);
+  }
+  EXPECT_EQ(status_of_dial(), Status::kOk);
 }
 
 // Each is counted once, with its reason; a member is served meanwhile and after it.
@@ -281,6 +375,77 @@ TEST(ZmqAcceptor, CountsThoseWhoAreNotLetIn) {
   EXPECT_EQ(text_of(served.record().next("message").frames.at(0)), "still here");
   served.pass(100 * kMillisecond);
   EXPECT_EQ(served.count("denied"), strangers.size() + 300);
+}
+
+// Half a greeting and then nothing, and no READY: the handshake has its time, and others are served meanwhile.
+TEST(ZmqAcceptor, WhoDoesNotEndItsHandshakeIsSentAway) {
+  Served served(nullptr);
+  const Raw half(served.endpoint()), without_ready(served.endpoint()), message_first(served.endpoint());
+  half.say(greeting_of("NULL").substr(0, 11));
+  without_ready.say(greeting_of("NULL"));
+  message_first.say(greeting_of("NULL") + std::string("\0\2hi", 4));
+  const Raw member(served.endpoint());
+  member.shake("");
+  member.say(std::string("\0\5hello", 7));
+  EXPECT_EQ(text_of(served.record().next("message").frames.at(0)), "hello");
+  for (const Raw* stranger : {&half, &without_ready, &message_first}) stranger->await_end();
+  while (served.count("denied") < 3) served.pass(kMillisecond);
+  served.pass(100 * kMillisecond);
+  EXPECT_EQ(served.count("denied"), 3u);
+  EXPECT_EQ(served.count("message"), 1u);
+}
+
+size_t resident_kib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmRSS:")) return std::stoul(line.substr(6));
+  }
+  return 0;
+}
+
+// Each is counted once; the first thousand may make what the next ones use again.
+TEST(ZmqAcceptor, AThousandWhoHangUpAreCountedAndLeaveNothing) {
+  Served served(kSecret);
+  Side side(kind_of(kSecret));
+  Dialled member(side, served.endpoint());
+  ASSERT_EQ(member.record().next("connected").what, "connected");
+  const auto hang_up = [&served] {
+    for (int i = 0; i < 1000; ++i) {
+      const Raw raw(served.endpoint());
+      if (i % 2 == 0) raw.say(greeting_of("CURVE").substr(0, 11));
+    }
+    for (int i = 0; i < 1000; ++i) ASSERT_EQ(served.record().next("denied").what, "denied") << i;
+  };
+  hang_up();
+  served.pass(100 * kMillisecond);
+  const size_t descriptors = entries_of("/proc/self/fd"), before = resident_kib();
+  hang_up();
+  served.pass(100 * kMillisecond);
+  const size_t after = resident_kib();
+  ASSERT_TRUE(member.send({text_frame("still here")}));
+  EXPECT_EQ(text_of(served.record().next("message").frames.at(0)), "still here");
+  EXPECT_LE(entries_of("/proc/self/fd"), descriptors);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they have memory of their own
+  EXPECT_LT(after, before + 1000) << "KiB: less than one for each";
+#endif
+  served.pass(100 * kMillisecond);
+  EXPECT_EQ(served.count("denied"), 2000u);
+}
+
+// Their handshake is told by another way than their message, and may be looked at after it.
+TEST(ZmqAcceptor, MembersWhoSpeakAtOnceAreNoStrangers) {
+  constexpr size_t kMembers = 300;
+  Served served(nullptr);
+  std::vector<std::unique_ptr<Raw>> members;
+  for (size_t i = 0; i < kMembers; ++i) {
+    members.push_back(std::make_unique<Raw>(served.endpoint()));
+    members.back()->shake("");
+    members.back()->say(std::string("\0\2hi", 4));
+  }
+  for (size_t i = 0; i < kMembers; ++i) ASSERT_EQ(served.record().next("message").what, "message") << i;
+  served.pass(100 * kMillisecond);
+  EXPECT_EQ(served.count("message"), kMembers);
+  EXPECT_EQ(served.count("denied"), 0u);
 }
 
 TEST(ZmqAcceptor, AForkedChildHasNoneOfTheConnectionsThatHaveSaidNothing) {

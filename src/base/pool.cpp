@@ -42,8 +42,12 @@ class PoolWaiters {
   WakeUp call() noexcept {
     if (called_ != nullptr || all_.empty()) return nullptr;
     called_ = all_.back();
+    has_progress_ = false;
     return called_;
   }
+  void note_taken() noexcept { has_progress_ = true; }
+  // Whether a task was taken since the call, or since this was asked last: then those in the queue came later.
+  bool has_progress() noexcept { return std::exchange(has_progress_, false); }
   void end_call() noexcept { called_ = nullptr; }
   void replace(const WakeUp& before, const WakeUp& after) noexcept {
     std::replace(all_.begin(), all_.end(), before, after);
@@ -52,6 +56,7 @@ class PoolWaiters {
  private:
   std::vector<WakeUp> all_;
   WakeUp called_;
+  bool has_progress_ = false;
 };
 
 namespace {
@@ -59,7 +64,8 @@ namespace {
 // Idle threads kept beyond thread_count, so that calls that nest again and again do not make threads each time.
 constexpr size_t kSpareThreads = 8;
 
-// How long tasks may lie where all threads wait and none can be made, before a wait fails for them.
+// How long tasks may lie where all threads wait and none can be made, before a wait fails for them. Begins anew with
+// each task that is taken.
 constexpr Nanos kLackPatience = kSecond;
 
 WakeUp wake_up_at_end_of(Completion& completion) {
@@ -217,20 +223,24 @@ void Pool::State::come_back(const WakeUp& wake_up) {
 }
 
 // On the thread that was called, since all wait and there is no other for what is in the queue. A wait that ends soon
-// brings the queue a thread; if not, there may be room for one by then. Else this wait fails. Gives the next call.
+// brings the queue a thread; if not, there may be room for one by then. Else this wait fails, unless the queue went on
+// meanwhile. Gives the next call.
 WakeUp Pool::State::watch(Completion& completion, Nanos deadline, const WakeUp& called) {
-  const Nanos left = time_left(deadline);
-  lead_or_park(completion, left < 0 ? kLackPatience : std::min(left, kLackPatience));
   WakeUp next = wake_up_at_end_of(completion);
   std::shared_ptr<Worker> successor;
-  {
+  for (bool is_called = true; is_called;) {
+    const Nanos left = time_left(deadline);
+    lead_or_park(completion, left < 0 ? kLackPatience : std::min(left, kLackPatience));
     MutexLock lock(mutex);
-    waiting.end_call();
     try {
       if (!completion.is_done() && time_left(deadline) != 0) successor = fill_place();
+      is_called = false;
     } catch (...) {
+      if (waiting.has_progress()) continue;
+      waiting.end_call();
       throw current_error().add_context(fmt::format("all threads of pool \"{}\" wait, and tasks wait for one", name));
     }
+    waiting.end_call();
     waiting.replace(called, next);
   }
   if (successor) successor->parker.unpark();
@@ -282,6 +292,7 @@ void Pool::State::run(const std::shared_ptr<Worker>& self) {
     while (!stopped && !queue.empty() && active <= thread_count) {
       Task task = std::move(queue.front());
       queue.pop_front();
+      waiting.note_taken();
       ++begun;
       lock.unlock();
       run_guarded(std::move(task));

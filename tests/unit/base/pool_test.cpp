@@ -151,7 +151,8 @@ class NoThreads {
 
 // A thread of the pool that waits, and how that ends.
 struct Waiter {
-  explicit Waiter(Pool& pool) {
+  explicit Waiter(
+      Pool& pool, const std::function<void()>& once_posted = [] {}) {
     pool.post_or_drop([begun = begun, awaited = awaited, ended = ended] {
       begun->complete(Unit{});
       try {
@@ -161,6 +162,7 @@ struct Waiter {
         ended->fail(error);
       }
     });
+    once_posted();
     park_until_done(*begun, 120 * kSecond);
     for (int turn = 0; turn < 1000; ++turn) std::this_thread::yield();  // it is likely to wait by now
   }
@@ -244,6 +246,25 @@ TEST(Pool, OneWaitOfSeveralFailsForALack) {
   first.awaited->complete(Unit{});
   ASSERT_TRUE(park_until_done(*first.ended, 120 * kSecond));
   EXPECT_EQ(first.ended->error(), nullptr);
+}
+
+// The thread that comes back takes the task of the call, and waits in it; the next task is a late one.
+TEST(Pool, AWaitIsNotFailedForATaskThatCameLateInItsPatience) {
+  Pool pool("test", 2, {});
+  const Waiter first(pool);
+  const Waiter last(pool);
+  const NoThreads none;
+  const Waiter early(pool, [&first] { first.awaited->complete(Unit{}); });
+  const auto ran = Future<Unit>::make();
+  const Nanos posted = SteadyClock().now();
+  pool.post_or_drop([ran] { ran->complete(Unit{}); });
+  ASSERT_TRUE(park_until_done(*last.ended, 120 * kSecond));
+  ASSERT_NE(last.ended->error(), nullptr);
+  EXPECT_GE(SteadyClock().now() - posted, kSecond);
+  ASSERT_TRUE(park_until_done(*ran, 120 * kSecond));
+  early.awaited->complete(Unit{});
+  ASSERT_TRUE(park_until_done(*early.ended, 120 * kSecond));
+  EXPECT_EQ(early.ended->error(), nullptr);
 }
 
 // Each level posts the next one and waits for it.

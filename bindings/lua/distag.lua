@@ -95,10 +95,16 @@ local types, methods = {}, {}
 local scope -- the tensors of the innermost distag.scope
 local alive, collected_at = 0, 0 -- bytes of tensors, of which the collector of Lua knows nothing
 
-local function own(kind, pointer)
-  local object = types[kind](pointer)
+-- A finalizer of the user that fails does so in whatever asks for memory: C's result is kept where it was put until an
+-- owner has it, and the collector finds that one.
+local function hold(kind, places, index)
+  local object = types[kind]()
+  object.handle = places[index]
+  return object
+end
+local function noted(kind, object)
   if kind == "tensor" then
-    object.size = tonumber(C.distag_tensor_get_size(pointer))
+    object.size = tonumber(C.distag_tensor_get_size(object.handle))
     alive = alive + object.size
     if alive > 67108864 and alive > 2 * collected_at then
       collectgarbage()
@@ -108,12 +114,24 @@ local function own(kind, pointer)
   end
   return object
 end
-local function lent(kind, pointer)
-  if pointer == nil then return nil end
-  C[K.handles[kind].retain](pointer)
-  return own(kind, pointer)
+local function own(kind, places, index)
+  local is_ok, object = pcall(hold, kind, places, index or 0)
+  if not is_ok then
+    for _ = 1, 100 do
+      if pcall(hold, kind, places, index or 0) then break end
+    end
+    error(object, 0)
+  end
+  return noted(kind, object)
 end
 local function out(kind) return ffi.new("distag_" .. kind .. " *[1]") end
+local function lent(kind, pointer)
+  if pointer == nil then return nil end
+  local retain, object = C[K.handles[kind].retain], types[kind]()
+  object.handle = pointer
+  retain(pointer) -- its result asks for memory, once it is retained
+  return noted(kind, object)
+end
 local function numeric(what, given)
   if type(given) ~= "number" or given ~= given then refuse(what .. ": a number is wanted, not " .. said(given)) end
   return given
@@ -235,7 +253,7 @@ local function cdata_value(given, path, place)
   end
   if ffi.istype("int64_t", given) or ffi.istype("uint64_t", given) then
     check(C.distag_value_create_int64(given, place, fresh()))
-    return own("value", place[0])
+    return own("value", place)
   end
   return refuse(path .. ": " .. tostring(given) .. NO_VALUE)
 end
@@ -256,7 +274,7 @@ function to_value(given, path, depth)
     status, _ = map_value(given, path, depth, place)
   end
   check(status)
-  return own("value", place[0])
+  return own("value", place)
 end
 
 local from_value
@@ -353,7 +371,7 @@ function M.tensor(given, dtype)
   local data = ffi.new(CTYPES[code] .. "[?]", math.max(#items, 1), items)
   local sizes, ndim = ints(shape)
   check(C.distag_tensor_create(data, #items * ffi.sizeof(CTYPES[code]), code, sizes, ndim, place, fresh()))
-  return own("tensor", place[0])
+  return own("tensor", place)
 end
 
 local tensor = methods.tensor
@@ -413,7 +431,7 @@ end
 function tensor:snapshot()
   local place = out("tensor")
   check(C.distag_tensor_create_snapshot(self.handle, place, fresh()), self)
-  return own("tensor", place[0])
+  return own("tensor", place)
 end
 -- Sets the values in place, unrecorded, to those of another tensor, cast and broadcast.
 function tensor:assign(source)
@@ -461,18 +479,23 @@ local function attributes_of(op, given)
     if content == nil then refuse(op.name .. ": " .. each.name .. " is missing") end
     if type(content) == "string" and content:sub(1, 1) == "=" then content = given[1] end -- that of the first one
     check(attribute(each.type, content, op.name .. ": " .. each.name, place))
-    kept[index] = own("value", place[0])
+    kept[index] = own("value", place)
     keys[index - 1], handles[index - 1] = each.name, kept[index].handle
   end
   check(C.distag_value_create_map(keys, handles, count, place, fresh()), kept)
-  return own("value", place[0])
+  return own("value", place)
 end
 local function apply(op, kept, inputs, count, given)
   local outputs = op.outputs == "many" and #given[1] or op.outputs
   local attributes, places = attributes_of(op, given), ffi.new("distag_tensor *[?]", outputs)
-  check(C.distag_apply(op.name, inputs, count, attributes.handle, 0, places, outputs, fresh()), attributes, kept)
   local found = {}
-  for index = 1, outputs do found[index] = own("tensor", places[index - 1]) end
+  check(C.distag_apply(op.name, inputs, count, attributes.handle, 0, places, outputs, fresh()), attributes, kept)
+  local is_ok, problem = true, nil
+  for index = 1, outputs do
+    local is_own, output = pcall(own, "tensor", places, index - 1)
+    if is_own then found[index] = output else is_ok, problem = false, output end
+  end
+  if not is_ok then error(problem, 0) end
   return op.outputs == 1 and found[1] or found
 end
 
@@ -485,14 +508,14 @@ local function op_function(op)
     return function(x)
       local place = out("tensor")
       check(fast(handle_of("tensor", x, what), place, fresh()), x)
-      return own("tensor", place[0])
+      return own("tensor", place)
     end
   end
   if fast and #op.inputs == 2 then
     return function(a, b)
       local place = out("tensor")
       check(fast(handle_of("tensor", a, what), handle_of("tensor", b, what), place, fresh()), a, b)
-      return own("tensor", place[0])
+      return own("tensor", place)
     end
   end
   local function many(items, ...)
@@ -707,7 +730,7 @@ local function number_of(handle)
   return found and found.number or 0
 end
 local function made(place, handle)
-  local object = own("future", place[0])
+  local object = own("future", place)
   object.home = number_of(handle)
   return object
 end
@@ -735,7 +758,7 @@ function M.worker(options)
   if options.group_key then security.group_key, raw.security = text("group_key", options.group_key), security end
   local place = out("worker")
   check(C.distag_worker_create(raw, place, fresh()), options, security)
-  local worker = own("worker", place[0])
+  local worker = own("worker", place)
   numbered = numbered + 1
   worker.number, offered[numbered] = numbered, {}
   for name, run in pairs(options.functions or {}) do worker:register(name, run) end
@@ -780,7 +803,7 @@ function worker:world_size() return used(C.distag_worker_get_world_size(self.han
 function worker:context()
   local place = out("context")
   check(C.distag_context_create(self.handle, place, fresh()), self)
-  local context = own("context", place[0])
+  local context = own("context", place)
   context.worker = self.handle
   used(C.distag_worker_retain(self.handle), self) -- for calls by the context, which lets go of it
   return context
@@ -819,7 +842,7 @@ function worker:remote(to, name, ...)
   text("the name of a worker", to)
   text("the name of a function", name)
   check(C.distag_remote(self.handle, nil, to, name, handles, count, nil, place, fresh()), self, kept)
-  local made_there = own("rref", place[0])
+  local made_there = own("rref", place)
   made_there.home = number_of(self.handle)
   return made_there
 end
@@ -866,7 +889,7 @@ local rref = methods.rref
 function rref:fetch()
   local place = out("future")
   check(C.distag_rref_fetch_async(self.handle, nil, nil, place, fresh()), self)
-  local fetched = own("future", place[0])
+  local fetched = own("future", place)
   fetched.home = self.home
   return fetched:await()
 end
@@ -878,7 +901,7 @@ function rref:owner() return used(ffi.string(C.distag_rref_get_owner(self.handle
 function M.context()
   local place = out("context")
   check(C.distag_context_create(nil, place, fresh()))
-  return own("context", place[0])
+  return own("context", place)
 end
 local context = methods.context
 local release_context = context.close
@@ -934,7 +957,7 @@ function context:gradient(leaf)
     made(settled, self.worker):await()
   end
   check(C.distag_get_gradients(self.handle, place, fresh()), self)
-  local gradients = own("gradients", place[0])
+  local gradients = own("gradients", place)
   local found = C.distag_gradients_find(gradients.handle, handle_of("tensor", leaf, "a leaf"))
   return used(lent("tensor", found), gradients, leaf)
 end
@@ -944,7 +967,7 @@ function M.optimizer(at, kind, parameters, settings)
   local handles, count, kept = arguments_of(unpack(parameters))
   local place, owner = out("optimizer"), at and handle_of("worker", at, "optimizer")
   check(C.distag_optimizer_create(owner, text("the kind", kind), handles, count, place, fresh()), at, kept)
-  local optimizer = own("optimizer", place[0])
+  local optimizer = own("optimizer", place)
   optimizer.has_worker = at and 1 or 0
   for name, content in pairs(settings or {}) do
     text("a setting", name)

@@ -17,6 +17,8 @@ type guest struct {
 	waited   chan struct{}
 	call     *Call // what it answers, with the function; nil for other code
 	function *offered
+	callback string   // or "OnLog", "OnMember": what it is
+	options  *Options // then, of its worker
 }
 
 // guests are those of this process by the numbers of their goroutines.
@@ -54,6 +56,20 @@ func (l *guestList) serving(w *Worker) *guest {
 		return g
 	}
 	return nil
+}
+
+// within names what of a worker runs on this goroutine, for whose end that waits when it leaves; empty on others.
+func (l *guestList) within(w *Worker) string {
+	g := l.current()
+	switch {
+	case g == nil:
+		return ""
+	case g.call != nil && g.call.worker == w:
+		return "a function"
+	case g.options == w.options:
+		return g.callback
+	}
+	return ""
 }
 
 func (l *guestList) add(number uint64, g *guest) {
@@ -158,9 +174,18 @@ func (g *guest) run(run func() error, then func(failure error)) {
 func protect(run func() error) error {
 	g := &guest{}
 	if outer := guests.current(); outer != nil {
-		g.call, g.function = outer.call, outer.function
+		g.call, g.function, g.callback, g.options = outer.call, outer.function, outer.callback, outer.options
 	}
 	return g.host(run)
+}
+
+// callback runs a callback of a worker, and waits for it.
+func callback(name string, options *Options, run func()) {
+	g := &guest{callback: name, options: options}
+	g.host(func() error {
+		run()
+		return nil
+	})
 }
 
 // userFailure is a panic or an end of a goroutine in code of the user.
@@ -175,9 +200,8 @@ func (e *userFailure) Unwrap() error { return e.cause }
 
 func (o *offered) logPanic(failure error) {
 	if panicked, ok := failure.(*userFailure); ok && o.worker.options.OnLog != nil {
-		protect(func() error {
+		callback("OnLog", o.worker.options, func() {
 			o.worker.options.OnLog(LogError, fmt.Sprintf("%s: %s\n%s", o.name, panicked.message, panicked.stack))
-			return nil
 		})
 	}
 }

@@ -31,7 +31,7 @@ type Options struct {
 	MaxMessageBytes  uint64
 	NoLane           bool
 	LogLevel         LogLevel
-	OnLog            func(level LogLevel, message string) // nil: nothing is logged
+	OnLog            func(level LogLevel, message string) // nil: nothing is logged. The worker waits for it: it does not wait
 	OnMember         func(member Member)                  // when one joins, leaves or is lost
 
 	GroupKey             string            // of all workers of the group
@@ -163,19 +163,15 @@ func NewWorker(options Options) (*Worker, error) {
 //export distagGoLog
 func distagGoLog(options C.uintptr_t, level C.int32_t, message *C.char) {
 	text := C.GoString(message)
-	protect(func() error {
-		cgo.Handle(options).Value().(*Options).OnLog(LogLevel(level), text)
-		return nil
-	})
+	own := cgo.Handle(options).Value().(*Options)
+	callback("OnLog", own, func() { own.OnLog(LogLevel(level), text) })
 }
 
 //export distagGoMember
 func distagGoMember(options C.uintptr_t, seen *C.distag_member) {
 	member := memberOf(seen)
-	protect(func() error {
-		cgo.Handle(options).Value().(*Options).OnMember(member)
-		return nil
-	})
+	own := cgo.Handle(options).Value().(*Options)
+	callback("OnMember", own, func() { own.OnMember(member) })
 }
 
 // Start meets the group. It waits for all members of a static group, for ever if ctx has no deadline.
@@ -210,11 +206,11 @@ type Report struct {
 
 // Shutdown serves on until every living member of a static group shuts down too and no call is open, and leaves. When ctx
 // ends it leaves regardless. Without an end of ctx it waits for ever, so a server is Start and Shutdown. Then the Contexts of
-// the calls whose functions still run are ended; ErrDeadline names those that run on when ctx ends. A function of this worker
-// cannot wait for itself: it is refused, and may use ShutdownAsync.
+// the calls whose functions still run are ended; ErrDeadline names those that run on when ctx ends. A function, OnLog or
+// OnMember of this worker cannot wait for itself: it is refused, and may use ShutdownAsync.
 func (w *Worker) Shutdown(ctx context.Context) (Report, error) {
-	if guests.serving(w) != nil {
-		return Report{}, fromWithin("Shutdown", "use ShutdownAsync")
+	if who := guests.within(w); who != "" {
+		return Report{}, fromWithin("Shutdown", who, "use ShutdownAsync")
 	}
 	down, err := w.ShutdownAsync(ctx)
 	if err != nil {
@@ -250,8 +246,8 @@ func (w *Worker) awaitFunctions(ctx context.Context) error {
 	return stillRunning(guests.leave(w))
 }
 
-func fromWithin(what, cure string) error {
-	message := what + ": a function of this worker calls it, and it waits for its functions: " + cure
+func fromWithin(what, who, cure string) error {
+	message := what + ": " + who + " of this worker calls it, and it waits for the end of that: " + cure
 	return &Error{Code: ErrInvalidState, OriginRank: -1, Message: message}
 }
 
@@ -282,13 +278,14 @@ func (w *Worker) shutdown(timeout C.int64_t) (*Future, error) {
 }
 
 // Close leaves the group at once, if Shutdown has not done so, waits for functions that run, whose Contexts it ends, and
-// releases the worker. They get 5 s; ErrDeadline names those that run on. From within a function of this worker it is refused.
+// releases the worker. They get 5 s; ErrDeadline names those that run on. From within a function, OnLog or OnMember of this
+// worker it is refused.
 func (w *Worker) Close() error {
 	if w == nil || w.closed() {
 		return nil
 	}
-	if guests.serving(w) != nil {
-		return fromWithin("Close", "call it elsewhere, or ShutdownAsync")
+	if who := guests.within(w); who != "" {
+		return fromWithin("Close", who, "call it elsewhere, or ShutdownAsync")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -333,7 +330,7 @@ func (w *Worker) WaitForWork(limit time.Duration) error {
 // the function it is refused.
 func (w *Worker) Unregister(name string, limit time.Duration) error {
 	if g := guests.serving(w); g != nil && g.function.name == name {
-		return fromWithin("Unregister", "call it elsewhere")
+		return fromWithin("Unregister", "a function", "call it elsewhere")
 	}
 	text, err := cText("function", name)
 	if err != nil {

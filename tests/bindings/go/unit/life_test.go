@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -402,4 +403,48 @@ func freePort() int {
 		panic(err)
 	}
 	return must(syscall.Getsockname(fd)).(*syscall.SockaddrInet4).Port
+}
+
+// What waits for the end of a callback of its own worker is refused there, and works elsewhere.
+func TestLeaveWithinCallbacks(t *testing.T) {
+	for _, name := range []string{"OnLog", "OnMember"} {
+		var w atomic.Pointer[distag.Worker]
+		refused := make(chan [2]error, 1)
+		leave := func() {
+			own := w.Load()
+			if own == nil {
+				return
+			}
+			closed := own.Close()
+			_, err := own.Shutdown(background)
+			select {
+			case refused <- [2]error{closed, err}:
+			default:
+			}
+		}
+		options := distag.Options{Name: "a", WorldSize: 1, Rendezvous: "inproc://leaves within " + name, LogLevel: distag.LogDebug}
+		if name == "OnLog" {
+			options.OnLog = func(distag.LogLevel, string) { leave() }
+		} else {
+			options.OnMember = func(distag.Member) { leave() }
+		}
+		own := must(distag.NewWorker(options))
+		ok(t, own.Register("wait", func(c context.Context) { <-c.Done() }))
+		w.Store(own)
+		ok(t, own.Start(background))
+		soon, cancel := context.WithTimeout(background, 10*time.Millisecond)
+		_, err := own.Call(soon, "a", "wait") // its end is logged
+		cancel()
+		is(t, err, distag.ErrDeadline)
+		select {
+		case found := <-refused:
+			for _, err := range found {
+				is(t, err, distag.ErrInvalidState, name+" of this worker")
+			}
+		case <-time.After(60 * time.Second):
+			t.Fatal(name + " was not called, or waits for itself")
+		}
+		must(own.Shutdown(background))
+		ok(t, own.Close())
+	}
 }

@@ -5,26 +5,38 @@
 #include "base/host_pump.h"
 #include "base/lead.h"
 #include "base/parker.h"
+#include "base/process.h"
 
 namespace distag {
 namespace {
 
 thread_local WaitPolicy* installed_policy = nullptr;
+thread_local uint32_t installed_in = 0;  // process_generation()
+
+// In a child that was forked where one is installed, the pool or loop of that is not there.
+WaitPolicy* policy_of_this_process() {
+  return installed_policy == nullptr || installed_in == process_generation() ? installed_policy : nullptr;
+}
 
 }  // namespace
 
-WaitPolicy* exchange_wait_policy(WaitPolicy* policy) { return std::exchange(installed_policy, policy); }
+WaitPolicy* exchange_wait_policy(WaitPolicy* policy) {
+  WaitPolicy* const before = policy_of_this_process();
+  installed_policy = policy;
+  installed_in = process_generation();
+  return before;
+}
 
 void give_up_this_thread() noexcept {
-  if (installed_policy != nullptr) installed_policy->give_up_thread();
+  if (WaitPolicy* const policy = policy_of_this_process()) policy->give_up_thread();
 }
 
 void check_can_wait() {
-  if (installed_policy != nullptr) installed_policy->check();
+  if (WaitPolicy* const policy = policy_of_this_process()) policy->check();
 }
 
 bool wait(Completion& completion, Nanos timeout) {
-  if (installed_policy == nullptr && HostPump::any()) {
+  if (policy_of_this_process() == nullptr && HostPump::any()) {
     const NoLead none;
     return HostPump::wait(completion, timeout);
   }
@@ -32,7 +44,7 @@ bool wait(Completion& completion, Nanos timeout) {
 }
 
 bool wait_and_run_nothing(Completion& completion, Nanos timeout) {
-  if (installed_policy != nullptr) return installed_policy->wait(completion, timeout);
+  if (WaitPolicy* const policy = policy_of_this_process()) return policy->wait(completion, timeout);
   return lead_or_park(completion, timeout);
 }
 

@@ -5,7 +5,8 @@
 namespace distag {
 
 // How one file keeps its state of the process whole when the host forks. Each function runs on the forking thread:
-// before the fork, after it in the parent, and after it in the child. nullptr: nothing. None throws.
+// before the fork, after it in the parent, and after it in the child. nullptr: nothing. None throws. What a child just
+// begins anew needs none: base/process_state.h.
 struct ForkStep {
   void (*before)() = nullptr;
   void (*after)() = nullptr;

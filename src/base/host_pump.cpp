@@ -10,16 +10,18 @@
 #include "base/error.h"
 #include "base/mutex.h"
 #include "base/process.h"
+#include "base/process_state.h"
 #include "base/system_error.h"
 #include "base/thread.h"
 
 namespace distag {
 namespace {
 
-// No destructors, so that nothing is left to run when the library is unloaded.
-Mutex list_mutex;
-HostPump* list_head GUARDED_BY(list_mutex) = nullptr;
-std::atomic<size_t> list_size{0};
+struct PumpList {
+  HostPump* head = nullptr;
+};
+ProcessState<PumpList> pump_list;
+std::atomic<size_t> list_size{0};  // in a forked child those of its parent count as well
 
 }  // namespace
 
@@ -31,17 +33,18 @@ HostPump::~HostPump() {
 }
 
 void HostPump::enlist() {
-  MutexLock lock(list_mutex);
-  next_ = list_head;
+  const ProcessState<PumpList>::Access list(pump_list);
+  next_ = list->head;
   if (next_ != nullptr) next_->previous_ = this;
-  list_head = this;
+  list->head = this;
   list_size.fetch_add(1, std::memory_order_relaxed);
 }
 
 void HostPump::stop() {
+  if (generation_ != process_generation()) return;
   std::vector<std::shared_ptr<Future<Unit>>> reached;
   {
-    MutexLock list(list_mutex);
+    const ProcessState<PumpList>::Access list(pump_list);
     MutexLock lock(mutex_);
     if (stopped_) return;
     stopped_ = true;
@@ -49,7 +52,7 @@ void HostPump::stop() {
     if (!tasks_.empty()) clear_readable();
     if (previous_ != nullptr) previous_->next_ = next_;
     if (next_ != nullptr) next_->previous_ = previous_;
-    if (list_head == this) list_head = next_;
+    if (list->head == this) list->head = next_;
     list_size.fetch_sub(1, std::memory_order_relaxed);
   }
   for (const auto& next : reached) next->complete(Unit{});
@@ -172,9 +175,8 @@ bool HostPump::any() { return list_size.load(std::memory_order_relaxed) != 0; }
 
 std::vector<std::shared_ptr<HostPump>> HostPump::polled_here() {
   std::vector<std::shared_ptr<HostPump>> found;
-  MutexLock list_lock(list_mutex);
-  for (HostPump* pump = list_head; pump != nullptr; pump = pump->next_) {
-    if (pump->generation_ != process_generation()) continue;
+  const ProcessState<PumpList>::Access list(pump_list);
+  for (HostPump* pump = list->head; pump != nullptr; pump = pump->next_) {
     MutexLock lock(pump->mutex_);
     if (pump->poller_ != std::this_thread::get_id()) continue;
     // Empty when its last owner is just gone and waits for the list to leave it.

@@ -9,6 +9,7 @@
 #include "base/mutex.h"
 #include "base/parker.h"
 #include "base/pool_place.h"
+#include "base/process.h"
 #include "base/reserve.h"
 
 namespace distag {
@@ -75,6 +76,7 @@ WakeUp wake_up_at_end_of(Completion& completion) {
 }
 
 thread_local PoolPlaces* t_places = nullptr;  // of the calling thread
+thread_local uint32_t t_places_in = 0;        // process_generation(): in a forked child they are its parent's
 thread_local bool t_has_left = false;         // its place, for as long as it runs code that may block
 
 }  // namespace
@@ -276,7 +278,9 @@ bool Pool::State::leave_place() noexcept {
   return true;
 }
 
-PoolPlaceLeft::PoolPlaceLeft() noexcept { t_has_left = t_places != nullptr && t_places->leave_place(); }
+PoolPlaceLeft::PoolPlaceLeft() noexcept {
+  t_has_left = t_places != nullptr && t_places_in == process_generation() && t_places->leave_place();
+}
 
 PoolPlaceLeft::~PoolPlaceLeft() {
   if (!std::exchange(t_has_left, false)) return;
@@ -286,6 +290,7 @@ PoolPlaceLeft::~PoolPlaceLeft() {
 void Pool::State::run(const std::shared_ptr<Worker>& self) {
   const ReserveScope scope(reserve.get());
   t_places = this;
+  t_places_in = process_generation();
   WaitPolicy* const before = exchange_wait_policy(this);
   MutexLock lock(mutex);
   do {

@@ -251,14 +251,17 @@ std::shared_ptr<Pmix> connect(const std::vector<std::string>& names) {
   if (std::getenv(kPmix.seen_by) == nullptr) {
     fail(Status::kDisconnected, "{} is not set: no launcher that speaks PMIx serves this process", kPmix.seen_by);
   }
-  static Kept kept;
-  MutexLock lock(kept.mutex);
-  if (kept.pmix == nullptr) kept.pmix = std::make_shared<Pmix>(names);
-  if (kept.pmix->is_of_parent()) {
+  // First: a thread of the parent may hold the lock for ever.
+  constinit static std::atomic<uint32_t> begun_in{0};
+  uint32_t begun = 0;
+  if (!begun_in.compare_exchange_strong(begun, process_generation()) && begun != process_generation()) {
     fail(Status::kDisconnected,
          "PMIx serves the parent of this process, not a child that was forked: ask the parent, or start the child by "
          "exec");
   }
+  static Kept kept;
+  MutexLock lock(kept.mutex);
+  if (kept.pmix == nullptr) kept.pmix = std::make_shared<Pmix>(names);
   return kept.pmix;
 }
 

@@ -5,8 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/mutex.h"
-#include "base/process.h"
+#include "base/process_state.h"
 #include "group/joining.h"
 
 namespace distag {
@@ -20,24 +19,24 @@ struct Group {
   std::map<Incarnation, InprocJoining*> here;
 };
 
-// The groups of this process, by uri; there only while they have members. A forked child sees none of its parent's. An
-// entry and the object that it points to go together under the mutex, so posts to the loops of others are made while it
-// is held.
-using Key = std::pair<uint32_t, std::string>;  // process_generation(), uri
-Mutex g_mutex;
-std::map<Key, Group>* g_groups GUARDED_BY(g_mutex) = nullptr;
+// The groups of this process, by uri; there only while they have members. An entry and the object that it points to go
+// together under the lock, so posts to the loops of others are made while it is held: it is no leaf.
+struct Groups {
+  std::map<std::string, Group>* by_uri = nullptr;
+};
+ProcessState<Groups> g_groups;
+using GroupsAccess = ProcessState<Groups>::Access;
 
 class InprocJoining final : public Joining {
  public:
-  InprocJoining(const std::string& uri, Loop& loop, Log& log)
-      : Joining(loop, log, uri), key_(process_generation(), uri) {}
+  InprocJoining(const std::string& uri, Loop& loop, Log& log) : Joining(loop, log, uri) {}
   ~InprocJoining() override { withdraw(); }
 
   void look_up(Incarnation incarnation, Answer answer) override {
     std::optional<Peer> found;
     {
-      MutexLock lock(g_mutex);
-      if (Group* group = find_group()) found = group->rank_table.find(incarnation);
+      const GroupsAccess groups(g_groups);
+      if (Group* group = find_group(groups)) found = group->rank_table.find(incarnation);
     }
     answer(found);
   }
@@ -45,14 +44,15 @@ class InprocJoining final : public Joining {
  private:
   void begin() override {
     const wire::Join join = join_message();
-    MutexLock lock(g_mutex);
-    if (g_groups == nullptr) g_groups = new std::map<Key, Group>;
-    Group& group = g_groups->try_emplace(key_, RankTable(uri(), request().job, request().world_size)).first->second;
+    const GroupsAccess groups(g_groups);
+    if (groups->by_uri == nullptr) groups->by_uri = new std::map<std::string, Group>;
+    Group& group =
+        groups->by_uri->try_emplace(uri(), RankTable(uri(), request().job, request().world_size)).first->second;
     try {
       group.rank_table.check(join);
     } catch (...) {
       group.rank_table.note_refused(join.member, current_error());
-      if (group.here.empty()) forget_group();
+      if (group.here.empty()) forget_group(groups);
       throw;
     }
     const bool had_met = group.rank_table.has_met();
@@ -66,22 +66,22 @@ class InprocJoining final : public Joining {
   Error awaited() override {
     Error error = missing_error(uri(), {}, request().world_size);
     {
-      MutexLock lock(g_mutex);
-      if (Group* group = find_group()) error = group->rank_table.missing_error();
+      const GroupsAccess groups(g_groups);
+      if (Group* group = find_group(groups)) error = group->rank_table.missing_error();
     }
     return error;
   }
   void on_deadline() override { withdraw(); }
 
-  Group* find_group() const REQUIRES(g_mutex) {
-    if (g_groups == nullptr) return nullptr;
-    const auto found = g_groups->find(key_);
-    return found == g_groups->end() ? nullptr : &found->second;
+  Group* find_group(const GroupsAccess& groups) const {
+    if (groups->by_uri == nullptr) return nullptr;
+    const auto found = groups->by_uri->find(uri());
+    return found == groups->by_uri->end() ? nullptr : &found->second;
   }
 
-  void forget_group() REQUIRES(g_mutex) {
-    g_groups->erase(key_);
-    if (g_groups->empty()) delete std::exchange(g_groups, nullptr);
+  void forget_group(const GroupsAccess& groups) {
+    groups->by_uri->erase(uri());
+    if (groups->by_uri->empty()) delete std::exchange(groups->by_uri, nullptr);
   }
 
   void post_members(const std::vector<Peer>& members) {
@@ -91,18 +91,16 @@ class InprocJoining final : public Joining {
   }
 
   void withdraw() {
-    MutexLock lock(g_mutex);
-    Group* group = find_group();
+    const GroupsAccess groups(g_groups);
+    Group* group = find_group(groups);
     if (group == nullptr) return;
     const Incarnation self = request().self.incarnation;
     const auto here = group->here.find(self);
     if (here == group->here.end() || here->second != this) return;
     group->here.erase(here);
     group->rank_table.remove(self);
-    if (group->here.empty()) forget_group();
+    if (group->here.empty()) forget_group(groups);
   }
-
-  const Key key_;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/executor.h"
 #include "base/future.h"
+#include "base/process_state.h"
 #include "tensor/value.h"
 
 namespace distag {
@@ -31,19 +32,22 @@ const void* this_thread() {
 }
 
 // Threads that wait for others which make elements, of any storages. One of the few process-wide things: host code that
-// makes the elements of one tensor may ask for those of another, so that waits may form a circle. A leaf.
+// makes the elements of one tensor may ask for those of another, so that waits may form a circle.
 struct Wait {
   const void* thread;
   const void* maker;
   const Completion* end;
   Wait* next;
 };
-Mutex g_waits_mutex;
-Wait* g_waits GUARDED_BY(g_waits_mutex) = nullptr;
+struct Waits {
+  Wait* first = nullptr;
+};
+ProcessState<Waits> g_waits;
+using WaitsAccess = ProcessState<Waits>::Access;
 
 // nullptr: it waits for no thread. A wait that is over, but not taken out yet, does not count.
-const void* awaited_by(const void* thread) REQUIRES(g_waits_mutex) {
-  for (const Wait* wait = g_waits; wait != nullptr; wait = wait->next) {
+const void* awaited_by(const WaitsAccess& waits, const void* thread) {
+  for (const Wait* wait = waits->first; wait != nullptr; wait = wait->next) {
     if (wait->thread == thread && !wait->end->is_done()) return wait->maker;
   }
   return nullptr;
@@ -53,19 +57,19 @@ const void* awaited_by(const void* thread) REQUIRES(g_waits_mutex) {
 class WaitScope {
  public:
   WaitScope(const void* maker, const Completion& end) : wait_{this_thread(), maker, &end, nullptr} {
-    MutexLock lock(g_waits_mutex);
-    for (const void* thread = maker; thread != nullptr; thread = awaited_by(thread)) {
+    const WaitsAccess waits(g_waits);
+    for (const void* thread = maker; thread != nullptr; thread = awaited_by(waits, thread)) {
       if (thread != wait_.thread || end.is_done()) continue;
       fail(Status::kInvalidState,
            "the elements of a deferred tensor are needed by the source that makes them: a source reads no tensor whose "
            "source waits for it");
     }
-    wait_.next = g_waits;
-    g_waits = &wait_;
+    wait_.next = waits->first;
+    waits->first = &wait_;
   }
   ~WaitScope() {
-    MutexLock lock(g_waits_mutex);
-    Wait** place = &g_waits;
+    const WaitsAccess waits(g_waits);
+    Wait** place = &waits->first;
     while (*place != &wait_) place = &(*place)->next;
     *place = wait_.next;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <mutex>
 
 #include "base/error.h"
 #include "tensor/deferred.h"
@@ -191,7 +192,8 @@ bool Tensor::is_exclusive() const {
 }
 
 bool Tensor::owns_buffer() const {
-  const std::lock_guard<Storage> lock(*data_->storage);
+  const std::unique_lock<Storage> lock(*data_->storage, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
   const BufferRef& buffer = data_->storage->buffer();
   return buffer && buffer->is_writable();
 }

@@ -144,7 +144,8 @@ class Tensor {
   // Whether this handle, its storage and its buffer have one holder each and the memory is distag's own, so that it may
   // be reused for a result.
   bool is_exclusive() const;
-  // Whether the memory is distag's own and nothing but the storage holds it.
+  // Whether the memory is distag's own and nothing but the storage holds it. False while another thread has the lock of
+  // the storage: a thread of the process that this one was forked from has it for ever.
   bool owns_buffer() const;
   // Whether whoever writes to it through its address ends the process (Buffer::adopt_protected).
   bool is_protected() const;

@@ -112,6 +112,54 @@ static void child(handles *h) {
   CHECK_INT(destroyed, 1); /* no host code of the parent's */
 }
 
+/* The pool of the parent gives a thread that waits a successor, for calls that wait: not in a child. */
+static distag_status fork_within(void *user_data, distag_invocation *invocation, distag_error *told) {
+  distag_stats stats = DISTAG_STATS_INIT;
+  distag_worker *own = distag_invocation_get_worker(invocation);
+  int status = -1;
+  (void)user_data;
+  while (stats.callbacks_waiting == 0 && told->code == DISTAG_OK) distag_worker_get_stats(own, &stats, told);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    distag_value *value = NULL, *result = NULL;
+    alarm(120);
+    of_parent = own;
+    distag_worker *worker = start_worker("inproc://parent", DISTAG_EXECUTOR_POOL);
+    CHECK_OK(distag_value_create_int64(5, &value, &err));
+    CHECK_OK(distag_call(worker, NULL, "w0", "answer", &value, 1, NULL, &result, &err));
+    distag_value_release(value);
+    distag_value_release(result);
+    CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
+    distag_worker_release(worker);
+    _exit(check_end());
+  }
+  CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+  CHECK_INT(WEXITSTATUS(status), 0);
+  return DISTAG_OK;
+}
+
+static void fork_in_a_function(void) {
+  distag_worker_options options = group_options(0, 1, "inproc://parent");
+  distag_worker *worker = NULL;
+  distag_future *futures[2];
+  distag_value *value = NULL;
+  options.thread_count = 1;
+  CHECK_OK(distag_worker_create(&options, &worker, &err));
+  CHECK_OK(distag_worker_register(worker, "answer", answer, NULL, NULL, NULL, &err));
+  CHECK_OK(distag_worker_register(worker, "fork", fork_within, NULL, NULL, NULL, &err));
+  CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
+  CHECK_OK(distag_value_create_int64(5, &value, &err));
+  CHECK_OK(distag_call_async(worker, NULL, "w0", "fork", NULL, 0, NULL, &futures[0], &err));
+  CHECK_OK(distag_call_async(worker, NULL, "w0", "answer", &value, 1, NULL, &futures[1], &err));
+  for (int i = 0; i < 2; ++i) {
+    CHECK_OK(distag_future_wait(futures[i], DISTAG_FOREVER, &err));
+    distag_future_release(futures[i]);
+  }
+  distag_value_release(value);
+  CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
+  distag_worker_release(worker);
+}
+
 static void fork_with(uint32_t executor) {
   handles h = make(executor);
   int status = -1;
@@ -132,5 +180,6 @@ static void fork_with(uint32_t executor) {
 int main(void) {
   fork_with(DISTAG_EXECUTOR_POOL);
   fork_with(DISTAG_EXECUTOR_HOST);
+  fork_in_a_function();
   return check_end();
 }

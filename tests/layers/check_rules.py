@@ -22,6 +22,8 @@ RULES = [
     (r"^src/(?!base/file_size)", r"\b(ftruncate|fallocate|posix_fallocate|pwrite|ofstream|fopen|fwrite)\b|(?<!\w)::write\s*\(",
      "files grow by base/file_size.h alone: SIGXFSZ ends the host"),
     (r"^src/(?!base/fork_handlers)", r"\bpthread_atfork\b", "a step of the table in base/fork_handlers.cpp, which keeps the order"),
+    (r"^src/(?!base/(own_descriptors|shared_memory)\.cpp)", r"(?m)^(constinit |static |inline )*(Mutex|std::mutex) \w+",
+     "a forked child may find it locked for ever: take ProcessState (base/process_state.h)"),
     (r"^(src|tools)/", r"\b[io]?fstream\b|\b(fopen|freopen|tmpfile|popen)\b", "programs that the host starts get the "
      "descriptor: open by base/regular_file.h, base/data_file.h or tools/files.h"),
     (r"^(src|tools)/(?!run/run\.cpp)", r"\bO_(RDONLY|WRONLY|RDWR)\b(?![^;]*CLOEXEC)|"

@@ -4,14 +4,17 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/mutex.h"
+#include "base/process_state.h"
 
 namespace distag {
 namespace {
 
-// The table of names: a list without a destructor, so that nothing is left when the library is unloaded.
-Mutex table_mutex;
-InprocListener* table_head GUARDED_BY(table_mutex) = nullptr;
+// The table of names.
+struct NameTable {
+  InprocListener* head = nullptr;
+};
+ProcessState<NameTable> name_table;
+using TableAccess = ProcessState<NameTable>::Access;
 
 }  // namespace
 
@@ -20,24 +23,24 @@ InprocListener::InprocListener(std::string name, AcceptorEvents events)
 
 void InprocListener::open(const std::shared_ptr<InprocPort>& port) {
   mailbox_ = std::make_shared<InprocMailbox>(port, weak_from_this());
-  MutexLock lock(table_mutex);
-  for (const InprocListener* other = table_head; other != nullptr; other = other->next_) {
+  const TableAccess table(name_table);
+  for (const InprocListener* other = table->head; other != nullptr; other = other->next_) {
     if (other->name_ == name_) {
       fail(Status::kInvalidState, "\"{}\" is in use: another worker of this process listens there; take another name",
            name_);
     }
   }
-  next_ = table_head;
+  next_ = table->head;
   if (next_ != nullptr) next_->previous_ = this;
-  table_head = this;
+  table->head = this;
 }
 
 void InprocListener::close() {
   {
-    MutexLock lock(table_mutex);
+    const TableAccess table(name_table);
     if (previous_ != nullptr) previous_->next_ = next_;
     if (next_ != nullptr) next_->previous_ = previous_;
-    if (table_head == this) table_head = next_;
+    if (table->head == this) table->head = next_;
   }
   std::map<uint64_t, std::shared_ptr<InprocMailbox>> clients;
   {
@@ -51,8 +54,8 @@ void InprocListener::close() {
 }
 
 std::shared_ptr<InprocListener> InprocListener::find(const std::string& name) {
-  MutexLock lock(table_mutex);
-  for (InprocListener* listener = table_head; listener != nullptr; listener = listener->next_) {
+  const TableAccess table(name_table);
+  for (InprocListener* listener = table->head; listener != nullptr; listener = listener->next_) {
     if (listener->name_ == name) return listener->shared_from_this();
   }
   return nullptr;

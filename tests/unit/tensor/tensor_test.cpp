@@ -140,5 +140,13 @@ TEST(TensorTest, IsExclusiveOnlyWithoutAnyOtherHolder) {
   EXPECT_FALSE(Tensor().is_exclusive());
 }
 
+// In a forked child a thread of the parent may have it for ever.
+TEST(TensorTest, WhetherItOwnsItsBufferWaitsForNoLock) {
+  const Tensor x = tensor_of<float>({2}, {1, 2});
+  EXPECT_TRUE(x.owns_buffer());
+  const std::lock_guard<Storage> lock(x.storage());
+  EXPECT_FALSE(x.owns_buffer());
+}
+
 }  // namespace
 }  // namespace distag

@@ -286,13 +286,15 @@ void ZmqAcceptor::State::settle() {
 }
 
 // One of the connections has brought a box that does not open. Ends those from which bytes have come that are no
-// message: that one, and others in the midst of a message, which comes again.
+// message: that one, and others in the midst of a message, which comes again. The system does not count what came over
+// ipc: there all end, and dial again.
 void ZmqAcceptor::State::end_broken() {
   if (!keys_) return;
   for (const HandshakeWatch::Open& open : watch_.open()) {
     const auto known = known_.find(open.serial);
     const uint64_t heard = kHandshakeBytes + (known == known_.end() ? 0 : known->second.boxes);
-    if (received_bytes(open.fd) > heard) hang_up(open.fd, open.inode);
+    const uint64_t came = address_.is_ipc() ? UINT64_MAX : received_bytes(open.fd);
+    if (came > heard) hang_up(open.fd, open.inode);
   }
 }
 

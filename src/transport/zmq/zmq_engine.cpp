@@ -66,8 +66,8 @@ std::string_view ZmqEngine::promise(EnginePromise promise) const {
       return "up to 1 MiB and 64 KiB";
     case EnginePromise::kFramesInOrder:
       return "none is handed out twice or changed: by the numbers of CURVE, which may have gaps, and by "
-             "numbers and checksums of the session. Over `tcp://` the connection ends; libzmq may keep its "
-             "descriptor";
+             "numbers and checksums of the session. The connection ends, over `ipc://` with all others of its "
+             "listener, which dial again; libzmq may keep its descriptor";
     case EnginePromise::kDeniedDialler:
       return "at once, by what the handshake says. A listener of libzmq says that a key is another "
              "one by hanging up at HELLO, so there two more connections go through the handshake up "

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "contract/transport_contract.h"
+#include "support/middle.h"
 #include "support/sockets.h"
 #include "transport/key_ring.h"
 
@@ -103,6 +104,32 @@ TEST_P(WorkerKeyTest, IsAskedForAtEachDoorAndSaysTheName) {
     Keyed stranger(GetParam(), stranger_, ring());
     EXPECT_EQ(stranger.dial("server", endpoint), "denied") << endpoint;
     EXPECT_NE(server.next("denied").find("its key is not that of a worker that may connect"), std::string::npos);
+  }
+}
+
+// At once, at each door; an engine may end other connections to it, which can be dialled again.
+TEST_P(WorkerKeyTest, ABoxThatDoesNotOpenEndsItsConnection) {
+  for (const char* address : {"tcp://127.0.0.1:0", ""}) {
+    Keyed server(GetParam(), server_, ring());
+    const std::string endpoint = server.listen(address);
+    const auto say_through = [this, &server](const Middle& middle, const std::string& end) {
+      Keyed a(GetParam(), a_, ring());
+      ASSERT_EQ(a.dial("server", middle.endpoint()), "connected");
+      a.say("hello");
+      if (end == "dropped") return a.await_end();
+      EXPECT_EQ(server.next("message"), "a: hello");
+    };
+    Middle true_one(endpoint, Middle::kNone);
+    say_through(true_one, "heard");
+    const size_t size = true_one.client_bytes().size();
+    for (int round = 0; round < 5; ++round) {
+      Middle middle(endpoint, size - 1);
+      say_through(middle, "dropped");
+    }
+    Keyed b(GetParam(), b_, ring());
+    ASSERT_EQ(b.dial("server", endpoint), "connected");
+    b.say("still heard");
+    EXPECT_EQ(server.next("message"), "b: still heard");
   }
 }
 

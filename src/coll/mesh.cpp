@@ -483,12 +483,13 @@ void Mesh::tell_left_if_due() {
     if (parts != 0 && !left_.contains(to)) return;
   }
   has_left_ = true;
+  Error error(Status::kInvalidState, "mesh released");
   try {
-    ended_ = Error(Status::kInvalidState, fmt::format("{}: this worker has released it", where("")));
+    error = Error(Status::kInvalidState, fmt::format("{}: this worker has released it", where("")));
   } catch (const std::bad_alloc&) {
-    ended_ = Error(Status::kInvalidState, "mesh released");
+    // The short text stays.
   }
-  tell_end();
+  end_now(std::move(error), true);
 }
 
 void Mesh::stop() {

@@ -229,6 +229,12 @@ class Op:
         return "\n".join(head + document + body)
 
 
+def assigned(op):
+    """The C function of an op, under its own name."""
+    function = f"lib.{op['function']['name']}"
+    return f"_{op['name']} = {f'hearing({function})' if op['inputs'] else function}"
+
+
 def wrapped(line):
     """A line of code, or several where it is too long."""
     indent = " " * (len(line) - len(line.lstrip()) + 4)
@@ -248,13 +254,14 @@ def ops_text(api):
              "from ._arguments import INFINITY, Ints, double, int64_array, int64_pair, ints, length",
              "from ._dtypes import DType, float32",
              "from ._handles import TensorHandle",
+             "from ._interrupts import hearing",
              "from ._library import lib",
              "from ._raw import distag_error",
              "from ._recording import handle_array, handle_of, output_of, tensor_of",
              "from .errors import fail", "",
              "if TYPE_CHECKING:",
              "    from .tensor import Tensor", ""]
-    lines += [f"_{op.op['name']} = lib.{op.op['function']['name']}" for op in ops if op.op["function"]]
+    lines += [f"{assigned(op.op)}" for op in ops if op.op["function"]]
     lines.append("")
     exported = ", ".join(f'"{name}"' for name in names)
     lines += textwrap.wrap(f"__all__ = [{exported}]", 118, subsequent_indent=" " * 11)

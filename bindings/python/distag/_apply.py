@@ -9,6 +9,7 @@ from . import _raw
 from ._arguments import text
 from ._dtypes import DType
 from ._handles import TensorHandle
+from ._interrupts import call_op
 from ._library import lib
 from ._raw import distag_error
 from ._recording import handle_array, is_grad_enabled
@@ -29,6 +30,13 @@ def apply(op: str, inputs: Sequence[Tensor | None], attributes: dict[str, Any], 
     plain = {key: int(value) if isinstance(value, DType) else value for key, value in attributes.items()}
     given = to_value(plain, keep, op) if plain else None
     flags = 0 if record and is_grad_enabled() else _raw.APPLY_NO_GRAD
-    if lib.distag_apply(text(op), array, count, given, flags, byref(results), outputs, byref(err)):
+    owned: list[TensorHandle] = []  # also after Ctrl-C, behind which an op with a sharded input goes on
+
+    def run(*arguments: Any) -> int:
+        status: int = lib.distag_apply(*arguments)
+        owned.extend(TensorHandle(result) for result in results if not status)
+        return status
+
+    if call_op(run, text(op), array, count, given, flags, byref(results), outputs, byref(err)):
         fail(err)
-    return [Tensor(TensorHandle(result)) for result in results]
+    return [Tensor(handle) for handle in owned]

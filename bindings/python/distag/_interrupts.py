@@ -1,14 +1,51 @@
 """Ctrl-C in calls that wait for other members and have no form without a wait."""
 from __future__ import annotations
 
+import contextlib
 import contextvars
+import os
+import select
 import threading
+import weakref
+from ctypes import byref
+from functools import partial
+from queue import SimpleQueue
 from typing import Any, Callable
+
+from ._handles import TensorHandle, WorkerHandle
+from ._library import lib
+from ._raw import distag_error
+from .errors import raise_interrupt
+
+SLICE_S = 0.05  # a wait ends this often: a signal that came just before it, or on another thread, wakes nothing
+_get_spec = lib.distag_tensor_get_spec
 
 
 class HostExecutor:
-    """Whether a worker of this process ever runs its callbacks where the host polls: they run on the thread that polls,
-    in its calls too, so no other thread makes these."""
+    """The workers of this process whose callbacks run where the host polls, each with the thread that did so last: they
+    run there also while it waits in a call."""
+
+    _pollers: dict[int, tuple[weakref.ref[WorkerHandle], int]] = {}
+
+    @classmethod
+    def polls_here(cls, worker: WorkerHandle) -> None:
+        """From now on the calling thread is the one that polls."""
+        known = cls._pollers
+        gone = [key for key, (reference, _) in list(known.items()) if reference() is None]
+        for key in gone:
+            known.pop(key, None)
+        known[id(worker)] = weakref.ref(worker), threading.get_ident()
+
+    @classmethod
+    def polled_here(cls) -> list[WorkerHandle]:
+        """The workers that the calling thread polls."""
+        here = threading.get_ident()
+        found = [reference() for reference, poller in list(cls._pollers.values()) if poller == here]
+        return [worker for worker in found if worker is not None and lib.distag_worker_get_fd(worker) >= 0]
+
+
+class Meshes:
+    """Whether this process ever made a mesh of workers: before that no tensor is sharded, and no op asks."""
 
     is_used = False
 
@@ -16,33 +53,124 @@ class HostExecutor:
 def call_and_hear(function: Callable[..., int], *arguments: Any) -> int:
     """What a function of the library answers. On the main thread, which alone hears signals, another thread makes the
     call, and this one waits for it; after Ctrl-C the call goes on there, with its arguments, until it ends."""
-    if HostExecutor.is_used or threading.current_thread() is not threading.main_thread():
+    if not _is_main():
         return function(*arguments)
-    call = _Call(function, arguments)
-    try:
-        threading.Thread(target=call.run, name="distag call", daemon=True).start()
-    except RuntimeError:  # there can be no more threads
-        return function(*arguments)
-    return call.wait()
+    caller = Caller.take()
+    return function(*arguments) if caller is None else caller.call(function, arguments)
 
 
-class _Call:
+def call_op(op: Callable[..., int], *arguments: Any) -> int:
+    """What an op answers. Ctrl-C is heard where one of its inputs is sharded: it may need elements of other members."""
+    if Meshes.is_used and _is_main() and any(map(_is_sharded, arguments)):
+        return call_and_hear(op, *arguments)
+    return op(*arguments)
+
+
+def hearing(op: Callable[..., int]) -> Callable[..., int]:
+    """The op as a function that hears Ctrl-C."""
+    return partial(call_op, op)
+
+
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _is_sharded(argument: Any) -> bool:
+    """Of an input of an op, or an array of them."""
+    if isinstance(argument, TensorHandle):
+        return _get_spec(argument) is not None
+    return any(map(_is_sharded, getattr(argument, "keep", ())))
+
+
+class Caller:
+    """A thread that makes calls for the main thread, which may leave one that is not over: then the caller is free
+    again once it is."""
+
+    free: list[Caller] = []
+    _is_polling = False  # whether the main thread runs callbacks meanwhile
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[Call] = SimpleQueue()
+        self._ended, self._end = os.pipe()
+        os.set_blocking(self._end, False)
+        self._thread = threading.Thread(target=self._serve, name="distag call", daemon=True)
+        self._thread.start()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_end"):
+            os.close(self._end)
+            os.close(self._ended)
+
+    @classmethod
+    def take(cls) -> Caller | None:
+        """One that is free, or a new one; None where a thread or a descriptor is lacking."""
+        while cls.free:
+            caller = cls.free.pop()
+            if caller._thread.is_alive():  # not in a forked child
+                return caller
+        try:
+            return cls()
+        except (OSError, RuntimeError):
+            return None
+
+    def _serve(self) -> None:
+        while True:
+            self._calls.get().run(self)
+
+    def release(self) -> None:
+        """The call is over."""
+        self.free.append(self)
+        if self._is_polling:
+            with contextlib.suppress(BlockingIOError):  # it is readable
+                os.write(self._end, b"1")
+
+    def call(self, function: Callable[..., int], arguments: tuple[Any, ...]) -> int:
+        call = Call(function, arguments)
+        self._is_polling = bool(HostExecutor.polled_here())
+        self._calls.put(call)
+        while self._is_polling and not call.is_over:
+            self._poll()
+        return call.result()
+
+    def _poll(self) -> None:
+        """Waits for something to run here, or for the end of a call, and runs it."""
+        workers = HostExecutor.polled_here()
+        descriptors = [lib.distag_worker_get_fd(worker) for worker in workers]
+        ready, _, _ = select.select([self._ended, *descriptors], (), (), SLICE_S)
+        if self._ended in ready:
+            os.read(self._ended, 4096)
+        for worker, descriptor in zip(workers, descriptors):
+            if descriptor in ready:
+                lib.distag_worker_poll(worker, 1, -1, None, byref(distag_error()))
+                raise_interrupt()
+
+
+class Call:
+    """A call that another thread makes for the main thread."""
+
     def __init__(self, function: Callable[..., int], arguments: tuple[Any, ...]) -> None:
-        self._work = contextvars.copy_context().run, function, *arguments
-        self._done = threading.Event()
+        self._work: Any = contextvars.copy_context().run, function, *arguments
+        self._running = threading.Lock()
+        self._running.acquire()
+        self.is_over = False
         self._result: int | None = None
         self._failure: BaseException | None = None
 
-    def run(self) -> None:
-        run, *arguments = self._work
+    def run(self, caller: Caller) -> None:
+        (run, *arguments), self._work = self._work, None
         try:
             self._result = run(*arguments)
         except BaseException as failure:  # an argument that ctypes refuses
             self._failure = failure
-        self._done.set()
+        del run, arguments  # what they hold is the main thread's to release
+        self.is_over = True
+        self._running.release()
+        caller.release()
 
-    def wait(self) -> int:
-        self._done.wait()
+    def result(self) -> int:
+        """Waits for the result."""
+        while not self._running.acquire(timeout=SLICE_S):
+            pass
         if self._failure is not None:
             raise self._failure
         assert self._result is not None

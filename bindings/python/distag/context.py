@@ -146,7 +146,8 @@ class Context(Owner):
         if self.worker is not None:
             self.settle_async().result()
         out, err = GradientsHandle(), distag_error()
-        if lib.distag_get_gradients(self._h, byref(out), byref(err)):
+        get, arguments = lib.distag_get_gradients, (self._h, byref(out), byref(err))
+        if call_and_hear(get, *arguments) if self.is_joint else get(*arguments):
             fail(err)
         return Gradients(out)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import _raw, _specs
 from ._arguments import Duration, Ints, fit, int64_array, invalid, limit_ns, tensor_of, text
 from ._handles import ContextHandle, MeshHandle, Owner
+from ._interrupts import Meshes
 from ._library import lib
 from ._raw import distag_error
 from ._recording import input_of
@@ -345,6 +346,7 @@ def _create(worker: Worker | None, ranks: Sequence[int] | None, sizes: Any, axes
     arguments = (members, 0 if ranks is None else len(ranks), sizes, names, ndim, byref(options))
     out, err = MeshHandle(), distag_error()
     if worker is not None:
+        Meshes.is_used = True
         begin(lib.distag_mesh_create_async, worker._h, *arguments, byref(out)).result()
     elif lib.distag_mesh_create(None, *arguments, byref(out), byref(err)):
         fail(err)

@@ -10,6 +10,7 @@ from ._apply import apply
 from ._arguments import INFINITY, Ints, double, int64_array, int64_pair, ints, length
 from ._dtypes import DType, float32
 from ._handles import TensorHandle
+from ._interrupts import hearing
 from ._library import lib
 from ._raw import distag_error
 from ._recording import handle_array, handle_of, output_of, tensor_of
@@ -24,40 +25,40 @@ _full = lib.distag_full
 _arange = lib.distag_arange
 _rand = lib.distag_rand
 _randn = lib.distag_randn
-_add = lib.distag_add
-_sub = lib.distag_sub
-_mul = lib.distag_mul
-_div = lib.distag_div
-_maximum = lib.distag_maximum
-_eq = lib.distag_eq
-_add_scalar = lib.distag_add_scalar
-_mul_scalar = lib.distag_mul_scalar
-_neg = lib.distag_neg
-_exp = lib.distag_exp
-_log = lib.distag_log
-_sqrt = lib.distag_sqrt
-_tanh = lib.distag_tanh
-_sigmoid = lib.distag_sigmoid
-_relu = lib.distag_relu
-_sum = lib.distag_sum
-_mean = lib.distag_mean
-_max = lib.distag_max
-_argmax = lib.distag_argmax
-_matmul = lib.distag_matmul
-_linear = lib.distag_linear
-_transpose = lib.distag_transpose
-_reshape = lib.distag_reshape
-_slice = lib.distag_slice
-_concat = lib.distag_concat
-_softmax = lib.distag_softmax
-_log_softmax = lib.distag_log_softmax
-_cross_entropy = lib.distag_cross_entropy
-_mse_loss = lib.distag_mse_loss
-_conv2d = lib.distag_conv2d
-_max_pool2d = lib.distag_max_pool2d
-_cast = lib.distag_cast
-_clone = lib.distag_clone
-_detach = lib.distag_detach
+_add = hearing(lib.distag_add)
+_sub = hearing(lib.distag_sub)
+_mul = hearing(lib.distag_mul)
+_div = hearing(lib.distag_div)
+_maximum = hearing(lib.distag_maximum)
+_eq = hearing(lib.distag_eq)
+_add_scalar = hearing(lib.distag_add_scalar)
+_mul_scalar = hearing(lib.distag_mul_scalar)
+_neg = hearing(lib.distag_neg)
+_exp = hearing(lib.distag_exp)
+_log = hearing(lib.distag_log)
+_sqrt = hearing(lib.distag_sqrt)
+_tanh = hearing(lib.distag_tanh)
+_sigmoid = hearing(lib.distag_sigmoid)
+_relu = hearing(lib.distag_relu)
+_sum = hearing(lib.distag_sum)
+_mean = hearing(lib.distag_mean)
+_max = hearing(lib.distag_max)
+_argmax = hearing(lib.distag_argmax)
+_matmul = hearing(lib.distag_matmul)
+_linear = hearing(lib.distag_linear)
+_transpose = hearing(lib.distag_transpose)
+_reshape = hearing(lib.distag_reshape)
+_slice = hearing(lib.distag_slice)
+_concat = hearing(lib.distag_concat)
+_softmax = hearing(lib.distag_softmax)
+_log_softmax = hearing(lib.distag_log_softmax)
+_cross_entropy = hearing(lib.distag_cross_entropy)
+_mse_loss = hearing(lib.distag_mse_loss)
+_conv2d = hearing(lib.distag_conv2d)
+_max_pool2d = hearing(lib.distag_max_pool2d)
+_cast = hearing(lib.distag_cast)
+_clone = hearing(lib.distag_clone)
+_detach = hearing(lib.distag_detach)
 
 __all__ = ["zeros", "ones", "full", "arange", "rand", "randn", "add", "sub", "mul", "div", "maximum", "eq",
            "add_scalar", "mul_scalar", "neg", "exp", "log", "sqrt", "tanh", "sigmoid", "relu", "sum", "mean", "max",

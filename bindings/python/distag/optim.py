@@ -65,7 +65,8 @@ class Optimizer(Owner):
             self.step_async(context, timeout).result()
             return
         err = distag_error()
-        if lib.distag_optimizer_step(self._h, context._h, call_options(timeout), byref(err)):
+        step, arguments = lib.distag_optimizer_step, (self._h, context._h, call_options(timeout), byref(err))
+        if call_and_hear(step, *arguments) if context.is_joint else step(*arguments):
             fail(err)
 
     def step_async(self, context: Context, timeout: Duration = None) -> Future[None]:

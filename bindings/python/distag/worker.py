@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 import warnings
 import weakref
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Union
 from . import _callbacks, _life, _raw, functions
 from ._arguments import FOREVER, Duration, Ints, fit, invalid, limit_ns, nanoseconds, text
 from ._handles import FutureHandle, Owner, RRefHandle, WorkerHandle
-from ._interrupts import HostExecutor
+from ._interrupts import HostExecutor, call_and_hear
 from ._library import lib
 from ._raw import distag_error
 from .calls import CURRENT, ContextArgument, call_options, context_handle
@@ -118,12 +119,13 @@ class Worker(Owner):
             options.on_log = LOG
         if on_member is not None:
             options.on_member = ON_MEMBER
-        HostExecutor.is_used = HostExecutor.is_used or executor == "host"
         self._is_down = True  # nothing to shut down until it is made
         self._starting: Future[None] | None = None
         self._ending: FutureHandle | None = None
         self._watches: dict[str, Watch] = {}
         self._create(options, _Listeners(log, on_member))
+        if executor == "host":
+            HostExecutor.polls_here(self._h)
         _offer_all(self, functions)
 
     def _create(self, options: Any, listeners: _Listeners) -> None:
@@ -357,6 +359,7 @@ class Worker(Owner):
         """With the host executor: runs callbacks that are due, and gives their number."""
         done, err = c_size_t(), distag_error()
         count = fit(max_items, c_size_t, "max_items")
+        HostExecutor.polls_here(self._h)
         if lib.distag_worker_poll(self._h, count, nanoseconds(budget), byref(done), byref(err)):
             fail(err)
         raise_interrupt()
@@ -397,7 +400,8 @@ class Worker(Owner):
     def group_report(self, timeout: Duration = 1.0) -> dict[str, Any]:
         """What all members have open and wait for, in "members". One that does not answer in time has no "report", and
         as "silent" why."""
-        return copy_report(lib.distag_worker_copy_group_report, self._h, nanoseconds(timeout))
+        return copy_report(functools.partial(call_and_hear, lib.distag_worker_copy_group_report), self._h,
+                           nanoseconds(timeout))
 
     def metrics(self) -> str:
         """The counters in the text format of Prometheus."""

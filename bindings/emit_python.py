@@ -10,6 +10,10 @@ CTYPES = {"int32_t": "c_int32", "uint32_t": "c_uint32", "int64_t": "c_int64", "u
 ANNOTATIONS = {"int64": "int", "float64": "float", "bool": "bool", "text": "str", "int64[]": "Ints", "dtype": "DType"}
 
 
+# Attributes that say more where they are given, though with their default: without, sharded rows are counted unread.
+LEFT_OUT = {"ignore_index"}
+
+
 class Raw:
     """The text of _raw.py."""
 
@@ -87,8 +91,10 @@ class Raw:
 
 
 def default_of(attribute):
-    """The Python default of an attribute; None where the default is another attribute."""
+    """The Python default of an attribute; None where the default is another attribute, or the attribute is left out."""
     text = attribute["default"]
+    if attribute["name"] in LEFT_OUT:
+        return "None"
     kind = attribute["type"]
     if kind == "bool":
         return text.capitalize()
@@ -167,7 +173,7 @@ class Op:
 
     def fallback(self, attribute):
         """What stands for None: the attribute that the default names."""
-        is_other = "default" in attribute and default_of(attribute) == "None"
+        is_other = "default" in attribute and default_of(attribute) == "None" and attribute["name"] not in LEFT_OUT
         return f" if {attribute['name']} is not None else {attribute['default']}" if is_other else ""
 
     def left_out(self):
@@ -181,7 +187,7 @@ class Op:
                 default = default_of(attribute)
                 if attribute["type"] == "int64[]":
                     default = default.replace("(", "[").replace(")", "]")
-                yield f"{self.attribute(attribute)} == {default}"
+                yield f"{self.attribute(attribute)} {'is' if default == 'None' else '=='} {default}"
 
     def call(self):
         lines, arguments = self.prepare()

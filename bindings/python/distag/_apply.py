@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
 def apply(op: str, inputs: Sequence[Tensor | None], attributes: dict[str, Any], outputs: int = 1,
           record: bool = True) -> list[Tensor]:
-    """Runs any op by name (distag_apply), and gives its outputs; with `record` false nothing is recorded."""
+    """Runs any op by name (distag_apply), and gives its outputs; with `record` false nothing is recorded. An attribute
+    that is None is left out."""
     array, count = handle_array(inputs)
     results = (c_void_p * outputs)()
     err = distag_error()
     keep: list[Any] = []
-    plain = {key: int(value) if isinstance(value, DType) else value for key, value in attributes.items()}
+    plain = {key: int(value) if isinstance(value, DType) else value for key, value in attributes.items()
+             if value is not None}
     given = to_value(plain, keep, op) if plain else None
     flags = 0 if record and is_grad_enabled() else _raw.APPLY_NO_GRAD
     owned: list[TensorHandle] = []  # also after Ctrl-C, behind which an op with a sharded input goes on

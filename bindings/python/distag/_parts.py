@@ -18,11 +18,14 @@ def part(whole: Any, keys: Keys) -> Any:
     """The part that integers, slices, None and ... name; a view, but along a dim that is cut a copy."""
     shape, dim = whole.shape, 0  # the dim of what is left, and
     given = 0  # that of the tensor, which errors name
+    is_sharded = whole.spec is not None
+    if is_sharded and shape and keys != (Ellipsis,) and names_all(keys, shape):
+        return whole.redistribute(whole.spec)
     for key in _spelled(keys, len(shape)):
         if key is None:
             whole, dim = ops.unsqueeze(whole, dim), dim + 1
             continue
-        if key is ALL:
+        if key is ALL or is_sharded and _is_all(key, shape[given]):  # a slice of a dim that is cut gathers it
             dim += 1
         elif isinstance(key, builtins.slice):
             start, stop, step = _bounds(key, shape[given])
@@ -38,7 +41,11 @@ def names_all(keys: Keys, shape: tuple[int, ...]) -> bool:
     """Whether the keys are slices of everything and ... only."""
     spelled = _spelled(keys, len(shape))
     return len(spelled) == len(shape) and all(
-        isinstance(key, builtins.slice) and key.indices(size) == (0, size, 1) for key, size in zip(spelled, shape))
+        _is_all(key, size) for key, size in zip(spelled, shape))
+
+
+def _is_all(key: Any, size: int) -> bool:
+    return isinstance(key, builtins.slice) and key.indices(size) == (0, size, 1)
 
 
 def write_sharded(whole: Any, keys: Keys, value: Any) -> None:

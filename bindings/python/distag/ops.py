@@ -351,10 +351,10 @@ def log_softmax(x: Tensor, dim: int = -1) -> Tensor:
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, weight: Tensor | None = None, reduction: str = "mean",
-                  ignore_index: int = -100) -> Tensor:
+                  ignore_index: int | None = None) -> Tensor:
     """-weight[t] * log_softmax(logits)[t] for targets t [n] (int64) of logits [n, classes], without those that
     are ignore_index; reduced by mean (over the weights), sum or none."""
-    if weight is None and reduction == "mean" and ignore_index == -100:
+    if weight is None and reduction == "mean" and ignore_index is None:
         out, err = TensorHandle(), distag_error()
         if _cross_entropy(tensor_of(logits, "logits"), tensor_of(targets, "targets"), byref(out), byref(err)):
             fail(err)
@@ -581,8 +581,8 @@ def amin(x: Tensor, dims: Ints = (), keepdim: bool = False) -> Tensor:
     return apply("amin", (x,), {"dims": ints(dims), "keepdim": keepdim}, 1)[0]
 
 
-def nll_loss(logs: Tensor, targets: Tensor, weight: Tensor | None = None, reduction: str = "mean", ignore_index: int =
-             -100) -> Tensor:
+def nll_loss(logs: Tensor, targets: Tensor, weight: Tensor | None = None, reduction: str = "mean", ignore_index: int |
+             None = None) -> Tensor:
     """-weight[t] * logs[t] for targets t [n] (int64) of logs [n, classes], without those that are ignore_index;
     reduced by mean (over the weights), sum or none."""
     return apply("nll_loss", (logs, targets, weight), {"reduction": reduction, "ignore_index": ignore_index}, 1)[0]

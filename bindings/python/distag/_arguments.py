@@ -46,6 +46,13 @@ def fit(number: int, kind: Any, what: str) -> int:
     return number
 
 
+def position(number: Any, name: str) -> int:
+    """The place of a member in a mesh."""
+    if not hasattr(number, "__index__"):
+        raise invalid(f"{name}: the position of a member is an integer, or None, not {number!r}")
+    return index(number)
+
+
 def double(number: Any, what: str) -> Any:
     """A number that C takes as a float64; a whole one that none holds, and would be rounded, is refused."""
     if isinstance(number, float) or (isinstance(number, int) and -EXACT <= number <= EXACT):

@@ -12,7 +12,7 @@ from ._interrupts import call_and_hear
 from ._library import lib
 from ._methods import TensorMethods
 from ._raw import distag_error
-from ._specs import Spec
+from ._specs import Placement, Spec
 from .errors import fail
 from .futures import Future, begin
 
@@ -44,6 +44,16 @@ class ShardedMethods(TensorMethods):
         found = lib.distag_tensor_get_mesh(self._h)
         return Mesh._lent(found) if found else None
 
+    device_mesh = mesh  # torch's name
+
+    @property
+    def placements(self) -> tuple[Placement, ...] | None:
+        """How it lies along each axis of its mesh, as torch says it. None for a tensor that is not sharded."""
+        mesh, spec = self.mesh, self.spec
+        if mesh is None or spec is None:
+            return None
+        return _specs.placements_of(mesh.spec(spec, info_of(self._h).ndim, "placements"))
+
     @property
     def is_deferred(self) -> bool:
         """Whether its elements are not made yet."""
@@ -56,6 +66,14 @@ class ShardedMethods(TensorMethods):
         if lib.distag_tensor_to_local(_recording.input_of(self._h), given, byref(out), byref(err)):
             fail(err)
         return Tensor(out)
+
+    def to_local(self, *, grad_placements: Spec | None = None) -> Tensor:
+        """torch's name for `local`."""
+        return self.local(grad_placements)
+
+    def full_tensor(self) -> Tensor:
+        """The whole on all members, recorded; `gather` gives it without a history. Collective."""
+        return self.redistribute((None,) * info_of(self._h).ndim).local()
 
     @overload  # type: ignore[override]  # the op says Tensor of itself
     def gather(self, index: Tensor, dim: int) -> Tensor: ...
@@ -78,12 +96,16 @@ class ShardedMethods(TensorMethods):
         """The whole of a sharded tensor, as a future."""
         return begin(lib.distag_tensor_gather_async, self._h, -1 if rank is None else rank, nanoseconds(timeout))
 
-    def redistribute(self, spec: Spec, *, gradient: bool = False, keep: bool = False) -> Tensor:
-        """The same values under another spec, recorded. `gradient` brings the gradient to that spec too; `keep` keeps
-        a gathered parameter until its backward. Collective."""
+    def redistribute(self, spec: Spec | None = None, *, placements: Spec | None = None, gradient: bool = False,
+                     keep: bool = False) -> Tensor:
+        """The same values under another spec (`placements` is torch's name), recorded. `gradient` brings the gradient
+        to that spec too; `keep` keeps a gathered parameter until its backward. Collective."""
+        if (spec is None) is (placements is None):
+            raise invalid("redistribute: give one spec")
+        wanted = _specs.text_of(placements if spec is None else spec)
         flags = (_raw.REDISTRIBUTE_GRADIENT if gradient else 0) | (_raw.REDISTRIBUTE_KEEP if keep else 0)
         out, err = TensorHandle(), distag_error()
-        if call_and_hear(lib.distag_redistribute, _recording.input_of(self._h), _specs.text_of(spec), flags, byref(out),
+        if call_and_hear(lib.distag_redistribute, _recording.input_of(self._h), wanted, flags, byref(out),
                          byref(err)):
             fail(err)
         return Tensor(out)
@@ -154,10 +176,11 @@ def distribute_tensor(tensor: Tensor, mesh: Mesh, placements: Spec, src_data_ran
     """mark_sharding with the arguments of torch: all members get the values of the one at the position `src_data_rank`;
     with None each has all of them. A deferred one has no values yet: each member makes its part. In place.
     Collective."""
-    _arguments.tensor_of(tensor, "distribute_tensor")
-    _arguments.mesh_of(mesh, "distribute_tensor")
-    if src_data_rank is not None and not 0 <= src_data_rank < mesh.size:
-        raise invalid(f"distribute_tensor: src_data_rank {src_data_rank} is no position of {mesh!r}")
+    name = "distribute_tensor"
+    _arguments.tensor_of(tensor, name)
+    _arguments.mesh_of(mesh, name)
+    if src_data_rank is not None and not 0 <= _arguments.position(src_data_rank, name) < mesh.size:
+        raise invalid(f"{name}: src_data_rank {src_data_rank} is no position of {mesh!r}")
     source = -1 if src_data_rank is None or tensor.is_deferred else mesh.ranks[src_data_rank]
     return mark_sharding(tensor, mesh, placements, source)
 
@@ -183,7 +206,7 @@ def deferred(shape: Ints, dtype: DType = float32, *, init: str | None = None, se
     "full" (of `shift`), "rand" or "randn" (times scale, plus shift), or the `source` makes the elements of a box:
     `source(offset, extent)` gives an array or nested lists."""
     chosen = init or ("full" if source is None else "source")
-    if chosen not in INITS or (source is None) is (chosen == "source"):
+    if not isinstance(chosen, str) or chosen not in INITS or (source is None) is (chosen == "source"):
         raise invalid(f"deferred: init is one of {', '.join(INITS)}, and \"source\" goes with a source: not {init!r}")
     options = _raw.distag_deferred_options(struct_size=sizeof(_raw.distag_deferred_options), init=INITS[chosen])
     if chosen in ("rand", "randn"):

@@ -22,6 +22,10 @@ class Shard(Placement):
 
     dim: int
 
+    def __post_init__(self) -> None:
+        if not hasattr(self.dim, "__index__"):
+            raise invalid(f"Shard: a dim is an integer, not {self.dim!r}")
+
     def __str__(self) -> str:
         return f"S({self.dim})"
 
@@ -39,6 +43,11 @@ class Partial(Placement):
     """A placement: the tensor is the sum of what the members along the axis have."""
 
     reduce_op: str = "sum"
+
+    def __post_init__(self) -> None:
+        if self.reduce_op != "sum":
+            raise invalid(f"Partial: a partial tensor is a sum, not {self.reduce_op!r}: of \"avg\" divide by the size of "
+                          "the axis, of \"max\" and \"min\" reduce the parts (mesh.all_reduce)")
 
     def __str__(self) -> str:
         return f"P({self.reduce_op})"
@@ -58,10 +67,28 @@ def text_of(spec: Any) -> bytes:
     return text(_listed([_item(item) for item in spec]), "spec")
 
 
+def placements_of(printed: str) -> tuple[Placement, ...]:
+    """The placements of a text of the library."""
+    return tuple(_placement(item) for item in printed.split(", "))
+
+
+def _placement(item: str) -> Placement:
+    if item == "R":
+        return Replicate()
+    if item.startswith("P("):
+        return Partial(item[2:-1])
+    if not item.endswith(")"):  # "S(0)[1]"
+        raise invalid(f"placements: axes cut a dim in another order than that of the mesh, {item}, which no placement "
+                      "says: take the spec")
+    return Shard(int(item[2:-1]))
+
+
 def axes_text(axes: Axes) -> bytes | None:
     """The axes of a collective for the library; None stands for all."""
     if axes is None or isinstance(axes, str):
         return None if axes is None else text(axes, "axes")
+    if not isinstance(axes, (tuple, list)):
+        raise invalid(f"axes: the name of an axis, or a tuple of names, is wanted, not {axes!r}")
     return text(_listed([_axis(axis) for axis in axes]), "axes")
 
 

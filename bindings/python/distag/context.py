@@ -181,13 +181,15 @@ def _backward_arguments(roots: Root | Sequence[Root], seeds: Sequence[Tensor | N
                         create_graph: bool, mode: str, timeout: Duration) -> tuple[tuple[Any, int], Any, list[Any]]:
     if isinstance(roots, (Tensor, RRef)):
         roots = [roots]
+    if not isinstance(roots, Sequence):
+        raise invalid(f"backward: a root is a tensor or an rref, not a {type(roots).__name__}")
     tensors = [root for root in roots if isinstance(root, Tensor)]
     rrefs = [root for root in roots if isinstance(root, RRef)]
     if len(tensors) + len(rrefs) != len(roots):
         raise invalid("backward: a root is a tensor or an rref")
     if seeds is not None and len(seeds) != len(tensors):
         raise invalid(f"backward: {len(tensors)} roots, but {len(seeds)} seeds")
-    if mode not in MODES:
+    if not isinstance(mode, str) or mode not in MODES:
         raise invalid(f"backward: the mode is one of {', '.join(MODES)}, not {mode!r}")
     options = _raw.distag_backward_options(struct_size=sizeof(_raw.distag_backward_options), mode=MODES[mode],
                                            retain_graph=retain_graph, create_graph=create_graph,

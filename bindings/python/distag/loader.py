@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from ctypes import addressof, byref, c_char_p, c_int64, c_uint32, c_uint64, sizeof
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Callable, Union
 
 from . import _arguments, _callbacks, _raw, _specs, ops
@@ -53,8 +54,8 @@ class Loader(Owner):
                  mode: str | None = None, shuffle: bool = False, seed: int = 0, epochs: float = 1,
                  drop_last: bool = False, prefetch: int = 2, concurrency: int = 1, state: Any = None,
                  timeout: Duration = None) -> None:
-        chosen = mode or ("global" if batch_rows is None else "rows")
-        if chosen not in MODES:
+        chosen = mode if mode is not None else "global" if batch_rows is None else "rows"
+        if not isinstance(chosen, str) or chosen not in MODES:
             raise invalid(f"mode is one of {', '.join(MODES)}, not {mode!r}")
         if (chosen == "rows") is (batch_rows is None):
             raise invalid("batch_rows is of mode \"rows\", which needs it: other modes take batches as the source "
@@ -66,7 +67,7 @@ class Loader(Owner):
         if chosen == "rows":
             reader = _rows_of(source)
             options.row_count, options.batch_rows = reader.count, fit(batch_rows or 0, c_int64, "batch_rows")
-            options.epochs = _raw.FOREVER if epochs == _arguments.FOREVER else fit(int(epochs), c_int64, "epochs")
+            options.epochs = _raw.FOREVER if epochs == _arguments.FOREVER else fit(_epochs(epochs), c_int64, "epochs")
             options.seed, options.shuffle, options.drop_last = fit(seed, c_uint64, "seed"), shuffle, drop_last
             make: Callable[[int, list[int] | None], Any] = lambda number, rows: reader.read(rows or [])
         else:
@@ -136,6 +137,12 @@ class Loader(Owner):
             return "<closed distag.Loader>"
         info = self.info()
         return f"<distag.Loader at batch {info.next} of {'?' if info.count is None else info.count}>"
+
+
+def _epochs(number: Any) -> int:
+    if not isinstance(number, Real) or number != int(number):
+        raise invalid(f"epochs: a whole number, or FOREVER, is wanted, not {number!r}")
+    return int(number)
 
 
 def _set_specs(options: Any, specs: Specs, keep: list[Any]) -> None:

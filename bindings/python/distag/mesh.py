@@ -7,8 +7,8 @@ from ctypes import addressof, byref, c_char_p, c_int32, sizeof
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _raw, _specs
-from ._arguments import Duration, Ints, fit, int64_array, invalid, limit_ns, tensor_of, text
-from ._handles import ContextHandle, MeshHandle, Owner
+from ._arguments import Duration, Ints, fit, int64_array, int64_pair, ints, invalid, limit_ns, mesh_of, tensor_of, text
+from ._handles import ContextHandle, MeshHandle, Owner, WorkerHandle
 from ._interrupts import Meshes
 from ._library import lib
 from ._raw import distag_error
@@ -59,6 +59,9 @@ class Mesh(Owner):
                  granules: Sequence[int] | None = None, name: str | None = None, timeout: Duration = None,
                  hidden_moves: str = "allow", keep_gathered: bool = False, check_replicas: bool = False,
                  bucket_bytes: int = 0) -> None:
+        if worker is not None and not isinstance(getattr(worker, "_h", None), WorkerHandle):
+            raise invalid(f"mesh: a worker is wanted, not a {type(worker).__name__}")
+        ranks = None if ranks is None else ints(ranks, "ranks")
         sizes, ndim = (None, 0) if shape is None else int64_array(shape)
         outer = None if outer_shape is None else int64_array(outer_shape)[0]
         if ranks is None and worker is None:
@@ -71,7 +74,7 @@ class Mesh(Owner):
                                                                                HIDDEN_MOVES),
             check_replicas=check_replicas, keep_gathered=keep_gathered, timeout_ns=limit_ns(timeout),
             bucket_bytes=bucket_bytes, name=None if name is None else text(name, "name"))
-        near = None if granules is None else int64_array(list(granules))[0]
+        near = None if granules is None else int64_array(granules)[0]
         _point(options, "outer_shape", outer, ndim)
         _point(options, "granules", near, len(ranks) if ranks is not None else None)
         self._h = _create(worker, ranks, sizes, axes, ndim, options)
@@ -120,6 +123,18 @@ class Mesh(Owner):
     def axis_names(self) -> tuple[str, ...]:
         """The names of the axes."""
         return tuple(self.shape)
+
+    mesh_dim_names = axis_names  # torch's name
+
+    def get_coordinate(self) -> list[int] | None:
+        """The index of this member along each axis; None without a worker."""
+        rest, found = self.position, []
+        for size in reversed(self.shape.values()):
+            if rest is None:
+                return None
+            rest, index = divmod(rest, size)
+            found.append(index)
+        return found[::-1]
 
     @property
     def size(self) -> int:
@@ -296,16 +311,18 @@ def visualize_sharding(spec: Spec, shape: Ints | None = None, *, mesh: Mesh | No
                        dims: tuple[int, int] = (0, 0)) -> str:
     """Draws which members hold which part, as "text", "json", "svg" or "html". Without a mesh the spec is HLO text, such
     as "{devices=[2,2]0,1,2,3}"; without a shape all parts are drawn alike. `dims` are the two that are drawn."""
+    row, column = int64_pair(dims)
     options = _raw.distag_picture_options(
         struct_size=sizeof(_raw.distag_picture_options), format=_choice("format", format, FORMATS), color=color,
-        width=width, row_dim=dims[0], column_dim=dims[1], label=None if label is None else text(label, "label"))
+        width=width, row_dim=row, column_dim=column, label=None if label is None else text(label, "label"))
     sizes, ndim = (None, _dims_of(spec)) if shape is None else int64_array(shape)
-    on = None if mesh is None else mesh._h
+    on = None if mesh is None else mesh_of(mesh, "visualize_sharding")
     return copy_text(lib.distag_visualize_sharding, on, _specs.text_of(spec), sizes, ndim, byref(options))
 
 
 def visualize_tensor_sharding(tensor: Tensor, **options: Any) -> str:
     """Draws which members hold which part of a sharded tensor; options as for visualize_sharding."""
+    tensor_of(tensor, "visualize_tensor_sharding")
     spec, mesh = tensor.spec, tensor.mesh
     if spec is None or mesh is None:
         raise invalid("visualize_tensor_sharding: the tensor is not sharded: mark it first")
@@ -318,7 +335,7 @@ def _dims_of(spec: Any) -> int:
 
 
 def _choice(what: str, given: str, choices: Mapping[str, int]) -> int:
-    if given not in choices:
+    if not isinstance(given, str) or given not in choices:
         raise invalid(f"{what} is one of {', '.join(choices)}, not {given!r}")
     return choices[given]
 

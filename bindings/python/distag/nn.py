@@ -59,6 +59,14 @@ class Module:
             state[name] = each
         return state
 
+    def buffers(self) -> list[Tensor]:
+        """The other tensors: statistics, tables, frozen parameters."""
+        return [buffer for _, buffer in self.named_buffers()]
+
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """The others with their names."""
+        return ((name, each) for name, each in self.named_tensors() if not each.requires_grad)
+
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Sets all tensors in place to those of the same names; sharded ones lie as these do. With other names or
         shapes nothing is set."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from ctypes import byref, c_double, c_void_p
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from . import _raw
@@ -53,14 +54,20 @@ class Optimizer(Owner):
     def set(self, **settings: Any) -> None:
         """Changes settings from the next step on."""
         if "betas" in settings:
-            settings["beta1"], settings["beta2"] = settings.pop("betas")
+            betas = settings.pop("betas")
+            if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+                raise invalid(f"betas are two numbers, not {betas!r}")
+            settings["beta1"], settings["beta2"] = betas
         for name, value in settings.items():
+            if not isinstance(value, Real):
+                raise invalid(f"{name}: a number is wanted, not {value!r}")
             err = distag_error()
             if lib.distag_optimizer_set(self._h, text(name, "setting"), value, byref(err)):
                 fail(err)
 
     def step(self, context: Context, timeout: Duration = None) -> None:
         """Updates each parameter with its gradient in the context, at all owners side by side."""
+        _check_context(context, "step")
         if self._has_worker and not context.is_joint:
             self.step_async(context, timeout).result()
             return
@@ -71,6 +78,7 @@ class Optimizer(Owner):
 
     def step_async(self, context: Context, timeout: Duration = None) -> Future[None]:
         """The same as a future."""
+        _check_context(context, "step")
         return begin(lib.distag_optimizer_step_async, self._h, context._h, call_options(timeout))
 
     def stepped_ranks(self) -> list[int]:
@@ -80,6 +88,7 @@ class Optimizer(Owner):
     def clip(self, context: Context, max_norm: float, timeout: Duration = None) -> float:
         """Scales the gradients of all parameters so that their joint 2-norm is at most max_norm; gives the norm that it
         found."""
+        _check_context(context, "clip")
         if self._has_worker and not context.is_joint:
             return self.clip_async(context, max_norm, timeout).result()
         out, err = c_double(), distag_error()
@@ -90,6 +99,7 @@ class Optimizer(Owner):
 
     def clip_async(self, context: Context, max_norm: float, timeout: Duration = None) -> Future[float]:
         """The same as a future."""
+        _check_context(context, "clip")
         return begin(lib.distag_optimizer_clip_async, self._h, context._h, max_norm, call_options(timeout))
 
     def save(self, timeout: Duration = None) -> dict[str, Any]:
@@ -120,6 +130,11 @@ class Optimizer(Owner):
         """The same as a future."""
         keep: list[Any] = []
         return begin(lib.distag_optimizer_load_async, self._h, to_value(state, keep, "state"), call_options(timeout))
+
+
+def _check_context(context: Any, name: str) -> None:
+    if not isinstance(context, Context):
+        raise invalid(f"{name}: a context is wanted, not a {type(context).__name__}")
 
 
 def _parameters(worker: Worker | None, parameter: Any) -> list[Any]:

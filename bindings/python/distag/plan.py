@@ -7,7 +7,7 @@ from ctypes import addressof, byref, c_char_p, c_int64, c_uint32, c_uint64, c_vo
 from typing import Any
 
 from . import _arguments, _raw, _specs
-from ._arguments import fit, invalid, text
+from ._arguments import fit, invalid, position, text
 from ._handles import Handle, Owner
 from ._interrupts import call_and_hear
 from ._library import lib
@@ -27,7 +27,8 @@ class Plan(Owner):
     """A spec for each of the named tensors. Immutable; may be used by any thread. Nothing is sent until `apply`.
 
     A tensor has the spec of the first rule whose pattern fits its name (* within dots, ** across them, ? one character);
-    one without is repeated. `saved` is the `report` of a former plan, in the place of rules. `source` is
+    one without is repeated, and a rule that no tensor is left for is refused. `saved` is the `report` of a former plan,
+    in the place of rules. `source` is
     the position of the member whose values all get; with None each keeps its part of its own. `memory_bytes` is what a
     member has for parts, gradients and the optimizer's copies: a plan that needs more is refused."""
 
@@ -36,6 +37,9 @@ class Plan(Owner):
     def __init__(self, mesh: Mesh, leaves: Mapping[str, Tensor], rules: Mapping[str, Spec] | None = None, *,
                  source: int | None = 0, saved: str | None = None, memory_bytes: int = 0, optimizer_copies: int = 0,
                  inference: bool = False) -> None:
+        for what, items in (("leaves", leaves), ("rules", rules)):
+            if not isinstance(items, (Mapping, type(None))) or items is leaves is None:
+                raise invalid(f"plan: {what} are a dict, not a {type(items).__name__}")
         given = dict(rules or {})
         handles = [_arguments.tensor_of(tensor, f"plan: leaf \"{name}\"") for name, tensor in leaves.items()]
         known: dict[int, str] = {}
@@ -50,13 +54,22 @@ class Plan(Owner):
             struct_size=sizeof(_raw.distag_plan_options), mode=_raw.PLAN_COMPLETE, inference=inference,
             optimizer_copies=fit(optimizer_copies, c_uint32, "optimizer_copies"),
             memory_bytes=fit(memory_bytes, c_uint64, "memory_bytes"),
-            source=-1 if source is None else fit(source, c_int64, "source"), names=addressof(names),
+            source=-1 if source is None else fit(position(source, "plan"), c_int64, "source"), names=addressof(names),
             leaves=addressof(tensors), leaf_count=len(leaves), patterns=addressof(patterns), specs=addressof(specs),
             rule_count=len(given), saved=None if saved is None else text(saved, "saved"))
         out, err = PlanHandle(), distag_error()
         if lib.distag_plan_create(_arguments.mesh_of(mesh, "plan"), None, 0, byref(options), byref(out), byref(err)):
             fail(err)
         self._h = out
+        self._check_rules(given)
+
+    def _check_rules(self, rules: Mapping[str, Spec]) -> None:
+        """A rule that fits only what earlier ones fit says nothing: it stands in the wrong place."""
+        used = {leaf["why"] for leaf in json.loads(self.report)["leaves"]} if rules else set()
+        for pattern in rules:
+            if f"rule \"{pattern}\"" not in used:
+                raise invalid(f"plan: the rule \"{pattern}\" is hidden: all that it fits has the spec of an earlier "
+                              "rule, as the first that fits counts: move it to the front, or leave it out")
 
     def apply(self, mesh: Mesh) -> None:
         """Marks the tensors as planned, in place, in one exchange. Members compare their plans. Collective."""

@@ -353,6 +353,10 @@ class Worker(Owner):
         return begin(lib.distag_worker_all_gather_async, self._h, given, array, 0 if ranks is None else len(ranks),
                      nanoseconds(timeout))
 
+    def barrier(self, ranks: Sequence[int] | None = None, timeout: Duration = FOREVER) -> None:
+        """Waits until each of the ranks (all, unless told) has called it."""
+        self.all_gather(None, ranks, timeout)
+
     # ---- the host executor ----
 
     def poll(self, max_items: int = 0, budget: Duration = FOREVER) -> int:

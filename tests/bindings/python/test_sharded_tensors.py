@@ -95,8 +95,8 @@ CALLS = {
     "remove_hook": lambda x: x.remove_hook(x.requires_grad_().add_hook(lambda gradient: None)),
     "reshape": lambda x: x.reshape(-1), "is_deferred": lambda x: x.is_deferred,
     "close": lambda x: x.clone().close(), "is_closed": lambda x: x.is_closed,
-    # Of sharded ones alone; test_meshes.py has them.
-    "spec": None, "mesh": None, "local": None, "gather_async": None, "redistribute": None,
+    # Of sharded ones alone; test_meshes.py and test_dtensor.py have them.
+    "device_mesh": None, "full_tensor": None, "placements": None, "to_local": None, "spec": None, "mesh": None, "local": None, "gather_async": None, "redistribute": None,
     # Ops with more than the tensor; those that are not here take it alone.
     **{name: (lambda name: lambda x: getattr(x, name)(x * 0.5))(name) for name in
        ("add", "sub", "mul", "div", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "pow", "mse_loss",

@@ -2,7 +2,7 @@
 from typing import Any
 
 import distag
-from distag import nn, optim
+from distag import dtensor, nn, optim
 
 
 @distag.function
@@ -45,4 +45,10 @@ def shard(worker: distag.Worker, x: distag.Tensor) -> float:
         box: distag.Box = mesh.box(("data", None), (4, 4))
         with mesh.context() as context:
             context.backward(x.local().sum())
+        grid: distag.Mesh = dtensor.init_device_mesh("cpu", (2, -1), mesh_dim_names=("dp", "tp"), worker=worker)
+        made: distag.Tensor = dtensor.zeros(4, 4, device_mesh=grid, placements=[distag.Shard(0), distag.Replicate()])
+        placements: tuple[Any, ...] | None = made.redistribute(placements=[distag.Replicate()] * 2).placements
+        layer: nn.Linear = dtensor.parallelize_module(nn.Linear(2, 2), grid, {"": dtensor.ColwiseParallel()})
+        other: nn.Linear = dtensor.fully_shard(nn.Linear(2, 2), mesh=grid)
+        assert placements and layer.buffers() == other.buffers() and grid.get_coordinate() and made.full_tensor()
     return float(reduced) + float(later.result()) + box.offset[0] + (0 if maybe is None else len(spec or ""))

@@ -205,6 +205,7 @@ class Worker(Owner):
         """Leaves the group if it is still in it, and drops the handle."""
         if not self.is_closed:
             self.leave()
+        self._starting = self._ending = None
         super().close()
 
     def __del__(self) -> None:

@@ -177,6 +177,16 @@ class Counts(unittest.TestCase):
 
         self.on_two(program)
 
+    def test_a_worker_that_is_closed_leaves_no_handles(self):
+        gc.collect()
+        before = distag.handle_count()
+        with distag.Worker(rank=0, world_size=1, rendezvous="inproc://closed") as worker:
+            pass
+        begun = distag.Worker(rank=0, world_size=1, rendezvous="inproc://begun")
+        begun.start_async()
+        begun.close()
+        self.assertEqual((distag.handle_count(), worker.is_closed), (before, True))
+
     def test_a_target_that_is_ignored_is_said_so_by_giving_it(self):
         def program(worker, mesh):
             ignored = indices(mesh, 0, 1, 2, 3, -100, 5, 6, 7, spec=("x",))

@@ -1,4 +1,4 @@
-/* A tensor of 192 MiB that is gathered from 3 processes, and cut along another dim, goes in pieces: beside its old and
+/* A tensor of 256 MiB that is gathered from 3 processes, and cut along another dim, goes in pieces: beside its old and
  * its new shard no process ever has more than 64 MiB, over sockets, where what comes is this process's own memory.
  */
 #define _GNU_SOURCE
@@ -14,7 +14,7 @@ enum { kIsMeasured = 0 }; /* a sanitizer has memory of its own */
 #else
 enum { kIsMeasured = 1 };
 #endif
-enum { kProcesses = 3, kRows = 3 * 2048, kColumns = 4 * 1024 };
+enum { kProcesses = 3, kRows = 8 * 1024, kColumns = 4 * 1024 };
 
 static const int64_t kShape[] = {kRows, kColumns};
 static const int64_t kWhole = (int64_t)kRows * kColumns * (int64_t)sizeof(double);

@@ -19,7 +19,8 @@ namespace {
 
 // "gather: redistribute(...)": what the host called, then the step of it.
 std::string step_text(const std::string& within, std::string step) {
-  return within.empty() || step.starts_with(within) ? std::move(step) : within + ": " + step;
+  const bool is_that_call = within.empty() || step == within || step.starts_with(within + "(");
+  return is_that_call ? std::move(step) : within + ": " + step;
 }
 
 // Steps of one collective are fewer, as are the rounds of a move.

@@ -143,6 +143,8 @@ class Counts(unittest.TestCase):
                         y, counts, moves = sent(mesh, lambda: op(mesh))
                         self.assertEqual((counts, y.spec), (forward, mesh.spec(lies, y.ndim)), (row, number))
                         self.assertEqual(len(moves), sum(forward.values()), (row, number))
+                        for move in moves:  # what the program called, then the step of it
+                            self.assertRegex(move["op"], "^(" + "|".join(distag.ops.__all__) + "): ", (row, number))
                         if backward is not None:
                             root = y.sum()
                             _, counts, moves = sent(mesh, lambda: context.backward(root))

@@ -36,8 +36,9 @@ DataFile DataFile::create(const std::string& path) {
   return DataFile(descriptor, path);
 }
 
-std::shared_ptr<const DataFile> DataFile::open(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC);
+std::shared_ptr<const DataFile> DataFile::open(const std::string& path, Links links) {
+  const int no_follow = links == Links::kRefused ? O_NOFOLLOW : 0;
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | no_follow);
   if (descriptor < 0 && errno == ENOENT) return nullptr;
   if (descriptor < 0) fail_at("read", path, errno);
   const auto file = std::shared_ptr<const DataFile>(new DataFile(descriptor, path));

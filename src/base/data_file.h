@@ -18,14 +18,16 @@ struct FileIdentity {
   bool operator==(const FileIdentity&) const = default;
 };
 
+enum class Links { kRefused, kFollowed };  // a symbolic link at the end of a path
+
 // A regular file of large data, and what is done with the folder around it. All of these throw INVALID_STATE naming the
 // path and the reason, OUT_OF_MEMORY where descriptors or memory run out. They block. Any thread.
 class DataFile {
  public:
   // A new file; something at the path is a failure.
   static DataFile create(const std::string& path);
-  // One that is there, to be read; not through a symbolic link. nullptr: nothing is at the path.
-  static std::shared_ptr<const DataFile> open(const std::string& path);
+  // One that is there, to be read. nullptr: nothing is at the path.
+  static std::shared_ptr<const DataFile> open(const std::string& path, Links links = Links::kRefused);
   ~DataFile();
   DataFile(const DataFile&) = delete;
   DataFile& operator=(const DataFile&) = delete;

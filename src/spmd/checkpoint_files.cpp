@@ -47,8 +47,10 @@ ReadHeader read_header(const DataFile& file) {
   return {store::parse_header(text, size - 8 - header, file.path()), 8 + header, sum};
 }
 
+// Those of others may be symbolic links: a cache of downloads is a folder of these.
 std::shared_ptr<const DataFile> need_file(const std::string& path) {
-  auto file = DataFile::open(path);
+  const bool is_ours = is_name_of_ours(path.substr(path.rfind('/') + 1));
+  auto file = DataFile::open(path, is_ours ? Links::kRefused : Links::kFollowed);
   if (!file) fail(Status::kNotFound, "\"{}\" is not there", path);
   return file;
 }
@@ -56,7 +58,7 @@ std::shared_ptr<const DataFile> need_file(const std::string& path) {
 // The names of the safetensors of others in a folder.
 std::vector<std::string> files_of_others(const std::string& folder) {
   std::vector<std::string> names;
-  if (const auto listed = DataFile::open(path_in(folder, kOtherIndex))) {
+  if (const auto listed = DataFile::open(path_in(folder, kOtherIndex), Links::kFollowed)) {
     names = store::files_in_weight_map(read_text(*listed), listed->path());
   } else {
     for (const std::string& name : list_folder(folder)) {

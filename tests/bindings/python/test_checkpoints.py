@@ -174,6 +174,13 @@ class Checkpoints(unittest.TestCase):
                 self.assertEqual(rest["n"].tolist(), [1, 2, 3])
 
         on_members(load)
+        linked = os.path.join(self.folder, "linked")  # as in a cache of downloads
+        os.mkdir(linked)
+        for name in os.listdir(many):
+            os.symlink(os.path.join(many, name), os.path.join(linked, name))
+        for place in (linked, os.path.join(linked, next(name for name in os.listdir(many) if name.endswith("tensors")))):
+            self.assertTrue(checkpoint.load(None, place))
+        self.assertEqual(checkpoint.load(None, linked)["n"].tolist(), [1, 2, 3])
         write_safetensors(os.path.join(self.folder, "half.safetensors"), {"h": ("F16", [1], [1.0])})
         with self.assertRaisesRegex(distag.UnsupportedError, "entry \"h\" is of dtype F16"):
             checkpoint.load(None, os.path.join(self.folder, "half.safetensors"))

@@ -52,7 +52,9 @@ Spec check_marking(const Tensor& tensor, const Line& line, const std::string& te
     fail(Status::kInvalidState, "mark_sharding: {} has a history: give a leaf, or detach it", describe(tensor));
   }
   if (source < -1 || source >= mesh.count()) {
-    fail(Status::kInvalidArgument, "mark_sharding: the source is none of the {} members", mesh.count());
+    fail(Status::kInvalidArgument,
+         "mark_sharding: the source is none of the {} members of mesh \"{}\": give one of its ranks, or -1",
+         mesh.count(), mesh.name());
   }
   if (const Sharding* there = Sharding::of(tensor)) {
     const bool is_same = &there->program() == line.program.get() && places_alike(mesh, there->lying().spec, parsed);

@@ -27,7 +27,7 @@ Line common_line(const char* op, std::span<const Tensor> inputs) {
     if (sharding == nullptr) continue;
     if (first == nullptr) first = sharding;
     if (&first->program() != &sharding->program()) {
-      fail(Status::kInvalidArgument, "{}: its inputs are sharded over two meshes, \"{}\" and \"{}\"", op,
+      fail(Status::kInvalidArgument, "{}: its inputs are sharded over two meshes, \"{}\" and \"{}\": gather one", op,
            first->program().shape().name(), sharding->program().shape().name());
     }
     if (sharding->line().name.empty()) continue;

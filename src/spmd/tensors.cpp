@@ -244,7 +244,9 @@ std::shared_ptr<Future<Tensor>> begin_gather(const Tensor& x, int64_t position, 
   const std::string what = fmt::format("gather({} {}, {})", print_spec(mesh, lying.spec), describe(x), position);
   checked(call, what, [&] {
     if (position >= -1 && position < mesh.count()) return;
-    fail(Status::kInvalidArgument, "gather: there is no such member among the {} of the mesh", mesh.count());
+    fail(Status::kInvalidArgument,
+         "gather: the rank is none of the {} members of mesh \"{}\": give one of its ranks, or -1 for all",
+         mesh.count(), mesh.name());
   });
   call.note(what, fingerprint_of(what, x, sharding));
   auto whole = Future<Tensor>::make();

@@ -165,6 +165,24 @@ class Stumbles(unittest.TestCase):
             model.last = model(distag.ones((2, 4)))
         self.assertEqual([name for name, _ in model.named_parameters()], ["weight", "bias"])
 
+    def test_a_member_or_a_mesh_that_does_not_fit_is_told_with_the_cure(self):
+        with distag.Worker(rank=0, world_size=1, rendezvous="inproc://cures") as worker, \
+                worker.mesh((1,), ("x",), name="one") as mesh, worker.mesh((1,), ("x",), name="two") as other:
+            x, y = (each.shard(distag.ones((4,)), ("x",)) for each in (mesh, other))
+            cures = {
+                "gather: the rank is none of the 1 members of mesh \"one\": give one of its ranks, or -1 for all":
+                    lambda: x.gather(7),
+                "mark_sharding: the source is none of the 1 members of mesh \"one\": give one of its ranks, or -1":
+                    lambda: mesh.shard(distag.ones((4,)), ("x",), 7),
+                "broadcast: root 7 is none of the 1 members: give a position from 0 on":
+                    lambda: mesh.broadcast(distag.ones((4,)), root=7),
+                "add: its inputs are sharded over two meshes, \"one\" and \"two\": gather one": lambda: x + y,
+            }
+            for text, call in cures.items():
+                with self.assertRaises(distag.UsageError) as failure:
+                    call()
+                self.assertEqual(failure.exception.message, text)
+
     def test_wrong_arguments_are_told_by_the_package(self):
         with distag.Worker(rank=0, world_size=1, rendezvous="inproc://wrong") as worker, \
                 worker.mesh((1, 1), ("x", "y")) as mesh:

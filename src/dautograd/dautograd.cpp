@@ -179,7 +179,7 @@ DautogradStats Dautograd::stats() const {
 std::vector<PassSnapshot> Dautograd::open_passes(size_t most) const {
   assert_on_loop(state_->shared->environment.loop);
   std::vector<PassSnapshot> result;
-  for (const auto& [id, context] : state_->shared->open_passes) {
+  for (const auto& [id, context] : state_->shared->open_passes.all()) {
     const auto pass = context->passes.find(id);
     if (result.size() == most) break;
     if (pass != context->passes.end() && pass->second.part != nullptr)

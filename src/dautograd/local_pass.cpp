@@ -35,10 +35,13 @@ LocalPass::LocalPass(DautogradShared& shared, std::shared_ptr<DistributedContext
     discovery_ = std::make_unique<Discovery>(shared_, static_cast<Discovery::Owner&>(*this), context_->id(), info_.pass,
                                              Discovery::PassKind{info_.retain_graph, info_.creates_graph});
   }
-  const bool is_of_other = info_.pass.maker != shared_.self.incarnation;
-  size_t* const parts = is_of_other ? &shared_.parts_of_others[info_.pass.maker] : nullptr;
-  context_->record->begin_pass();
-  if (parts != nullptr) ++*parts;
+  shared_.open_passes.begin_part(info_.pass, shared_.self.incarnation);
+  try {
+    context_->record->begin_pass();
+  } catch (...) {
+    shared_.open_passes.end_part(info_.pass);
+    throw;
+  }
   ++shared_.counters.passes_run;
   ++shared_.counters.passes_open;
 }
@@ -542,11 +545,9 @@ void LocalPass::close(bool frees_graph) {
   discovery_.reset();
   end_joint();
   --shared_.counters.passes_open;
-  const auto others = shared_.parts_of_others.find(info_.pass.maker);
-  if (others != shared_.parts_of_others.end() && --others->second == 0) shared_.parts_of_others.erase(others);
   context_->record->end_pass();
   context_->passes.erase(info_.pass);
-  shared_.open_passes.erase(info_.pass);
+  shared_.open_passes.end_part(info_.pass);
   GradientPairs::Sends uncounted;
   if (gradient_pairs_ != nullptr) uncounted = gradient_pairs_->drop();
   graph_->close(frees_graph, {std::move(live_sends_), std::move(staged_), std::move(uncounted)});

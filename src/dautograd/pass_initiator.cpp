@@ -28,7 +28,7 @@ void PassInitiator::begin() {
   part_->set_observer(this);
   if (plan_.leader != nullptr) *plan_.leader = weak_from_this();
   if (context_->is_own) ++context_->open_passes;
-  shared_.open_passes[plan_.info.pass] = context_;
+  shared_.open_passes.add(plan_.info.pass, context_);
   context_->passes[plan_.info.pass] = {part_, shared_from_this()};
   participants_[shared_.self.incarnation];
   if (plan_.deadline != kNever) {

@@ -74,14 +74,14 @@ std::shared_ptr<LocalPass> Passes::find_or_make(const std::shared_ptr<Distribute
     violation("worker \"{}\" names pass {} of {} in another context", from.name, info.pass.counter,
               shared_.describe(initiator));
   }
-  if (shared_.parts_of_others[initiator] >= kMaxPerInitiator) {
+  if (shared_.open_passes.parts_of(initiator) >= kMaxPerInitiator) {
     fail(Status::kOverloaded, "{} takes part in {} passes of {}, which is the limit",
          shared_.describe(shared_.self.incarnation), kMaxPerInitiator, shared_.describe(initiator));
   }
   auto part = std::make_shared<LocalPass>(shared_, context, info, nullptr);
   try {
     part->set_observer(std::make_unique<PassFollower>(shared_, context->record, *part));
-    shared_.open_passes[info.pass] = context;
+    shared_.open_passes.add(info.pass, context);
     context->passes[info.pass].part = part;
     if (from.incarnation != initiator) shared_.tell(initiator, wire::Joined{context->id(), info.pass});
     if (info.fast) part->take_all_sends({});
@@ -299,9 +299,7 @@ void Passes::fail_pass(const Id& context, const Id& id, const Error& error) {
 
 void Passes::on_gone(Incarnation peer, const Error& error) {
   assert_on_loop(shared_.environment.loop);
-  const std::vector<std::pair<Id, std::shared_ptr<DistributedContext>>> all(shared_.open_passes.begin(),
-                                                                            shared_.open_passes.end());
-  for (const auto& [id, context] : all) {
+  for (const auto& [id, context] : shared_.open_passes.all()) {
     const auto found = context->passes.find(id);
     if (found == context->passes.end()) continue;  // ended by one before
     const DistributedContext::Pass pass = found->second;

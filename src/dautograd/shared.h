@@ -3,12 +3,12 @@
 #include <atomic>
 #include <memory>
 #include <string>
-#include <unordered_map>
 
 #include "base/loop_gate.h"
 #include "dautograd/dautograd.h"
 #include "dautograd/distributed_context.h"
 #include "dautograd/lineage.h"
+#include "dautograd/open_passes.h"
 #include "session/session.h"
 
 namespace distag {
@@ -49,8 +49,7 @@ struct DautogradShared : std::enable_shared_from_this<DautogradShared> {
   Session* session = nullptr;
   ContextTable* contexts = nullptr;  // these two for handles; nullptr once the Dautograd has gone
   Passes* passes = nullptr;
-  std::unordered_map<Incarnation, size_t> parts_of_others;  // open, by initiator
-  std::unordered_map<Id, std::shared_ptr<DistributedContext>> open_passes;
+  OpenPasses open_passes;
   LineageBudget lineage;
   uint64_t last_pair = 0;
   uint64_t last_request = 0;

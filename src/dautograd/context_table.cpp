@@ -82,13 +82,11 @@ void ContextTable::begin_joint(const Id& id, const std::vector<Incarnation>& mem
   }
   std::set<Incarnation> others;
   for (const Incarnation member : members) {
-    if (!context->released.contains(member) && !shared_.is_gone(member)) others.insert(member);
+    if (!context->members.has_released(member) && !shared_.is_gone(member)) others.insert(member);
   }
   uint64_t& last = last_joint_[mesh_of_joint(id)];
   last = std::max(last, number_of_joint(id));
-  context->members = std::move(others);
-  context->released.clear();
-  context->is_made = true;
+  context->members.make(std::move(others));
   promised_.erase(id);
   end_promises();
   release_if_over(context);
@@ -157,12 +155,8 @@ Heard ContextTable::on_member_release(const Peer& from, const Id& id) {
     return Heard::kStale;
   }
   context->holders.insert(from.incarnation);
-  if (!context->is_made) {
-    context->released.insert(from.incarnation);
-  } else {
-    context->members.erase(from.incarnation);
-    release_if_over(context);
-  }
+  context->members.release(from.incarnation);
+  if (context->members.is_made()) release_if_over(context);
   return Heard::kHandled;
 }
 
@@ -251,7 +245,7 @@ void ContextTable::release_if_over(const std::shared_ptr<DistributedContext>& co
   assert_on_loop(shared_.environment.loop);
   if (!context->is_handle_gone || context->open_calls != 0 || context->open_passes != 0) return;
   if (!context->is_own) return tell_released(context);
-  if (!context->members.empty()) return;
+  if (!context->members.is_empty()) return;
   Error over;
   try {
     over = Error(Status::kInvalidState, "the context has ended");
@@ -326,7 +320,7 @@ void ContextTable::on_gone(Incarnation peer, const Error& error) {
       if (creator == peer) continue;
       for (const auto& [id, context] : contexts) {
         context->holders.erase(peer);
-        if (context->members.erase(peer) != 0 && context->members.empty()) over.push_back(context);
+        if (context->members.lose(peer)) over.push_back(context);
       }
     }
   }

@@ -8,6 +8,7 @@
 #include "base/ids.h"
 #include "base/task_queue.h"
 #include "dautograd/context_record.h"
+#include "dautograd/joint_members.h"
 #include "dautograd/lineage.h"
 #include "dautograd/nodes.h"
 
@@ -43,11 +44,9 @@ struct DistributedContext {
   TaskPlace again;  // for the next attempt to tell the holders, where there was no memory
   bool waits_to_release = false;
 
-  // Of a joint one. At the creator: whether its own program has made it, and the other members that have not released
-  // it; before, those that have. Elsewhere: whether the release was reported to the creator.
-  bool is_made = false;
-  std::set<Incarnation> members;
-  std::set<Incarnation> released;
+  // Of a joint one. At the creator: those who have yet to release it. Elsewhere: whether the release was reported to
+  // the creator.
+  JointMembers members;
   bool has_told_release = false;
 
   const Id& id() const { return record->id(); }

@@ -28,6 +28,8 @@ LocalPass::LocalPass(DautogradShared& shared, std::shared_ptr<DistributedContext
           task ? std::move(task)
                : std::make_shared<GraphTask>(make_recv_check(*context_->record), !info.fast, info.creates_graph))),
       gradient_pairs_(info.creates_graph ? std::make_unique<GradientPairs>(shared, *context_) : nullptr),
+      reach_(*context_),
+      joint_(shared, *graph_, reach_, context_->id(), info),
       begun_(shared.environment.loop.now()) {
   if (info_.planned) {
     expectation_ = std::make_unique<Expectation>();
@@ -91,12 +93,12 @@ void LocalPass::take_outcome(const std::optional<Id>& walk, PassGraph::Outcome o
     }
     return;
   }
-  note_reached(outcome.reached);
-  const auto entries = note_entries(std::move(outcome.reached_entries));
+  reach_.add(outcome.reached);
+  const auto entries = joint_.add(std::move(outcome.reached_entries));
   is_finished_ = outcome.is_finished;
   for (Gradients::Entry& entry : outcome.gradients) staged_.push_back(std::move(entry));
-  if (outcome.joint != nullptr) begin_joint(outcome.joint);
-  enter(std::move(outcome.entering));
+  if (outcome.joint != nullptr) joint_.begin(outcome.joint);
+  joint_.enter(std::move(outcome.entering));
   send_grads(std::move(outcome.leaving));
   if (outcome.has_put_off) graph_->take_up();
   if (walk && expectation_ != nullptr) {
@@ -105,27 +107,6 @@ void LocalPass::take_outcome(const std::optional<Id>& walk, PassGraph::Outcome o
     *walk ? discovery_->ask(*walk, outcome.reached, entries) : search_or_plan(outcome.reached, entries);
   }
   report_if_done();
-}
-
-void LocalPass::note_reached(const std::vector<GraphTask::Reached>& reached) {
-  for (const GraphTask::Reached& item : reached) {
-    live_recvs_.insert(item.recv.get());
-    const PairInfo& info = static_cast<const RecvNode&>(*item.recv).info();
-    peers_.insert(info.peer);
-    for (uint32_t slot = 0; slot < item.slots.size(); ++slot) {
-      if (item.slots[slot]) reached_sum_ += hash_of_slot(info.pair, slot);
-    }
-  }
-}
-
-// Those that no other member has named: the others are to be told.
-std::vector<std::shared_ptr<autograd::Node>> LocalPass::note_entries(
-    std::vector<std::shared_ptr<autograd::Node>> entries) {
-  std::erase_if(entries, [this](const auto& entry) { return !entries_.insert(entry).second; });
-  for (const auto& entry : entries) {
-    for (const Incarnation other : entry->as_entry()->others()) peers_.insert(other);
-  }
-  return entries;
 }
 
 // ---- walks ----
@@ -140,8 +121,8 @@ void LocalPass::go_on_from(std::vector<GraphTask::Reached> reached,
                            std::vector<std::shared_ptr<autograd::Node>> entries) {
   assert_on_loop(shared_.environment.loop);
   discovery_->open_root();
-  note_reached(reached);
-  search_or_plan(reached, note_entries(std::move(entries)));
+  reach_.add(reached);
+  search_or_plan(reached, joint_.add(std::move(entries)));
 }
 
 void LocalPass::on_planned(const std::set<Incarnation>& participants, bool has_entries) {
@@ -161,7 +142,7 @@ void LocalPass::on_discover(const Peer& from, const wire::Discover& discover) {
   if (reported_ == Report::kFailed) return;  // the initiator knows
   if (!check_history(from, discover.creates_graph)) return;
   if (discovery_ == nullptr) fail(Status::kInvalidState, "the pass runs already");
-  peers_.insert(from.incarnation);
+  reach_.need(from.incarnation);
   discovery_->open(discover);
   std::vector<std::pair<std::shared_ptr<SendNode>, autograd::Bits>> sources;
   for (const wire::PairBits& item : discover.pairs) {
@@ -179,12 +160,12 @@ void LocalPass::on_discover(const Peer& from, const wire::Discover& discover) {
       violation("a DISCOVER for {}, which has {} values and went elsewhere", send.name(), send.slots());
     }
     if (std::find(item.bits.begin(), item.bits.end(), false) != item.bits.end()) graph_->note_partial();
-    live_sends_.emplace(pair, found);
+    reach_.add(found);
     sources.emplace_back(found, item.bits);
   }
   std::vector<std::shared_ptr<autograd::Node>> entries;
   for (const wire::EntryName& name : discover.entries) {
-    auto entry = find_entry(from, name);
+    auto entry = joint_.find(from, name);
     if (entry == nullptr) {
       discovery_->fail(discover.request,
                        shared_.sign(Error(Status::kInvalidState,
@@ -195,16 +176,11 @@ void LocalPass::on_discover(const Peer& from, const wire::Discover& discover) {
     }
     entries.push_back(std::move(entry));
   }
-  entries = note_entries(std::move(entries));
+  entries = joint_.add(std::move(entries));
   graph_->work(discover.request, [sources = std::move(sources), entries = std::move(entries)](GraphTask& task) {
     for (const auto& [send, bits] : sources) task.add_source(send, bits);
     for (const auto& entry : entries) task.add_entry(entry);
   });
-}
-
-std::shared_ptr<autograd::Node> LocalPass::find_entry(const Peer& from, const wire::EntryName& entry) {
-  const auto& find = shared_.environment.find_entry;
-  return find ? find(from, {entry.mesh, entry.call, entry.line}) : nullptr;
 }
 
 Heard LocalPass::on_discovered(const Peer& from, const wire::Discovered& discovered) {
@@ -215,12 +191,11 @@ Heard LocalPass::on_discovered(const Peer& from, const wire::Discovered& discove
 
 void LocalPass::take_all_sends(std::vector<autograd::Edge> roots) {
   assert_on_loop(shared_.environment.loop);
-  live_sends_ = all_sends(*context_);
+  reach_.add_all(all_sends(*context_));
   std::vector<std::shared_ptr<SendNode>> sends;
-  sends.reserve(live_sends_.size());
-  for (const auto& [pair, send] : live_sends_) {
+  sends.reserve(reach_.sends().size());
+  for (const auto& [pair, send] : reach_.sends()) {
     sends.push_back(send);
-    peers_.insert(send->info().peer);
     if (const Error* gone = shared_.session->gone(send->info().peer)) {
       Error error = *gone;
       fail_part(shared_.sign(std::move(error.add_context(send->name()))));
@@ -233,14 +208,35 @@ void LocalPass::take_all_sends(std::vector<autograd::Edge> roots) {
   });
 }
 
+// ---- joint steps ----
+
+Heard LocalPass::on_go() {
+  assert_on_loop(shared_.environment.loop);
+  if (reported_ == Report::kFailed || joint_.is_searched()) return Heard::kStale;
+  if (!end_discovery()) {
+    fail_part(shared_.sign(Error(Status::kProtocol, "the pass was run before its discovery had ended here")));
+    return Heard::kHandled;
+  }
+  joint_.note_searched();
+  graph_->work(std::nullopt, [](GraphTask& task) { task.begin_joint(); });
+  return Heard::kHandled;
+}
+
+Heard LocalPass::on_entered(const Peer& from, const wire::EntryName& entry) {
+  assert_on_loop(shared_.environment.loop);
+  if (reported_ == Report::kFailed || is_searching()) return Heard::kStale;
+  joint_.enter_elsewhere(from, entry);
+  return Heard::kHandled;
+}
+
 // ---- gradients ----
 
 void LocalPass::run_roots(std::vector<autograd::Edge> roots, Tensors seeds) {
   assert_on_loop(shared_.environment.loop);
   end_discovery();
-  may_begin_joint_ = true;
+  joint_.note_searched();
   graph_->work(std::nullopt, [roots = std::move(roots), seeds = std::move(seeds),
-                              has_entries = !entries_.empty()](GraphTask& task) mutable {
+                              has_entries = !joint_.is_empty()](GraphTask& task) mutable {
     if (has_entries) task.begin_joint();
     for (size_t i = 0; i < roots.size(); ++i) task.deliver(roots[i], std::move(seeds[i]));
   });
@@ -287,10 +283,9 @@ void LocalPass::send_grad(GraphTask::Leaving leaving) {
 // be its sender's fault.
 std::shared_ptr<SendNode> LocalPass::find_live_send(const Peer& from, const Id& pair) {
   if (expectation_ != nullptr) return find_planned_send(from, pair);
-  auto found = live_sends_.find(pair);
-  if (found != live_sends_.end()) {
-    if (found->second->info().peer == from.incarnation) return found->second;
-    violation("gradients for {}, which went elsewhere", found->second->name());
+  if (auto found = reach_.find(pair)) {
+    if (found->info().peer == from.incarnation) return found;
+    violation("gradients for {}, which went elsewhere", found->name());
   }
   const auto recorded = find_send(*context_, pair);
   if (recorded == nullptr) {
@@ -396,8 +391,8 @@ std::vector<std::string> LocalPass::waits_for() const {
   }
   if (reported_ != Report::kNothing || is_searching()) return result;
   if (expectation_ != nullptr && !expectation_->is_told()) result.emplace_back("the plan of what it has to do");
-  if (!entries_.empty() && !may_begin_joint_) result.emplace_back("the word that all have searched");
-  if (!joint_runs_.empty()) result.emplace_back("the steps that all members of a mesh make together");
+  if (joint_.waits_for_others()) result.emplace_back("the word that all have searched");
+  if (joint_.are_running()) result.emplace_back("the steps that all members of a mesh make together");
   if (!is_idle()) {
     result.emplace_back("tasks of this worker");
   } else {
@@ -411,7 +406,7 @@ std::vector<std::string> LocalPass::waits_for() const {
 void LocalPass::report_if_done(wire::Grad* last) {
   if (expectation_ != nullptr && !expectation_->is_checked()) return;
   if (!is_finished_ || !is_idle() || is_closed_ || reported_ != Report::kNothing) return;
-  if (!entries_.empty() && !has_begun_joint_) return;
+  if (joint_.waits_to_begin()) return;
   reported_ = Report::kDone;
   const auto self = shared_from_this();
   try {
@@ -458,7 +453,7 @@ void LocalPass::fail_by_grad(const Error& error) {
 
 void LocalPass::on_gone(Incarnation peer, const Error& error) {
   assert_on_loop(shared_.environment.loop);
-  if (peers_.contains(peer)) fail_part(shared_.sign(error));
+  if (reach_.needs(peer)) fail_part(shared_.sign(error));
 }
 
 void LocalPass::end(const Error& why) {
@@ -497,14 +492,7 @@ void LocalPass::commit() {
     context_->note_counts();
   }
   if (!info_.retain_graph) {
-    for (const auto& [pair, send] : live_sends_) {
-      forget_send(*context_, pair);
-      context_->lineage.forget(shared_.lineage, pair);
-    }
-    for (const autograd::Node* recv : live_recvs_) {
-      context_->lineage.forget(shared_.lineage, static_cast<const RecvNode*>(recv)->info().pair);
-    }
-    context_->recv_count -= std::min(context_->recv_count, live_recvs_.size());
+    reach_.forget_pairs(shared_.lineage);
     context_->note_counts();
   }
   close(!info_.retain_graph);
@@ -543,14 +531,14 @@ void LocalPass::close(bool frees_graph) {
   is_closed_ = true;
   observer_ = nullptr;
   discovery_.reset();
-  end_joint();
+  joint_.end();
   --shared_.counters.passes_open;
   context_->record->end_pass();
   context_->passes.erase(info_.pass);
   shared_.open_passes.end_part(info_.pass);
   GradientPairs::Sends uncounted;
   if (gradient_pairs_ != nullptr) uncounted = gradient_pairs_->drop();
-  graph_->close(frees_graph, {std::move(live_sends_), std::move(staged_), std::move(uncounted)});
+  graph_->close(frees_graph, {reach_.take_sends(), std::move(staged_), std::move(uncounted)});
 }
 
 }  // namespace distag

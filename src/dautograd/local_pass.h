@@ -14,19 +14,13 @@
 #include "dautograd/distributed_context.h"
 #include "dautograd/expectation.h"
 #include "dautograd/gradient_pairs.h"
+#include "dautograd/joint_steps.h"
 #include "dautograd/pass_graph.h"
+#include "dautograd/pass_info.h"
+#include "dautograd/pass_reach.h"
 #include "dautograd/shared.h"
 
 namespace distag {
-
-// The id of a pass, and how it is run.
-struct PassInfo {
-  Id pass;
-  bool retain_graph = false;
-  bool fast = false;
-  bool planned = false;  // without a search
-  bool creates_graph = false;
-};
 
 // Gets the reports of the part of a pass on one worker: the initiator here, or messages to the one elsewhere. On the
 // loop.
@@ -104,8 +98,7 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGrap
   bool is_searching() const { return discovery_ != nullptr && discovery_->is_open(); }
   std::vector<std::string> waits_for() const;
   Nanos age() const { return shared_.environment.loop.now() - begun_; }
-  const std::set<Incarnation>& peers() const { return peers_; }
-  std::set<Incarnation> take_peers() { return std::move(peers_); }  // before its end
+  std::set<Incarnation> take_peers() { return reach_.take_peers(); }  // before its end
 
   // The context ends: tells the lead, and is over.
   void end(const Error& why);
@@ -130,17 +123,11 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGrap
                       const std::vector<std::shared_ptr<autograd::Node>>& entries);
   void check_plan(bool has_entries);
   void misplan(const std::string& why);
-  void note_reached(const std::vector<autograd::GraphTask::Reached>& reached);
-  std::vector<std::shared_ptr<autograd::Node>> note_entries(std::vector<std::shared_ptr<autograd::Node>> entries);
-  void enter(std::vector<autograd::GraphTask::Entering> entering);
-  void begin_joint(const std::shared_ptr<const autograd::JointSaved>& saved);
-  void end_joint() noexcept;
   bool end_discovery();
   void send_grads(std::vector<autograd::GraphTask::Leaving> leaving);
   void send_grad(autograd::GraphTask::Leaving leaving);
   Tensors take_gradients(const SendNode& send, wire::Grad& grad);
   void deliver(Expectation::Gradient gradient);
-  std::shared_ptr<autograd::Node> find_entry(const Peer& from, const wire::EntryName& entry);
   std::shared_ptr<SendNode> find_live_send(const Peer& from, const Id& pair);
   std::shared_ptr<SendNode> find_planned_send(const Peer& from, const Id& pair);
   void report_if_done(wire::Grad* last = nullptr);
@@ -157,7 +144,8 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGrap
   std::unique_ptr<Discovery> discovery_;                 // SMART, until it runs
   std::unique_ptr<Expectation> expectation_;             // of a planned pass
   const std::unique_ptr<GradientPairs> gradient_pairs_;  // with create_graph
-  uint64_t reached_sum_ = 0;                             // over the slots of recvs that walks have reached
+  PassReach reach_;
+  JointSteps joint_;
   bool is_misplanned_ = false;
 
   std::unique_ptr<PassObserver> own_observer_;
@@ -172,16 +160,6 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, PassGrap
   uint64_t grads_sent_ = 0;
   uint64_t grads_received_ = 0;
   std::set<Incarnation> grads_to_;
-  std::unordered_map<Id, std::shared_ptr<SendNode>> live_sends_;
-  std::unordered_set<const autograd::Node*> live_recvs_;
-  std::set<Incarnation> peers_;  // this part needs
-  // Entries of joint steps that were reached here, or named by other members; those steps, by mesh.
-  std::set<std::shared_ptr<autograd::Node>> entries_;
-  std::map<Id, std::shared_ptr<autograd::JointRun>> joint_runs_;
-  std::vector<autograd::GraphTask::Entering> entered_;                                   // before they have begun
-  std::set<std::pair<std::shared_ptr<autograd::Node>, Incarnation>> entered_elsewhere_;  // the same
-  bool may_begin_joint_ = false;                                                         // all have searched
-  bool has_begun_joint_ = false;
   std::vector<Gradients::Entry> staged_;
 };
 

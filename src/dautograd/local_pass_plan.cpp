@@ -31,8 +31,7 @@ void LocalPass::follow_plan(const std::vector<wire::PairBits>& sends, uint64_t c
     bits.resize(send->slots());
     if (std::find(bits.begin(), bits.end(), false) != bits.end()) graph_->note_partial();
     if (!expectation_->add(pair, bits)) return misplan("a call was announced twice");
-    live_sends_.emplace(pair, send);
-    peers_.insert(send->info().peer);
+    reach_.add(send);
     sources.emplace_back(send, std::move(bits));
   }
   graph_->work(Id(), [sources = std::move(sources)](GraphTask& task) {
@@ -52,7 +51,7 @@ void LocalPass::on_expect(const Peer& from, const wire::Expect& expect) {
 void LocalPass::check_plan(bool has_entries) {
   if (reported_ != Report::kNothing || expectation_->is_checked()) return;
   if (has_entries) return misplan("values come from a sharded tensor");
-  if (!expectation_->agrees(reached_sum_)) return misplan("values depend on others than was told");
+  if (!expectation_->agrees(reach_.checksum())) return misplan("values depend on others than was told");
   expectation_->set_checked();
   observer_->on_checked();
   for (auto& [pair, gradient] : expectation_->take_kept()) {
@@ -70,9 +69,9 @@ void LocalPass::misplan(const std::string& why) {
 
 // Before EXPECT has come any may be meant.
 std::shared_ptr<SendNode> LocalPass::find_planned_send(const Peer& from, const Id& pair) {
-  const auto found = live_sends_.find(pair);
-  const bool is_expected = found != live_sends_.end();
-  const std::shared_ptr<SendNode> send = is_expected ? found->second : find_send(*context_, pair);
+  const auto reached = reach_.find(pair);
+  const bool is_expected = reached != nullptr;
+  const std::shared_ptr<SendNode> send = is_expected ? reached : find_send(*context_, pair);
   if (send == nullptr) {
     misplan("the graph of a call was freed by an earlier backward pass");
     return nullptr;

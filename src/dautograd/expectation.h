@@ -1,13 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "autograd/graph_task.h"
-#include "dautograd/nodes.h"
+#include "dautograd/pass_grads.h"
 
 namespace distag {
 
@@ -16,12 +15,6 @@ namespace distag {
 // loop.
 class Expectation {
  public:
-  struct Gradient {
-    std::shared_ptr<SendNode> send;
-    autograd::Bits live;
-    Tensors tensors;  // one per slot
-  };
-
   bool is_told() const { return is_told_; }
   void tell(uint64_t check) {
     is_told_ = true;
@@ -40,18 +33,18 @@ class Expectation {
   void set_checked() { is_checked_ = true; }
 
   // False where one of that pair waits already.
-  bool keep(Gradient gradient) {
+  bool keep(PassGrads::Gradient gradient) {
     const Id pair = gradient.send->info().pair;
     return early_.try_emplace(pair, std::move(gradient)).second;
   }
-  std::unordered_map<Id, Gradient> take_kept() { return std::exchange(early_, {}); }
+  std::unordered_map<Id, PassGrads::Gradient> take_kept() { return std::exchange(early_, {}); }
 
  private:
   bool is_told_ = false;
   bool is_checked_ = false;
   uint64_t check_ = 0;
   std::unordered_map<Id, autograd::Bits> sends_;
-  std::unordered_map<Id, Gradient> early_;
+  std::unordered_map<Id, PassGrads::Gradient> early_;
 };
 
 }  // namespace distag

@@ -11,7 +11,7 @@ using autograd::GraphTask;
 
 void LocalPass::search_or_plan(const std::vector<GraphTask::Reached>& reached,
                                const std::vector<std::shared_ptr<autograd::Node>>& entries) {
-  if (entries.empty() && observer_->on_walked(reached)) return;
+  if (entries.empty() && state_.observer().on_walked(reached)) return;
   discovery_->ask(Id(), reached, entries);
 }
 
@@ -41,7 +41,7 @@ void LocalPass::follow_plan(const std::vector<wire::PairBits>& sends, uint64_t c
 
 void LocalPass::on_expect(const Peer& from, const wire::Expect& expect) {
   assert_on_loop(shared_.environment.loop);
-  if (reported_ == Report::kFailed || !check_history(from, expect.creates_graph)) return;  // the initiator knows
+  if (!state_.takes(from, expect.creates_graph)) return;  // the initiator knows
   if (expectation_ == nullptr || expectation_->is_told()) {
     violation("a second EXPECT of worker \"{}\" for a pass, or one for a pass that is searched", from.name);
   }
@@ -49,22 +49,22 @@ void LocalPass::on_expect(const Peer& from, const wire::Expect& expect) {
 }
 
 void LocalPass::check_plan(bool has_entries) {
-  if (reported_ != Report::kNothing || expectation_->is_checked()) return;
+  if (!state_.is_running() || expectation_->is_checked()) return;
   if (has_entries) return misplan("values come from a sharded tensor");
   if (!expectation_->agrees(reach_.checksum())) return misplan("values depend on others than was told");
   expectation_->set_checked();
-  observer_->on_checked();
+  state_.observer().on_checked();
   for (auto& [pair, gradient] : expectation_->take_kept()) {
-    if (reported_ != Report::kNothing) return;
+    if (!state_.is_running()) return;
     deliver(std::move(gradient));
   }
 }
 
 // The initiator searches; what it finds counts.
 void LocalPass::misplan(const std::string& why) {
-  if (reported_ == Report::kFailed) return;
+  if (state_.is_failed()) return;
   is_misplanned_ = true;
-  fail_by_grad(shared_.sign(Error(Status::kGraphFreed, "the plan of the pass does not hold: " + why)));
+  state_.fail_by_grad(shared_.sign(Error(Status::kGraphFreed, "the plan of the pass does not hold: " + why)));
 }
 
 // Before EXPECT has come any may be meant.

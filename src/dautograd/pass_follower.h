@@ -19,13 +19,13 @@ class PassFollower final : public PassObserver {
     context_->begin_prepared(info.pass);
     if (last != nullptr) {
       last->done = true;
-      last->grads_sent = part_.grads_sent();
-      last->grads_received = part_.grads_received();
+      last->grads_sent = part_.grads().sent();
+      last->grads_received = part_.grads().received();
       return;
     }
-    wire::Done done{context_->id(), info.pass, false, {}, part_.grads_sent(), part_.grads_received(), {}};
+    wire::Done done{context_->id(), info.pass, false, {}, part_.grads().sent(), part_.grads().received(), {}};
     done.creates_graph = info.creates_graph;
-    if (info.fast) done.grads_to.assign(part_.grads_to().begin(), part_.grads_to().end());
+    if (info.fast) done.grads_to.assign(part_.grads().receivers().begin(), part_.grads().receivers().end());
     shared_.tell(info.pass.maker, std::move(done));
   }
 

@@ -25,7 +25,7 @@ PassInitiator::~PassInitiator() = default;
 void PassInitiator::begin() {
   assert_on_loop(shared_.environment.loop);
   part_ = std::make_shared<LocalPass>(shared_, context_, plan_.info, std::move(plan_.task));
-  part_->set_observer(this);
+  part_->state().observe(this);
   if (plan_.leader != nullptr) *plan_.leader = weak_from_this();
   if (context_->is_own) ++context_->open_passes;
   shared_.open_passes.add(plan_.info.pass, context_);
@@ -208,9 +208,9 @@ void PassInitiator::on_done(wire::Grad*) {
 
 void PassInitiator::note_own() {
   Participant& own = participants_[shared_.self.incarnation];
-  own.grads_sent = part_->grads_sent();
-  own.grads_received = part_->grads_received();
-  note_targets({part_->grads_to().begin(), part_->grads_to().end()});
+  own.grads_sent = part_->grads().sent();
+  own.grads_received = part_->grads().received();
+  note_targets({part_->grads().receivers().begin(), part_->grads().receivers().end()});
 }
 
 // A worker that got a GRAD takes part, even if it has joined the context so late that the creator did not know.

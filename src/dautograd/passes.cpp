@@ -80,7 +80,7 @@ std::shared_ptr<LocalPass> Passes::find_or_make(const std::shared_ptr<Distribute
   }
   auto part = std::make_shared<LocalPass>(shared_, context, info, nullptr);
   try {
-    part->set_observer(std::make_unique<PassFollower>(shared_, context->record, *part));
+    part->state().observe(std::make_unique<PassFollower>(shared_, context->record, *part));
     shared_.open_passes.add(info.pass, context);
     context->passes[info.pass].part = part;
     if (from.incarnation != initiator) shared_.tell(initiator, wire::Joined{context->id(), info.pass});
@@ -142,7 +142,7 @@ Heard Passes::handle(const Peer& from, wire::Start& start) {
   const auto context = contexts_.find(start.context);
   if (context == nullptr) throw contexts_.missing(start.context);
   const PassInfo info{start.pass, start.retain_graph, true, false, start.creates_graph};
-  find_or_make(context, info, from)->check_history(from, start.creates_graph);
+  find_or_make(context, info, from)->state().takes(from, start.creates_graph);
   return Heard::kHandled;
 }
 
@@ -208,9 +208,9 @@ Heard Passes::handle(const Peer& from, wire::Probe& probe) {
   if (DistributedContext::Pass* pass = find(probe.context, probe.pass)) {
     const LocalPass& part = *pass->part;
     answer.idle = part.is_idle();
-    answer.grads_sent = part.grads_sent();
-    answer.grads_received = part.grads_received();
-    answer.grads_to.assign(part.grads_to().begin(), part.grads_to().end());
+    answer.grads_sent = part.grads().sent();
+    answer.grads_received = part.grads().received();
+    answer.grads_to.assign(part.grads().receivers().begin(), part.grads().receivers().end());
     if (answer.idle) {
       constexpr size_t kMostNamed = 64;
       answer.unreached = part.waiting_calls();
@@ -308,7 +308,7 @@ void Passes::on_gone(Incarnation peer, const Error& error) {
     } else if (id.maker != peer) {
       pass.part->on_gone(peer, error);
     } else {
-      if (pass.part->is_done()) {
+      if (pass.part->state().is_done()) {
         context->record->lose_verdict(
             id, Error(error.status(), fmt::format("gradients: pass {} has run here, but its verdict is lost with its "
                                                   "initiator: {}",

@@ -14,11 +14,11 @@ PassSnapshot take_snapshot(const Id& id, const DistributedContext::Pass& pass) {
   snapshot.is_initiator = pass.initiator != nullptr;
   snapshot.is_fast = pass.part->info().fast;
   const bool is_searching = snapshot.is_initiator ? !pass.initiator->is_planned() : pass.part->is_searching();
-  snapshot.stage = is_searching ? "searching" : pass.part->is_done() ? "done" : "running";
+  snapshot.stage = is_searching ? "searching" : pass.part->state().is_done() ? "done" : "running";
   snapshot.waits_for = pass.part->waits_for();
-  snapshot.age = pass.part->age();
+  snapshot.age = pass.part->state().age();
   if (!snapshot.is_initiator) {
-    if (pass.part->is_done()) snapshot.waits_for.emplace_back("the verdict of the worker that began it");
+    if (pass.part->state().is_done()) snapshot.waits_for.emplace_back("the verdict of the worker that began it");
     return snapshot;
   }
   for (std::string& worker : pass.initiator->waits_for()) snapshot.waits_for.push_back(std::move(worker));

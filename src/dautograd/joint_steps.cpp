@@ -8,11 +8,13 @@ namespace distag {
 using autograd::GraphTask;
 
 std::shared_ptr<autograd::Node> JointSteps::find(const Peer& from, const wire::EntryName& name) const {
+  assert_on_loop(shared_.environment.loop);
   const auto& find_entry = shared_.environment.find_entry;
   return find_entry ? find_entry(from, {name.mesh, name.call, name.line}) : nullptr;
 }
 
 std::vector<std::shared_ptr<autograd::Node>> JointSteps::add(std::vector<std::shared_ptr<autograd::Node>> entries) {
+  assert_on_loop(shared_.environment.loop);
   std::erase_if(entries, [this](const auto& entry) { return !entries_.insert(entry).second; });
   for (const auto& entry : entries) {
     for (const Incarnation other : entry->as_entry()->others()) reach_.need(other);
@@ -21,6 +23,7 @@ std::vector<std::shared_ptr<autograd::Node>> JointSteps::add(std::vector<std::sh
 }
 
 void JointSteps::begin(const std::shared_ptr<const autograd::JointSaved>& saved) {
+  assert_on_loop(shared_.environment.loop);
   stage_ = Stage::kBegun;
   std::map<Id, std::vector<std::shared_ptr<autograd::Node>>> by_mesh;
   for (const auto& entry : entries_) by_mesh[entry->as_entry()->entry().mesh].push_back(entry);
@@ -37,6 +40,7 @@ void JointSteps::begin(const std::shared_ptr<const autograd::JointSaved>& saved)
 }
 
 void JointSteps::enter(std::vector<GraphTask::Entering> entering) {
+  assert_on_loop(shared_.environment.loop);
   for (GraphTask::Entering& item : entering) {
     if (stage_ != Stage::kBegun) {
       entered_.push_back(std::move(item));
@@ -50,6 +54,7 @@ void JointSteps::enter(std::vector<GraphTask::Entering> entering) {
 
 // It may arrive before GO: the member that sent it may have received its own GO earlier.
 void JointSteps::enter_elsewhere(const Peer& from, const wire::EntryName& name) {
+  assert_on_loop(shared_.environment.loop);
   const auto node = find(from, name);
   if (!entries_.contains(node)) {
     violation("worker \"{}\" sent ENTERED for call {}, to_local, which the pass has not reached", from.name, name.call);
@@ -62,6 +67,7 @@ void JointSteps::enter_elsewhere(const Peer& from, const wire::EntryName& name) 
 }
 
 void JointSteps::end() noexcept {
+  assert_on_loop(shared_.environment.loop);
   for (const auto& [mesh, run] : runs_) run->cancel();
   EachStep each;
   for (const auto& entry : entries_) {

@@ -34,6 +34,7 @@ void PartState::begin() {
 }
 
 void PartState::observe(std::unique_ptr<PassObserver> observer) {
+  assert_on_loop(shared_.environment.loop);
   own_observer_ = std::move(observer);
   observer_ = own_observer_.get();
 }
@@ -100,6 +101,7 @@ void PartState::fail_by_grad(const Error& error) {
 }
 
 void PartState::note_end(Status why) {
+  assert_on_loop(shared_.environment.loop);
   if (ended_with_ == Status::kOk) ended_with_ = why;
 }
 

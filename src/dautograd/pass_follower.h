@@ -32,7 +32,7 @@ class PassFollower final : public PassObserver {
   void on_failed(const Error& error) override {
     assert_on_loop(shared_.environment.loop);
     const Id& pass = part_.info().pass;
-    shared_.tell(pass.maker, wire::Done{context_->id(), pass, true, error, 0, 0, {}, part_.is_misplanned()});
+    shared_.tell(pass.maker, wire::Done{context_->id(), pass, true, error, 0, 0, {}, part_.way().is_misplanned()});
   }
 
  private:

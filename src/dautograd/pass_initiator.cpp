@@ -38,9 +38,7 @@ void PassInitiator::begin() {
     });
   }
   if (!plan_.info.fast) {
-    const bool has_walked = !plan_.reached.empty() || !plan_.entries.empty();
-    has_walked ? part_->go_on_from(std::move(plan_.reached), std::move(plan_.entries))
-               : part_->expand_roots(plan_.roots.edges);
+    part_->way().begin(plan_.roots.edges, std::move(plan_.reached), std::move(plan_.entries));
   } else if (context_->is_own) {
     begin_fast({context_->holders.begin(), context_->holders.end()});
   } else {
@@ -187,7 +185,7 @@ void PassInitiator::begin_fast(const std::vector<Incarnation>& holders) {
     }
   }
   schedule_probe(kFirstProbe);
-  part_->take_all_sends(plan_.roots.edges);
+  part_->way().begin(plan_.roots.edges, {}, {});
   if (!is_over_) run();
 }
 
@@ -251,7 +249,7 @@ void PassInitiator::on_done(const Peer& from, const wire::Done& done) {
 
 void PassInitiator::on_failed(const Error& error) {
   assert_on_loop(shared_.environment.loop);
-  part_->is_misplanned() ? search_instead() : abort(error);
+  part_->way().is_misplanned() ? search_instead() : abort(error);
 }
 
 void PassInitiator::on_gone(Incarnation peer, const Error& error) {

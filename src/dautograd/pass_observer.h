@@ -13,8 +13,8 @@ namespace distag {
 class PassObserver {
  public:
   virtual ~PassObserver() = default;
-  // The walk from the roots is over here, and has reached no entry. True: what lies behind is known (follow_plan), and
-  // no worker is asked.
+  // The walk from the roots is over here, and has reached no entry. True: what lies behind is known, so that
+  // the part follows a plan now, or is over, and no worker is asked.
   virtual bool on_walked(const std::vector<autograd::GraphTask::Reached>&) { return false; }
   // Of a plan: it holds here.
   virtual void on_checked() {}

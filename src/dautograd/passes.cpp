@@ -84,7 +84,7 @@ std::shared_ptr<LocalPass> Passes::find_or_make(const std::shared_ptr<Distribute
     shared_.open_passes.add(info.pass, context);
     context->passes[info.pass].part = part;
     if (from.incarnation != initiator) shared_.tell(initiator, wire::Joined{context->id(), info.pass});
-    if (info.fast) part->take_all_sends({});
+    if (info.fast) part->way().begin({}, {}, {});
   } catch (...) {
     part->drop(Status::kInternal);
     throw;
@@ -107,7 +107,7 @@ Heard Passes::handle(const Peer& from, wire::Discover& discover) {
   }
   if (context == nullptr) throw contexts_.missing(discover.context);
   const PassInfo info{discover.pass, discover.retain_graph, false, false, discover.creates_graph};
-  find_or_make(context, info, from)->on_discover(from, discover);
+  find_or_make(context, info, from)->way().on_discover(from, discover);
   return Heard::kHandled;
 }
 
@@ -119,7 +119,7 @@ Heard Passes::handle(const Peer& from, wire::Discovered& discovered) {
   const DistributedContext::Pass* pass = find(discovered.context, discovered.pass);
   if (pass == nullptr) return Heard::kStale;
   const std::shared_ptr<LocalPass> part = pass->part;
-  return part->on_discovered(from, discovered);
+  return part->way().on_discovered(from, discovered);
 }
 
 Heard Passes::handle(const Peer& from, wire::Go& go) {
@@ -158,7 +158,7 @@ Heard Passes::handle(const Peer& from, wire::Expect& expect) {
     return Heard::kHandled;
   }
   const PassInfo info{pass, expect.retain_graph, false, true, expect.creates_graph};
-  find_or_make(context, info, from)->on_expect(from, expect);
+  find_or_make(context, info, from)->way().on_expect(from, expect);
   return Heard::kHandled;
 }
 

@@ -13,7 +13,7 @@ PassSnapshot take_snapshot(const Id& id, const DistributedContext::Pass& pass) {
   snapshot.pass = id;
   snapshot.is_initiator = pass.initiator != nullptr;
   snapshot.is_fast = pass.part->info().fast;
-  const bool is_searching = snapshot.is_initiator ? !pass.initiator->is_planned() : pass.part->is_searching();
+  const bool is_searching = snapshot.is_initiator ? !pass.initiator->is_planned() : pass.part->way().is_searching();
   snapshot.stage = is_searching ? "searching" : pass.part->state().is_done() ? "done" : "running";
   snapshot.waits_for = pass.part->waits_for();
   snapshot.age = pass.part->state().age();

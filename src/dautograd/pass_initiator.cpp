@@ -7,18 +7,14 @@
 #include "dautograd/passes.h"
 
 namespace distag {
-namespace {
-
-// Delays of the rounds of a FAST pass that does not move: the first, and what they double up to.
-constexpr Nanos kFirstProbe = 100 * kMillisecond;
-constexpr Nanos kLastProbe = 2 * kSecond;
-constexpr Nanos kTellAgain = 100 * kMillisecond;  // after a shortage of memory
-
-}  // namespace
-
 PassInitiator::PassInitiator(DautogradShared& shared, std::shared_ptr<DistributedContext> context, Plan plan,
                              Task on_over)
-    : shared_(shared), context_(std::move(context)), plan_(std::move(plan)), on_over_(std::move(on_over)) {}
+    : shared_(shared),
+      context_(std::move(context)),
+      plan_(std::move(plan)),
+      on_over_(std::move(on_over)),
+      rounds_(shared, participants_, static_cast<FastRounds::Owner&>(*this), context_->id(), plan_.info.pass),
+      verdict_(shared, participants_, context_->id(), plan_.info.pass) {}
 
 PassInitiator::~PassInitiator() = default;
 
@@ -30,7 +26,7 @@ void PassInitiator::begin() {
   if (context_->is_own) ++context_->open_passes;
   shared_.open_passes.add(plan_.info.pass, context_);
   context_->passes[plan_.info.pass] = {part_, shared_from_this()};
-  participants_[shared_.self.incarnation];
+  participants_.add(shared_.self.incarnation);
   if (plan_.deadline != kNever) {
     deadline_timer_ = shared_.environment.loop.start_timer(plan_.deadline, [this] {
       deadline_timer_ = 0;
@@ -69,7 +65,7 @@ bool PassInitiator::tell_plan(PassPlan plan) {
   follows_plan_ = is_planned_ = true;
   ++shared_.counters.passes_planned;
   for (const auto& [worker, part] : plan.parts) {
-    participants_[worker];
+    participants_.add(worker);
     for (const wire::PairBits& send : part.sends) planned_.push_back({send.pair_maker, send.pair_counter});
   }
   for (auto& [worker, part] : plan.parts) {
@@ -117,13 +113,13 @@ void PassInitiator::search_instead() {
 void PassInitiator::on_planned(const std::set<Incarnation>& participants, bool has_entries) {
   assert_on_loop(shared_.environment.loop);
   has_entries_ = has_entries;
-  for (Incarnation participant : participants) participants_[participant];
+  for (Incarnation participant : participants) participants_.add(participant);
   if (!has_lost_participant()) run();
 }
 
 // A loss is between two workers: others may still hear one that this worker does not, but its DONE would never come.
 bool PassInitiator::has_lost_participant() {
-  for (const auto& [worker, participant] : participants_) {
+  for (const auto& [worker, participant] : participants_.all()) {
     const Error* gone = participant.is_done ? nullptr : shared_.session->gone(worker);
     if (gone == nullptr) continue;
     abort(shared_.sign(*gone));
@@ -146,7 +142,7 @@ void PassInitiator::run() {
 // Joint steps begin everywhere, also where no gradient comes.
 void PassInitiator::tell_to_go() {
   const auto self = shared_from_this();
-  for (const auto& [worker, participant] : participants_) {
+  for (const auto& [worker, participant] : participants_.all()) {
     if (worker == shared_.self.incarnation) continue;
     try {
       shared_.session->send(worker, wire::Go{context_->id(), plan_.info.pass});
@@ -175,7 +171,7 @@ void PassInitiator::begin_fast(const std::vector<Incarnation>& holders) {
   for (Incarnation holder : holders) {
     // The graph of one that is gone is gone too: a send whose gradient has to come from there says so.
     if (holder == shared_.self.incarnation || shared_.is_gone(holder)) continue;
-    participants_[holder];
+    participants_.add(holder);
     try {
       shared_.session->send(
           holder, wire::Start{context_->id(), plan_.info.pass, plan_.info.retain_graph, plan_.info.creates_graph});
@@ -184,7 +180,7 @@ void PassInitiator::begin_fast(const std::vector<Incarnation>& holders) {
       return;
     }
   }
-  schedule_probe(kFirstProbe);
+  rounds_.begin_soon();
   part_->way().begin(plan_.roots.edges, {}, {});
   if (!is_over_) run();
 }
@@ -193,42 +189,36 @@ void PassInitiator::begin_fast(const std::vector<Incarnation>& holders) {
 
 void PassInitiator::on_joined(const Peer& from) {
   assert_on_loop(shared_.environment.loop);
-  joined_.insert(from.incarnation);
-  if (plan_.info.fast) add_participant(from.incarnation);
+  participants_.join(from.incarnation);
+  if (plan_.info.fast) rounds_.add(from.incarnation);
 }
 
 void PassInitiator::on_done(wire::Grad*) {
   assert_on_loop(shared_.environment.loop);
-  note_own();
-  participants_[shared_.self.incarnation].is_done = true;
+  note_counts();
+  participants_.of(shared_.self.incarnation).is_done = true;
   if (!has_lost_participant()) decide();
 }
 
-void PassInitiator::note_own() {
-  Participant& own = participants_[shared_.self.incarnation];
+// A worker that got a GRAD takes part, even if it has joined the context so late that the creator did not know.
+void PassInitiator::note_counts() {
+  Participants::State& own = participants_.of(shared_.self.incarnation);
   own.grads_sent = part_->grads().sent();
   own.grads_received = part_->grads().received();
-  note_targets({part_->grads().receivers().begin(), part_->grads().receivers().end()});
-}
-
-// A worker that got a GRAD takes part, even if it has joined the context so late that the creator did not know.
-void PassInitiator::note_targets(const std::vector<Incarnation>& grads_to) {
   if (!plan_.info.fast) return;
-  for (Incarnation worker : grads_to) add_participant(worker);
+  for (const Incarnation receiver : part_->grads().receivers()) rounds_.add(receiver);
 }
 
-// A round of probes that is under way does not ask the new one: another has to. Asked for first, as it may find no
-// memory: the message that names the new one is heard again then.
-void PassInitiator::add_participant(Incarnation worker) {
-  if (participants_.contains(worker)) return;
-  if (probe_timer_ == 0) schedule_probe(kFirstProbe);
-  participants_.try_emplace(worker);
+void PassInitiator::note_own(Participants::State& own) {
+  note_counts();
+  own.is_idle = part_->is_idle();
+  if (own.is_idle) own.unreached = part_->waiting_calls();
 }
 
 void PassInitiator::on_done(const Peer& from, const wire::Done& done) {
   assert_on_loop(shared_.environment.loop);
   if (done.failed) {
-    joined_.insert(from.incarnation);
+    participants_.join(from.incarnation);
     if (follows_plan_ && done.replan) return search_instead();
     return abort(done.error);
   }
@@ -238,12 +228,11 @@ void PassInitiator::on_done(const Peer& from, const wire::Done& done) {
                                    "workers: update it there, or run the pass without create_graph",
                                    from.name, from.rank)));
   }
-  Participant& participant = participants_[from.incarnation];
-  participant.is_done = true;
-  participant.grads_sent = done.grads_sent;
-  participant.grads_received = done.grads_received;
-  note_targets(done.grads_to);
-  if (plan_.info.fast) schedule_probe(kFirstProbe);
+  participants_.note_done(from.incarnation, done.grads_sent, done.grads_received);
+  if (plan_.info.fast) {
+    for (const Incarnation receiver : done.grads_to) rounds_.add(receiver);
+    rounds_.begin_soon();
+  }
   if (!has_lost_participant()) decide();
 }
 
@@ -254,7 +243,7 @@ void PassInitiator::on_failed(const Error& error) {
 
 void PassInitiator::on_gone(Incarnation peer, const Error& error) {
   assert_on_loop(shared_.environment.loop);
-  if (participants_.contains(peer) || joined_.contains(peer)) {
+  if (participants_.contains(peer) || participants_.has_joined(peer)) {
     abort(shared_.sign(error));
   } else {
     part_->on_gone(peer, error);
@@ -264,7 +253,7 @@ void PassInitiator::on_gone(Incarnation peer, const Error& error) {
 std::vector<std::string> PassInitiator::waits_for() const {
   assert_on_loop(shared_.environment.loop);
   std::vector<std::string> result;
-  for (const auto& [worker, participant] : participants_) {
+  for (const auto& [worker, participant] : participants_.all()) {
     if (!participant.is_done && worker != shared_.self.incarnation) result.push_back(shared_.describe(worker));
   }
   return result;
@@ -273,17 +262,14 @@ std::vector<std::string> PassInitiator::waits_for() const {
 void PassInitiator::on_deadline() {
   assert_on_loop(shared_.environment.loop);
   std::string waits;
-  uint64_t sent = 0;
-  uint64_t received = 0;
-  for (const auto& [worker, participant] : participants_) {
+  for (const auto& [worker, participant] : participants_.all()) {
     if (!participant.is_done) waits += (waits.empty() ? "" : ", ") + shared_.describe(worker);
-    sent += participant.grads_sent;
-    received += participant.grads_received;
   }
   const char* phase = is_planned_ ? "not done: " : "still finding out what the roots depend on, from ";
   // For longer than a moment only a worker that breaks the protocol counts otherwise than the others.
   if (waits.empty() && is_planned_) {
-    waits = fmt::format("all say that they are, but {} gradients were sent and {} received", sent, received);
+    const Participants::Sums sums = participants_.sums();
+    waits = fmt::format("all say that they are, but {} gradients were sent and {} received", sums.sent, sums.received);
   }
   abort(Error(Status::kDeadline,
               fmt::format("not done within {:g} s; {}{}",
@@ -292,16 +278,10 @@ void PassInitiator::on_deadline() {
 
 // ---- the end ----
 
-// Each DONE names the receivers of its GRADs, so no participant is left out.
 void PassInitiator::decide() {
-  uint64_t sent = 0;
-  uint64_t received = 0;
-  for (const auto& [worker, participant] : participants_) {
-    if (!participant.is_done) return;
-    sent += participant.grads_sent;
-    received += participant.grads_received;
-  }
-  if (sent == received) commit();
+  const Participants::Sums sums = participants_.sums();
+  if (!sums.are_done) return;
+  if (sums.sent == sums.received) commit();
 }
 
 void PassInitiator::commit() {
@@ -356,136 +336,17 @@ void PassInitiator::abort(Error error) {
   each.check();
 }
 
-// Workers that there is no memory to tell hear it later: without the verdict they would wait for ever.
 void PassInitiator::tell_verdict(bool commits, const Error& error) {
-  if (!commits) joined_.merge(part_->take_peers());
-  EachStep each;
-  each([this, commits, &error] { tell_those_left(commits, error); });
-  if (!each.has_failed()) return;
-  EachStep text;
-  text([this, &error] { verdict_ = error; });
-  if (text.has_failed()) verdict_ = Error(Status::kOutOfMemory, "no memory");
-  Loop& loop = shared_.environment.loop;
-  loop.start_timer(tell_again_, loop.now() + kTellAgain,
-                   [alive = shared_.weak_from_this(), self = shared_from_this(), commits] {
-                     const auto shared = alive.lock();
-                     const Error why = std::move(self->verdict_);
-                     if (shared != nullptr && shared->passes != nullptr) self->tell_verdict(commits, why);
-                   });
-}
-
-// Each that is told is forgotten.
-void PassInitiator::tell_those_left(bool commits, const Error& error) {
-  auto tell = [this, commits, &error](Incarnation worker) {
-    if (worker == shared_.self.incarnation || shared_.is_gone(worker)) return;
-    shared_.tell(worker, wire::Verdict{context_->id(), plan_.info.pass, commits, error});
-  };
-  while (!participants_.empty()) {
-    const Incarnation worker = participants_.begin()->first;
-    tell(worker);
-    participants_.erase(worker);
-    joined_.erase(worker);
-  }
-  while (!joined_.empty()) {
-    tell(*joined_.begin());
-    joined_.erase(joined_.begin());
-  }
+  if (!commits) participants_.join(part_->take_peers());
+  verdict_.tell(commits, error, shared_from_this());
 }
 
 void PassInitiator::finish() {
   if (deadline_timer_ != 0) shared_.environment.loop.cancel_timer(deadline_timer_);
-  if (probe_timer_ != 0) shared_.environment.loop.cancel_timer(probe_timer_);
-  deadline_timer_ = probe_timer_ = 0;
+  deadline_timer_ = 0;
+  rounds_.stop();
   if (context_->is_own) --context_->open_passes;
   on_over_();
-}
-
-// ---- FAST: nothing can move ----
-
-void PassInitiator::schedule_probe(Nanos delay) {
-  Loop& loop = shared_.environment.loop;
-  if (probe_timer_ != 0) loop.cancel_timer(probe_timer_);
-  probe_delay_ = delay;
-  probe_timer_ = loop.start_timer(loop.now() + delay, [this] {
-    probe_timer_ = 0;
-    probe();
-  });
-}
-
-void PassInitiator::probe() {
-  assert_on_loop(shared_.environment.loop);
-  if (has_lost_participant()) return;
-  ++round_;
-  for (auto& [worker, participant] : participants_) {
-    if (participant.is_done || worker == shared_.self.incarnation) continue;
-    shared_.tell(worker, wire::Probe{context_->id(), plan_.info.pass, round_});
-  }
-  judge_round();
-}
-
-void PassInitiator::on_probe_answer(const Peer& from, const wire::ProbeAnswer& answer) {
-  assert_on_loop(shared_.environment.loop);
-  auto found = participants_.find(from.incarnation);
-  if (answer.round != round_ || found == participants_.end()) return;
-  Participant& participant = found->second;
-  participant.round = answer.round;
-  if (!participant.is_done) {
-    participant.is_idle = answer.idle;
-    participant.grads_sent = answer.grads_sent;
-    participant.grads_received = answer.grads_received;
-    participant.unreached = answer.unreached;
-    note_targets(answer.grads_to);
-  }
-  judge_round();
-}
-
-void PassInitiator::judge_round() {
-  Participant& own = participants_[shared_.self.incarnation];
-  if (!own.is_done) {
-    note_own();
-    own.round = round_;
-    own.is_idle = part_->is_idle();
-    if (own.is_idle) own.unreached = part_->waiting_calls();
-  }
-  std::vector<uint64_t> counts;
-  uint64_t sent = 0;
-  uint64_t received = 0;
-  bool is_still = true;
-  for (const auto& [worker, participant] : participants_) {
-    if (!participant.is_done && participant.round != round_) return;
-    is_still = is_still && (participant.is_done || participant.is_idle);
-    sent += participant.grads_sent;
-    received += participant.grads_received;
-    counts.insert(counts.end(), {worker, participant.grads_sent, participant.grads_received});
-  }
-  if (std::exchange(judged_round_, round_) == round_) return;
-  if (!is_still || sent != received) {
-    counts.clear();
-  } else if (counts == last_counts_) {
-    abort(Error(Status::kUnreachedSend, describe_unreached()));
-    return;
-  }
-  last_counts_ = std::move(counts);
-  schedule_probe(std::min(2 * probe_delay_, kLastProbe));
-}
-
-std::string PassInitiator::describe_unreached() const {
-  constexpr size_t kMostNamed = 20;
-  std::set<std::string> calls;
-  for (const auto& [worker, participant] : participants_) {
-    if (!participant.is_done) calls.insert(participant.unreached.begin(), participant.unreached.end());
-  }
-  std::string text;
-  size_t named = 0;
-  for (const std::string& call : calls) {
-    if (++named > kMostNamed) break;
-    text += (text.empty() ? "" : ", ") + call;
-  }
-  if (calls.size() > kMostNamed) text += fmt::format(" and {} more", calls.size() - kMostNamed);
-  return fmt::format(
-      "the roots do not depend on all that was recorded: {} failed, or its results were not used; use SMART, which "
-      "finds out what they depend on",
-      text);
 }
 
 }  // namespace distag

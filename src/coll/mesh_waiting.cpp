@@ -1,47 +1,51 @@
 // Calls that wait: where the members are for which they wait, and how long they do.
 
-#include "coll/mesh.h"
+#include "coll/mesh_waiting.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "coll/mesh.h"
 
 namespace distag {
 
 // Until the missing members are asked where they are, again and again, or the deadline.
-void Mesh::start_timer(const OpenPointer& call) {
+void MeshWaiting::start_timer(const std::shared_ptr<OpenCollective>& call) {
+  assert_on_loop(place_.environment.loop);
   constexpr Nanos kAskAfter = kSecond;
   const Nanos patience = call->timeout < 0 ? kAskAfter : std::max(std::min(kAskAfter, call->timeout / 2), kMillisecond);
-  const Nanos when = std::min(environment_.loop.now() + patience, call->deadline);
-  call->timer = environment_.loop.start_timer(when, [this, call] { on_timer(call); });
+  const Nanos when = std::min(place_.environment.loop.now() + patience, call->deadline);
+  call->timer = place_.environment.loop.start_timer(when, [this, call] { on_timer(call); });
 }
 
 // Without memory to wait on, or for the names of the missing, the call ends as one that fails here alone.
-void Mesh::on_timer(const OpenPointer& call) {
-  assert_on_loop(environment_.loop);
+void MeshWaiting::on_timer(const std::shared_ptr<OpenCollective>& call) {
+  assert_on_loop(place_.environment.loop);
   call->timer = 0;
   if (call->is_over) return;
   try {
-    if (environment_.loop.now() < call->deadline) {
+    if (place_.environment.loop.now() < call->deadline) {
       start_timer(call);
-      if (lines_[call->line].open.begin()->second == call) ask_where(*call);  // the oldest one, for all
+      if (&lines_.of(call->line).oldest() == call.get()) ask_where(*call);  // the oldest one, for all
     } else {
-      end_now(deadline_error(*call), true);
+      end_.end_now(deadline_error(*call), true);
     }
   } catch (const std::bad_alloc&) {
-    end_alone(current_error(), call->line);
+    end_.end_alone(current_error(), call->line);
   }
 }
 
-Error Mesh::deadline_error(const Open& call) const {
+Error MeshWaiting::deadline_error(const OpenCollective& call) const {
   std::string members;
   for (const int64_t position : call.missing()) {
-    members += (members.empty() ? "" : ", ") + describe_member(position) + whereabouts_of(position, call.line);
+    members += (members.empty() ? "" : ", ") + place_.describe_member(position) + whereabouts_of(position, call.line);
   }
   for (const int64_t position : behind(call)) {
-    members += "; " + describe_member(position) + whereabouts_of(position, call.line);
+    members += "; " + place_.describe_member(position) + whereabouts_of(position, call.line);
   }
-  return Error(Status::kDeadline,
-               fmt::format("{}: after {} call {}, {}, waits for {}", where(call.line), describe_time(call.timeout),
-                           call.number, call.text, members.empty() ? "its own work" : members));
+  return Error(Status::kDeadline, fmt::format("{}: after {} call {}, {}, waits for {}", place_.where(call.line),
+                                              describe_time(call.timeout), call.number, call.text,
+                                              members.empty() ? "its own work" : members));
 }
 
 namespace {
@@ -53,26 +57,26 @@ std::string rounded(Nanos age) {
 
 }  // namespace
 
-void Mesh::ask_where(const Open& call) {
+void MeshWaiting::ask_where(const OpenCollective& call) {
   try {
     const Line& line = lines_.at(call.line).line;
     const wire::CallHash last{line.last(), line.hash()};
-    for (const int64_t position : call.missing()) send(position, wire::Where{id_, call.line, last});
-    for (const int64_t position : behind(call)) send(position, wire::Where{id_, call.line, last});
+    for (const int64_t position : call.missing()) place_.send(position, wire::Where{place_.id, call.line, last});
+    for (const int64_t position : behind(call)) place_.send(position, wire::Where{place_.id, call.line, last});
   } catch (const std::bad_alloc&) {
     // Without memory the message of the deadline says less.
   }
 }
 
 // Those of them who have told nothing since the call began: the next time to ask all may be after the deadline.
-void Mesh::ask_behind(const Open& call) {
+void MeshWaiting::ask_behind(const OpenCollective& call) {
   try {
     LineState& state = lines_.at(call.line);
     for (const int64_t position : behind(call)) {
-      Whereabouts& whereabouts = state.where[position];
+      LineState::Whereabouts& whereabouts = state.where[position];
       if (whereabouts.asked >= call.begun || whereabouts.heard >= call.begun) continue;
-      whereabouts.asked = environment_.loop.now();
-      send(position, wire::Where{id_, call.line, {state.line.last(), state.line.hash()}});
+      whereabouts.asked = place_.environment.loop.now();
+      place_.send(position, wire::Where{place_.id, call.line, {state.line.last(), state.line.hash()}});
     }
   } catch (const std::bad_alloc&) {
     // The same.
@@ -81,7 +85,7 @@ void Mesh::ask_behind(const Open& call) {
 
 // A call waits for members. Those may have told which others they wait for, and these again: gives all such others, of
 // which one may be the member that does not come.
-std::vector<int64_t> Mesh::behind(const Open& call) const {
+std::vector<int64_t> MeshWaiting::behind(const OpenCollective& call) const {
   const LineState& state = lines_.at(call.line);
   std::vector<int64_t> chain = call.missing();
   const size_t first = chain.size();
@@ -89,8 +93,9 @@ std::vector<int64_t> Mesh::behind(const Open& call) const {
     const auto told = state.where.find(chain[i]);
     if (told == state.where.end() || !told->second.here.in_call) continue;
     for (const int32_t rank : told->second.here.waits_for) {
-      const std::optional<int64_t> position = shape_.position_of(rank);
-      const bool is_new = position && *position != position_ && std::count(chain.begin(), chain.end(), *position) == 0;
+      const std::optional<int64_t> position = place_.shape.position_of(rank);
+      const bool is_new =
+          position && *position != place_.position && std::count(chain.begin(), chain.end(), *position) == 0;
       if (is_new) chain.push_back(*position);
     }
   }
@@ -98,16 +103,16 @@ std::vector<int64_t> Mesh::behind(const Open& call) const {
 }
 
 // ", which is at call 39, all_reduce(...), since 58 s": what the member has told.
-std::string Mesh::whereabouts_of(int64_t position, const std::string& line) const {
+std::string MeshWaiting::whereabouts_of(int64_t position, const std::string& line) const {
   const LineState& state = lines_.at(line);
   const auto found = state.where.find(position);
-  if (found == state.where.end() || found->second.heard == kNotYet) return "";
+  if (found == state.where.end() || found->second.heard == LineState::kNotYet) return "";
   const wire::Here& here = found->second.here;
   if (here.number == 0) {
     if (!here.is_open) return fmt::format(", which has never opened line \"{}\"", line);
     return ", which is not in any call, and has made none";
   }
-  const Nanos age = here.age + (environment_.loop.now() - found->second.heard);
+  const Nanos age = here.age + (place_.environment.loop.now() - found->second.heard);
   if (!here.in_call) {
     return fmt::format(", which is not in any call since it made call {}, {}, {} ago", here.number, here.text,
                        rounded(age));
@@ -119,48 +124,48 @@ std::string Mesh::whereabouts_of(int64_t position, const std::string& line) cons
   return text;
 }
 
-void Mesh::ask_missing(const std::string& line) {
-  assert_on_loop(environment_.loop);
-  const auto found = lines_.find(line);
-  if (found != lines_.end() && !found->second.open.empty()) ask_where(*found->second.open.begin()->second);
+void MeshWaiting::ask_missing(const std::string& line) {
+  assert_on_loop(place_.environment.loop);
+  const LineState* state = lines_.find(line);
+  if (state != nullptr && !state->open.empty()) ask_where(state->oldest());
 }
 
-std::string Mesh::describe_missing(const std::string& line) const {
-  assert_on_loop(environment_.loop);
+std::string MeshWaiting::describe_missing(const std::string& line) const {
+  assert_on_loop(place_.environment.loop);
   std::string members;
-  const auto found = lines_.find(line);
-  if (found == lines_.end() || found->second.open.empty()) return members;
-  for (const int64_t position : found->second.open.begin()->second->missing()) {
-    members += (members.empty() ? "" : ", ") + describe_member(position) + whereabouts_of(position, line);
+  const LineState* state = std::as_const(lines_).find(line);
+  if (state == nullptr || state->open.empty()) return members;
+  for (const int64_t position : state->oldest().missing()) {
+    members += (members.empty() ? "" : ", ") + place_.describe_member(position) + whereabouts_of(position, line);
   }
   return members;
 }
 
-Heard Mesh::on_where(int64_t from, const wire::Where& where) {
-  assert_on_loop(environment_.loop);
+Heard MeshWaiting::on_where(int64_t from, const wire::Where& where) {
+  assert_on_loop(place_.environment.loop);
   constexpr size_t kMostWaitedFor = 4;
-  if (ended_) return Heard::kStale;
-  if (tell_if_diverged(from, where.line, where.last)) return Heard::kHandled;
+  if (end_.ended()) return Heard::kStale;
+  if (matching_.tell_if_diverged(from, where.line, where.last)) return Heard::kHandled;
   wire::Here here;
-  here.mesh = id_;
+  here.mesh = place_.id;
   here.line = where.line;
   here.is_open = where.line.empty();
-  if (const auto found = lines_.find(where.line); found != lines_.end()) {
-    const LineState& state = found->second;
+  if (const LineState* found = lines_.find(where.line)) {
+    const LineState& state = *found;
     here.is_open = here.is_open || state.is_open || state.line.last() > 0;
     here.number = state.line.last();
     here.last = {state.line.last(), state.line.hash()};
     if (!state.line.calls().empty()) here.text = state.line.calls().back().text;
-    here.age = environment_.loop.now() - state.last_begun;
+    here.age = place_.environment.loop.now() - state.last_begun;
     here.in_call = !state.open.empty();
     if (here.in_call) {
-      const Open& oldest = *state.open.begin()->second;
+      const OpenCollective& oldest = state.oldest();
       here.number = oldest.number;
       here.text = oldest.text;
-      here.age = environment_.loop.now() - oldest.begun;
+      here.age = place_.environment.loop.now() - oldest.begun;
       for (const int64_t position : oldest.missing()) {
         if (here.waits_for.size() == kMostWaitedFor) break;
-        here.waits_for.push_back(shape_.ranks()[static_cast<size_t>(position)]);
+        here.waits_for.push_back(place_.rank_of(position));
       }
     } else if (!state.doing.empty()) {
       here.in_call = true;
@@ -168,21 +173,34 @@ Heard Mesh::on_where(int64_t from, const wire::Where& where) {
       here.text = state.doing;
     }
   }
-  send(from, std::move(here));
+  place_.send(from, std::move(here));
   return Heard::kHandled;
 }
 
-Heard Mesh::on_here(int64_t from, const wire::Here& here) {
-  assert_on_loop(environment_.loop);
-  const auto found = lines_.find(here.line);
-  if (ended_ || found == lines_.end()) return Heard::kStale;
-  if (tell_if_diverged(from, here.line, here.last)) return Heard::kHandled;
-  LineState& state = found->second;
-  Whereabouts& whereabouts = state.where[from];
+Heard MeshWaiting::on_here(int64_t from, const wire::Here& here) {
+  assert_on_loop(place_.environment.loop);
+  LineState* found = lines_.find(here.line);
+  if (end_.ended() || found == nullptr) return Heard::kStale;
+  if (matching_.tell_if_diverged(from, here.line, here.last)) return Heard::kHandled;
+  LineState& state = *found;
+  LineState::Whereabouts& whereabouts = state.where[from];
   whereabouts.here = here;
-  whereabouts.heard = environment_.loop.now();
-  if (!state.open.empty()) ask_behind(*state.open.begin()->second);
+  whereabouts.heard = place_.environment.loop.now();
+  if (!state.open.empty()) ask_behind(state.oldest());
   return Heard::kHandled;
+}
+
+void MeshWaiting::describe(std::vector<WaitingCollective>& waiting, size_t most) const {
+  assert_on_loop(place_.environment.loop);
+  for (const auto& [name, line] : std::as_const(lines_).all()) {
+    for (const auto& [number, call] : line.open) {
+      if (waiting.size() >= most) return;
+      WaitingCollective described{
+          place_.shape.name(), name, call->text, place_.environment.loop.now() - call->begun, {}};
+      for (const int64_t position : call->missing()) described.waits_for.push_back(place_.rank_of(position));
+      waiting.push_back(std::move(described));
+    }
+  }
 }
 
 }  // namespace distag

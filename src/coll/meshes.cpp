@@ -190,9 +190,15 @@ void Meshes::on_agreed(Creation& creation, const Value& requests) {
   }
   const std::optional<int64_t> position = shape.position_of(self_.rank);
   forget_ended();
-  auto mesh = std::make_shared<Mesh>(
-      Mesh::Environment{environment_.loop, environment_.compute, group_, environment_.max_early}, gate_, lowest->second,
-      shape, *position, std::move(members), creation.timeout, creation.policy);
+  auto mesh =
+      std::make_shared<Mesh>(MeshPlace{{environment_.loop, environment_.compute, group_, environment_.max_early},
+                                       gate_,
+                                       lowest->second,
+                                       shape,
+                                       *position,
+                                       std::move(members),
+                                       creation.timeout,
+                                       creation.policy});
   meshes_.emplace(mesh->id(), mesh);
   lead_early(mesh);
   creation.made->complete(mesh);
@@ -201,16 +207,17 @@ void Meshes::on_agreed(Creation& creation, const Value& requests) {
 void Meshes::stop() {
   assert_on_loop(environment_.loop);
   EachStep each;
-  for (const auto& [id, mesh] : std::exchange(meshes_, {})) each([&mesh = mesh] { mesh->stop(); });
+  for (const auto& [id, mesh] : std::exchange(meshes_, {})) each([&mesh = mesh] { mesh->parts().end.stop(); });
   early_.clear();
   each.check();
 }
 
 // Of the meshes that have ended the latest are kept: what is late for them is known to be.
 void Meshes::forget_ended() {
-  auto ended = std::count_if(meshes_.begin(), meshes_.end(), [](const auto& entry) { return entry.second->ended(); });
+  auto ended = std::count_if(meshes_.begin(), meshes_.end(),
+                             [](const auto& entry) { return entry.second->parts().end.ended(); });
   std::erase_if(meshes_, [&ended](const auto& entry) {
-    return entry.second->ended() && ended-- > static_cast<decltype(ended)>(kMostEnded);
+    return entry.second->parts().end.ended() && ended-- > static_cast<decltype(ended)>(kMostEnded);
   });
 }
 
@@ -227,14 +234,14 @@ Heard Meshes::handle(const Peer& from, const wire::Message& message) {
 }
 
 Heard Meshes::lead(Mesh& mesh, const Peer& from, const wire::Body& body) {
-  const std::optional<int64_t> position = mesh.position_of(from.incarnation);
+  const std::optional<int64_t> position = mesh.place().position_of(from.incarnation);
   if (!position)
     violation("{} of a worker that is no member of mesh \"{}\"", wire::body_name(body), mesh.shape().name());
-  if (const auto* part = std::get_if<wire::Part>(&body)) return mesh.on_part(*position, *part);
-  if (const auto* calls = std::get_if<wire::Calls>(&body)) return mesh.on_calls(*position, *calls);
-  if (const auto* where = std::get_if<wire::Where>(&body)) return mesh.on_where(*position, *where);
-  if (const auto* here = std::get_if<wire::Here>(&body)) return mesh.on_here(*position, *here);
-  return mesh.on_end(*position, std::get<wire::MeshEnd>(body));
+  if (const auto* part = std::get_if<wire::Part>(&body)) return mesh.parts().matching.on_part(*position, *part);
+  if (const auto* calls = std::get_if<wire::Calls>(&body)) return mesh.parts().matching.on_calls(*position, *calls);
+  if (const auto* where = std::get_if<wire::Where>(&body)) return mesh.parts().waiting.on_where(*position, *where);
+  if (const auto* here = std::get_if<wire::Here>(&body)) return mesh.parts().waiting.on_here(*position, *here);
+  return mesh.parts().end.on_end(*position, std::get<wire::MeshEnd>(body));
 }
 
 Heard Meshes::keep(const Id& mesh, const Peer& from, const wire::Body& body) {
@@ -269,8 +276,9 @@ void Meshes::refuse(const Peer& from, const wire::Message& outline, const Error&
   const auto mesh = meshes_.find(mesh_of(outline.body));
   if (mesh != meshes_.end()) {
     const std::shared_ptr<Mesh> known = mesh->second;
-    if (!known->position_of(from.incarnation)) violation("{} of no member of a mesh", wire::body_name(outline.body));
-    known->end_now(why, true);
+    if (!known->place().position_of(from.incarnation))
+      violation("{} of no member of a mesh", wire::body_name(outline.body));
+    known->parts().end.end_now(why, true);
   }
   group_.count_received(from);  // once, also when this is tried again
 }
@@ -278,7 +286,7 @@ void Meshes::refuse(const Peer& from, const wire::Message& outline, const Error&
 void Meshes::on_lost(const Peer& peer, const Error& error) {
   assert_on_loop(environment_.loop);
   for (const auto& [id, mesh] : std::map(meshes_)) {
-    if (const auto position = mesh->position_of(peer.incarnation)) mesh->on_lost(*position, error);
+    if (const auto position = mesh->place().position_of(peer.incarnation)) mesh->parts().end.on_lost(*position, error);
   }
   std::erase_if(early_, [&peer](const Early& early) { return early.from.incarnation == peer.incarnation; });
 }
@@ -286,14 +294,14 @@ void Meshes::on_lost(const Peer& peer, const Error& error) {
 void Meshes::on_left(const Peer& peer) {
   assert_on_loop(environment_.loop);
   for (const auto& [id, mesh] : std::map(meshes_)) {
-    if (const auto position = mesh->position_of(peer.incarnation)) mesh->on_left(*position);
+    if (const auto position = mesh->place().position_of(peer.incarnation)) mesh->parts().end.on_left(*position);
   }
 }
 
 bool Meshes::may_be_used(const Id& id) const {
   assert_on_loop(environment_.loop);
   const auto mesh = meshes_.find(id);
-  if (mesh != meshes_.end()) return !mesh->second->ended() && !mesh->second->is_leaving();
+  if (mesh != meshes_.end()) return !mesh->second->parts().end.ended() && !mesh->second->parts().end.is_leaving();
   // The others may have heard before us that it is made.
   return creations_.use_count() > 1 && id.counter <= static_cast<uint64_t>(last_mesh_);
 }
@@ -301,13 +309,14 @@ bool Meshes::may_be_used(const Id& id) const {
 std::vector<WaitingCollective> Meshes::waiting(size_t most) const {
   assert_on_loop(environment_.loop);
   std::vector<WaitingCollective> waiting;
-  for (const auto& [id, mesh] : meshes_) mesh->describe_waiting(waiting, most);
+  for (const auto& [id, mesh] : meshes_) mesh->parts().waiting.describe(waiting, most);
   return waiting;
 }
 
 bool Meshes::is_idle() const {
   assert_on_loop(environment_.loop);
-  return std::all_of(meshes_.begin(), meshes_.end(), [](const auto& entry) { return entry.second->is_idle(); });
+  return std::all_of(meshes_.begin(), meshes_.end(),
+                     [](const auto& entry) { return entry.second->parts().end.is_idle(); });
 }
 
 }  // namespace distag

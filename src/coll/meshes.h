@@ -20,7 +20,7 @@ class Meshes {
     Executor& compute;
     Nanos call_timeout;
     std::string host;                        // the machine of this worker
-    uint64_t max_early = uint64_t{1} << 30;  // see Mesh::Environment
+    uint64_t max_early = uint64_t{1} << 30;  // see MeshEnvironment
   };
 
   Meshes(Environment environment, Group& group);

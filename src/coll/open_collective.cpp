@@ -1,8 +1,11 @@
+#include "coll/open_collective.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "base/violation.h"
 #include "coll/mesh.h"
+#include "group/shared.h"
 
 namespace distag {
 namespace {
@@ -19,7 +22,7 @@ size_t byte_size(const Tensors& pieces) {
 }  // namespace
 
 std::vector<int64_t> OpenCollective::missing() const {
-  assert_on_loop(mesh->environment_.loop);
+  assert_on_loop(mesh->loop());
   std::vector<int64_t> positions;
   for (const auto& [part, exchange] : exchanges) {
     for (const auto& [position, expected] : exchange.expected) positions.push_back(position);
@@ -29,11 +32,12 @@ std::vector<int64_t> OpenCollective::missing() const {
 
 // Each begins with another one.
 void OpenCollective::send(uint32_t part, const std::map<int64_t, Tensors>& outgoing) {
-  const size_t own_limit = mesh->members_[static_cast<size_t>(mesh->position_)]->max_message_bytes;
-  for (int64_t i = 1; i < mesh->shape_.count(); ++i) {
-    const auto piece = outgoing.find((mesh->position_ + i) % mesh->shape_.count());
+  assert_on_loop(mesh->loop());
+  const size_t own_limit = mesh->place().peer(mesh->position()).max_message_bytes;
+  for (int64_t i = 1; i < mesh->shape().count(); ++i) {
+    const auto piece = outgoing.find((mesh->position() + i) % mesh->shape().count());
     if (piece == outgoing.end()) continue;
-    const Peer& to = *mesh->members_[static_cast<size_t>(piece->first)];
+    const Peer& to = mesh->place().peer(piece->first);
     const size_t limit = to.max_message_bytes == 0 ? own_limit : std::min<size_t>(own_limit, to.max_message_bytes);
     const size_t bytes = byte_size(piece->second);
     if (bytes + kMostHeaderBytes > limit) {
@@ -42,30 +46,25 @@ void OpenCollective::send(uint32_t part, const std::map<int64_t, Tensors>& outgo
     }
     Values pieces;
     for (const Tensor& tensor : piece->second) pieces.emplace_back(tensor);
-    if (is_counted) mesh->stats_.bytes_sent += bytes;
+    if (is_counted) mesh->parts().stats.bytes_sent += bytes;
     if (move) move->bytes += bytes;
-    ++mesh->stats_.parts_sent;
-    mesh->send_part(piece->first, wire::Part{mesh->id_, line, number, part, hash, std::move(pieces)});
+    ++mesh->parts().stats.parts_sent;
+    mesh->parts().end.send_part(piece->first, wire::Part{mesh->id(), line, number, part, hash, std::move(pieces)});
   }
 }
 
 // Takes the parts that came before this member was at the step. Of another program nothing is taken: its member hears
 // of that from the comparison.
 void OpenCollective::take_early(uint32_t part) {
-  auto& early = mesh->lines_[line].early;
-  std::vector<std::pair<int64_t, wire::Part>> kept;
-  auto found = early.lower_bound({number, part, 0});
-  while (found != early.end() && found->first.number == number && found->first.part == part) {
-    mesh->early_bytes_ -= held_by(found->second);
-    kept.emplace_back(found->first.from, std::move(found->second));
-    found = early.erase(found);
-  }
+  assert_on_loop(mesh->loop());
+  MeshLines& lines = mesh->parts().lines;
+  const auto kept = lines.take_early(lines.of(line), number, part);
   for (const auto& [from, message] : kept) {
     if (is_over || message.hash != hash) continue;
     try {
       take(part, from, message.pieces);
     } catch (const Violation& error) {
-      mesh->environment_.group.fence(mesh->members_[static_cast<size_t>(from)]->incarnation, error);
+      mesh->place().environment.group.fence(mesh->place().peer(from).incarnation, error);
     }
   }
 }
@@ -73,13 +72,13 @@ void OpenCollective::take_early(uint32_t part) {
 void OpenCollective::exchange(uint32_t part, std::map<int64_t, Tensors> outgoing,
                               std::map<int64_t, std::vector<Expected>> expected,
                               UniqueFunction<void(std::map<int64_t, Tensors>)> then) {
-  assert_on_loop(mesh->environment_.loop);
+  assert_on_loop(mesh->loop());
   const auto self = shared_from_this();
   const bool is_complete = expected.empty();
   Exchange& exchange = exchanges[part];
   exchange.expected = std::move(expected);
   exchange.then = std::move(then);
-  if (const auto mine = outgoing.find(mesh->position_); mine != outgoing.end()) {
+  if (const auto mine = outgoing.find(mesh->position()); mine != outgoing.end()) {
     exchange.came.emplace(mine->first, mine->second);
   }
   send(part, outgoing);
@@ -91,16 +90,15 @@ void OpenCollective::exchange(uint32_t part, std::map<int64_t, Tensors> outgoing
     return;
   }
   for (const int64_t position : missing()) {
-    const auto left = mesh->left_.find(position);
-    if (left == mesh->left_.end() || mesh->outlasts(line, position)) continue;
-    const Error error = left->second;
-    mesh->end_now(error, false);
+    const Error* left = mesh->parts().end.left(position, line);
+    if (left == nullptr) continue;
+    mesh->parts().end.end_now(*left, false);
     return;
   }
 }
 
 void OpenCollective::take(uint32_t part, int64_t from, const Values& pieces) {
-  assert_on_loop(mesh->environment_.loop);
+  assert_on_loop(mesh->loop());
   Exchange& exchange = exchanges.at(part);
   const auto expected = exchange.expected.find(from);
   if (expected == exchange.expected.end() || expected->second.size() != pieces.size()) {
@@ -118,8 +116,8 @@ void OpenCollective::take(uint32_t part, int64_t from, const Values& pieces) {
     if (piece.dtype() != wanted.dtype || shape != wanted.shape) {
       violation("{} for part {} of call {}, {}", describe(piece), part, number, text);
     }
-    if (is_counted) mesh->stats_.bytes_received += piece.byte_size();
-    mesh->stats_.hold(piece.byte_size());
+    if (is_counted) mesh->parts().stats.bytes_received += piece.byte_size();
+    mesh->parts().stats.hold(piece.byte_size());
     bytes_held += piece.byte_size();
     came.push_back(piece);
   }
@@ -169,21 +167,21 @@ struct Away {
 }  // namespace
 
 void OpenCollective::work(size_t bytes, UniqueFunction<Tensors()> make, UniqueFunction<void(Tensors)> then) {
-  assert_on_loop(mesh->environment_.loop);
+  assert_on_loop(mesh->loop());
   constexpr size_t kOnTheLoop = 64 << 10;
   if (bytes <= kOnTheLoop) return then(make());
   auto away = std::make_shared<Away>();
   away->open = shared_from_this();
   away->make = std::move(make);
   away->then = std::move(then);
-  mesh->environment_.compute.post_or_drop([away = std::move(away)] {
+  mesh->compute().post_or_drop([away = std::move(away)] {
     away->run();
-    away->open->mesh->gate_->run(away->place, [away] { away->go_on(); });
+    away->open->mesh->run(away->place, [away] { away->go_on(); });
   });
 }
 
 void OpenCollective::reduce(Reduction reduction, std::vector<Operand> operands, UniqueFunction<void(Tensor)> then) {
-  assert_on_loop(mesh->environment_.loop);
+  assert_on_loop(mesh->loop());
   const size_t bytes = operands.front().value.byte_size();
   work(
       bytes,
@@ -192,16 +190,41 @@ void OpenCollective::reduce(Reduction reduction, std::vector<Operand> operands, 
 }
 
 void OpenCollective::complete(Tensor result) {
-  assert_on_loop(mesh->environment_.loop);
+  assert_on_loop(mesh->loop());
   if (is_over) return;
   const auto self = shared_from_this();
-  mesh->finish(self);
+  mesh->parts().calls.finish(self);
   future->complete(std::move(result));
 }
 
 void OpenCollective::fail_alone(Error error) {
-  assert_on_loop(mesh->environment_.loop);
+  assert_on_loop(mesh->loop());
   if (!is_over) mesh->end_alone(std::move(error), line);
+}
+
+void OpenCollective::give_up(const Error& why) {
+  assert_on_loop(mesh->loop());
+  trace(why.status());
+  is_over = true;
+  exchanges.clear();
+  stop_timer();
+}
+
+void OpenCollective::stop_timer() {
+  assert_on_loop(mesh->loop());
+  if (timer != 0) mesh->loop().cancel_timer(std::exchange(timer, 0));
+}
+
+// Since its begin here, which is not that of the others.
+void OpenCollective::trace(Status status) const {
+  assert_on_loop(mesh->loop());
+  TraceEvent event;
+  event.category = TraceCategory::kCollective;
+  event.status = status;
+  event.begin = begun;
+  event.end = mesh->loop().now();
+  event.bytes = move ? move->bytes : 0;
+  mesh->place().environment.group.shared()->trace.add_ended(event, text, line);
 }
 
 }  // namespace distag

@@ -804,7 +804,7 @@ TEST(Collectives, ALineThatIsClosedEndsItsCallsAndNotTheMesh) {
   EXPECT_EQ(values_of<double>(first->value()), values_of<double>(second->value()));
   for (int32_t rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(members.stats(rank).open, 0u);
-    members.group().loop(rank).run([&members, rank] { EXPECT_TRUE(members.mesh(rank).is_idle()); });
+    members.group().loop(rank).run([&members, rank] { EXPECT_TRUE(members.mesh(rank).parts().end.is_idle()); });
   }
   members.shut_down();
 }

@@ -302,7 +302,7 @@ TEST(ShortageMoments, CollectivesEndOnAllMembers) {
           // Whatever failed: each side knows the end of the mesh.
           group.scheduler().run_for(kSecond);
           for (const int32_t rank : {0, 1}) {
-            group.loop(rank).run([&] { EXPECT_TRUE(made[static_cast<size_t>(rank)]->value()->ended()); });
+            group.loop(rank).run([&] { EXPECT_TRUE(made[static_cast<size_t>(rank)]->value()->parts().end.ended()); });
           }
         });
   }

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/clock.h"
+#include "coll/fold.h"
+#include "layout/move.h"
+
+namespace distag {
+
+// The numbers are those of distag_collective_kind.
+enum class CollectiveKind : int32_t {
+  kAllReduce = 1,
+  kAllGather = 2,
+  kReduceScatter = 3,
+  kAllToAll = 4,
+  kBroadcast = 5,
+  kReduce = 6,
+  kPermute = 7,
+  kScatter = 8,  // of the library's own: piece i of the root's goes to member i
+};
+
+// A collective of a plain tensor among the members that differ along `axes` only.
+struct CollectiveCall {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  layout::Axes axes;
+  Tensor tensor;
+  Reduction reduction = Reduction::kSum;
+  int64_t dim = 0;
+  int64_t dim_to = 0;
+  int64_t root = 0;              // a position among those that take part
+  int64_t shift = 0;             // of a permute: to the member that many positions on
+  std::string line;              // empty: the mesh itself
+  Nanos timeout = 0;             // 0: that of the mesh
+  std::string within;            // the call of the host that this is a step of; empty: it is that call
+  bool sizes_differ = false;     // between members that do not take part with each other
+  bool is_word_of_pass = false;  // of members among themselves: no communication of the program, for the counts
+  Tensors pieces = {};           // of a scatter at its root; `tensor` tells others what they get
+  bool waits_for_room = false;   // where too many calls are under way; else it fails with OVERLOADED
+};
+
+// The same values of a sharded tensor under another spec.
+struct RedistributeCall {
+  Dims shape;  // of the whole
+  Tensor shard;
+  layout::Spec from;
+  layout::Spec to;
+  std::string line;
+  Nanos timeout = 0;
+  std::string within;       // as above
+  bool is_bounded = false;  // fails with OVERLOADED where too many calls are under way
+};
+
+}  // namespace distag

@@ -1,0 +1,183 @@
+#include "coll/mesh_end.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/each_step.h"
+#include "base/fail_future.h"
+#include "coll/mesh.h"
+
+namespace distag {
+
+// Ends every wait, here and elsewhere, whatever fails on the way.
+void MeshEnd::end_now(Error error, bool tell) {
+  assert_on_loop(place_.environment.loop);
+  if (ended_) return;
+  if (error.origin_rank() < 0) error.set_origin_rank(place_.rank_of(place_.position));
+  ended_ = std::move(error);
+  stats_.open = 0;
+  stats_.bytes_held = 0;
+  for (auto& [name, line] : lines_.all()) {
+    for (auto& [number, call] : line.open) call->give_up(*ended_);
+  }
+  EachStep each;
+  each([this] { fail_or_say_less(*when_ended_, *ended_); });
+  for (auto& [name, line] : lines_.all()) {
+    if (line.is_own()) each([&line = line, this] { fail_or_say_less(*line.ended, *ended_); });
+    for (auto& [number, call] : line.open) each([&call = call, this] { fail_or_say_less(*call->future, *ended_); });
+    line.open.clear();
+    lines_.drop_early(line);
+    if (line.waiting) {
+      each([&waiting = *line.waiting, this] { fail_or_say_less(*waiting.future, *ended_); });
+      line.waiting.reset();
+    }
+  }
+  if (tell) tell_end();
+  each.check();
+}
+
+void MeshEnd::end_alone(Error error, const std::string& line) {
+  assert_on_loop(place_.environment.loop);
+  EachStep each;  // without memory the place is left out
+  each([&] { error.add_context(place_.where(line)); });
+  end_now(std::move(error), true);
+}
+
+void MeshEnd::stop() {
+  assert_on_loop(place_.environment.loop);
+  std::string text;
+  EachStep each;  // without memory the mesh is not named
+  each([&] { text = fmt::format("{}: the worker was shut down", place_.where("")); });
+  end_now(Error(Status::kCancelled, text.empty() ? "shut down" : std::move(text)), false);
+}
+
+void MeshEnd::close_line(MeshLines::End& end, const Error& why) noexcept {
+  assert_on_loop(place_.environment.loop);
+  if (ended_ || end.names.empty()) return;
+  const auto node = lines_.close(end);
+  if (node.empty()) return;
+  LineState& line = node.mapped();
+  EachStep each;
+  for (auto& [number, call] : line.open) {
+    call->give_up(why);
+    if (!line.is_own()) --stats_.open;
+    stats_.bytes_held -= std::exchange(call->bytes_held, 0);
+    each([&call = call, &why] { fail_or_say_less(*call->future, why); });
+  }
+  if (line.waiting) each([&] { fail_or_say_less(*line.waiting->future, why); });
+  if (line.is_own()) each([&] { fail_or_say_less(*line.ended, why); });
+  each([this] { leave_if_due(); });
+}
+
+void MeshEnd::tell_end() {
+  constexpr Nanos kAgain = 50 * kMillisecond;
+  try {
+    for (; next_to_tell_ < place_.shape.count(); ++next_to_tell_) {
+      if (next_to_tell_ == place_.position) continue;
+      Error error = *ended_;
+      if (has_left_) {
+        error = Error(Status::kDisconnected,
+                      fmt::format("{}: {} has left it", place_.where(""), place_.describe_member(place_.position)));
+      }
+      place_.send(next_to_tell_, wire::MeshEnd{place_.id, std::move(error), has_left_});
+    }
+  } catch (const std::bad_alloc&) {
+    Loop& loop = place_.environment.loop;
+    loop.start_timer(tell_again_, loop.now() + kAgain,
+                     [this, self = holder_.shared_from_this()] { place_.gate->run([this, self] { tell_end(); }); });
+  }
+}
+
+// ---- this member leaves ----
+
+void MeshEnd::begin_leaving() {
+  assert_on_loop(place_.environment.loop);
+  if (ended_ || std::exchange(is_leaving_, true)) return;
+  leave_if_due();
+}
+
+// A part that is larger than a message goes in pieces, which what is smaller would overtake.
+void MeshEnd::leave_if_due() {
+  assert_on_loop(place_.environment.loop);
+  if (!is_leaving_ || ended_ || !is_idle()) return;
+  for (const auto& [to, parts] : parts_on_their_way_) {
+    if (parts != 0 && !left_.contains(to)) return;
+  }
+  has_left_ = true;
+  Error error(Status::kInvalidState, "mesh released");
+  try {
+    error = Error(Status::kInvalidState, fmt::format("{}: this worker has released it", place_.where("")));
+  } catch (const std::bad_alloc&) {
+    // The short text stays.
+  }
+  end_now(std::move(error), true);
+}
+
+void MeshEnd::send_part(int64_t to, wire::Part part) {
+  assert_on_loop(place_.environment.loop);
+  size_t& on_their_way = parts_on_their_way_[to];
+  place_.environment.group.send(place_.peer(to), std::move(part), [this, weak = holder_.weak_from_this(), to] {
+    const auto mesh = weak.lock();
+    if (mesh == nullptr) return;
+    --parts_on_their_way_[to];
+    leave_if_due();
+  });
+  ++on_their_way;
+}
+
+// ---- others leave ----
+
+Heard MeshEnd::on_end(int64_t from, const wire::MeshEnd& end) {
+  assert_on_loop(place_.environment.loop);
+  if (ended_) return Heard::kStale;
+  if (end.left) {
+    note_left(from, true);  // all parts of its calls have come before
+  } else {
+    end_now(end.error, false);
+  }
+  return Heard::kHandled;
+}
+
+void MeshEnd::on_lost(int64_t from, const Error& error) {
+  assert_on_loop(place_.environment.loop);
+  Error lost(error.status(),
+             fmt::format("{}: {} is lost: {}", place_.where(""), place_.describe_member(from), error.message()));
+  end_now(lost.set_origin_rank(place_.rank_of(from)), true);
+}
+
+void MeshEnd::on_left(int64_t from) {
+  assert_on_loop(place_.environment.loop);
+  note_left(from, false);
+}
+
+// A line of the library's own ends by the last call of the member, which has come, before calls that it never made.
+bool MeshEnd::outlasts(const std::string& line, int64_t member) const {
+  const LineState* state = lines_.find(line);
+  return state != nullptr && state->is_own() && released_.contains(member);
+}
+
+const Error* MeshEnd::left(int64_t member, const std::string& line) const {
+  assert_on_loop(place_.environment.loop);
+  const auto found = left_.find(member);
+  return found == left_.end() || outlasts(line, member) ? nullptr : &found->second;
+}
+
+void MeshEnd::note_left(int64_t from, bool has_released) {
+  if (ended_ || left_.contains(from)) return;
+  Error error(Status::kDisconnected, fmt::format("{}: {} has left it", place_.where(""), place_.describe_member(from)));
+  error.set_origin_rank(place_.rank_of(from));
+  left_.emplace(from, error);
+  if (has_released) released_.insert(from);
+  for (const auto& [name, line] : lines_.all()) {
+    if (outlasts(name, from)) continue;
+    for (const auto& [number, call] : line.open) {
+      const std::vector<int64_t> missing = call->missing();
+      if (std::find(missing.begin(), missing.end(), from) == missing.end()) continue;
+      end_now(error, false);
+      return;
+    }
+  }
+  leave_if_due();
+}
+
+}  // namespace distag

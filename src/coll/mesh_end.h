@@ -1,0 +1,87 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "base/future.h"
+#include "coll/mesh_lines.h"
+#include "coll/mesh_place.h"
+
+namespace distag {
+
+class Mesh;
+
+// How a mesh ends on one member, and which other members make no more calls. On the loop.
+//
+//   in use  -> leaving   begin_leaving(): no call of this worker follows
+//   leaving -> ended     once no call is under way, and all parts have arrived: the others hear that it has left
+//   any     -> ended     end_now(): all that is open fails with the one error, here and on the other members
+//
+// ended() is set once and stays; each other member hears of the end exactly once, also where there is no memory at
+// first. A member that has left or released is one that no call may wait for.
+class MeshEnd {
+ public:
+  using Holder = std::enable_shared_from_this<Mesh>;
+
+  // `holder` is the mesh that has this as a member.
+  MeshEnd(const MeshPlace& place, MeshLines& lines, MeshStats& stats, Holder& holder)
+      : place_(place), lines_(lines), stats_(stats), holder_(holder) {}
+
+  const std::optional<Error>& ended() const { return ended_; }
+  // Fails with the error with which it ends. Any thread.
+  const std::shared_ptr<Future<Unit>>& when_ended() const { return when_ended_; }
+
+  // Ends it, and tells only those who wait here, unless `tell`.
+  void end_now(Error error, bool tell);
+  // For a failure that the others cannot know, in a call of that line.
+  void end_alone(Error error, const std::string& line);
+  void stop();
+  // Closes a line: see Mesh.
+  void close_line(MeshLines::End& end, const Error& why) noexcept;
+
+  // ---- this member leaves ----
+
+  void begin_leaving();
+  bool is_leaving() const { return is_leaving_; }
+  bool is_idle() const { return stats_.open == 0 && work_ == 0; }
+  void add_work() { ++work_; }     // any thread
+  void remove_work() { --work_; }  // any thread
+  void leave_if_due();
+  // A part, which counts as on its way until it is acknowledged.
+  void send_part(int64_t to, wire::Part part);
+
+  // ---- others leave ----
+
+  Heard on_end(int64_t from, const wire::MeshEnd& end);
+  void on_lost(int64_t from, const Error& error);
+  void on_left(int64_t from);
+  // Why a call on that line waits in vain for that member; nullptr: it does not.
+  const Error* left(int64_t member, const std::string& line) const;
+
+ private:
+  void note_left(int64_t from, bool has_released);
+  bool outlasts(const std::string& line, int64_t member) const;
+  void tell_end();  // those who do not know it yet; where there is no memory, again in a while
+
+  const MeshPlace& place_;
+  MeshLines& lines_;
+  MeshStats& stats_;
+  Holder& holder_;
+  const std::shared_ptr<Future<Unit>> when_ended_ = Future<Unit>::make();
+  std::optional<Error> ended_;
+  std::map<int64_t, Error> left_;  // members that make no more calls
+  std::set<int64_t> released_;     // those of them whose calls have all come
+  bool is_leaving_ = false;
+  bool has_left_ = false;
+  int64_t next_to_tell_ = 0;  // of its end: a position
+  TaskPlace tell_again_;
+  std::map<int64_t, size_t> parts_on_their_way_;  // by member: not acknowledged yet
+  std::atomic<size_t> work_{0};
+};
+
+}  // namespace distag

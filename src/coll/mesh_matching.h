@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "coll/mesh_end.h"
+#include "coll/mesh_lines.h"
+#include "coll/mesh_place.h"
+
+namespace distag {
+
+// Compares the calls of this member on each line with those of the others: by number, and by a hash over all calls so
+// far. On the loop.
+//
+// A part goes to the call of its number only where the hashes are equal, however early or late it comes. Where they
+// differ, the other member hears of the calls here, and ends the mesh for all with DIVERGED.
+class MeshMatching {
+ public:
+  MeshMatching(const MeshPlace& place, MeshLines& lines, MeshEnd& end) : place_(place), lines_(lines), end_(end) {}
+
+  // Throw Violation.
+  Heard on_part(int64_t from, const wire::Part& part);
+  Heard on_calls(int64_t from, const wire::Calls& calls);
+  // Parts that came before that call was made here.
+  void compare_early(const std::string& name, const LineState& line, uint64_t number);
+  // Whether this member has made the last call of another one as another call; then the other one is told.
+  bool tell_if_diverged(int64_t from, const std::string& line, const wire::CallHash& last);
+
+ private:
+  bool has_room_for_early(int64_t from, const wire::Part& part, const LineState& line);
+  void tell_diverged(int64_t to, const std::string& line);
+
+  const MeshPlace& place_;
+  MeshLines& lines_;
+  MeshEnd& end_;
+};
+
+}  // namespace distag

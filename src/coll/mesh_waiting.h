@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coll/mesh_end.h"
+#include "coll/mesh_lines.h"
+#include "coll/mesh_matching.h"
+#include "coll/mesh_place.h"
+
+namespace distag {
+
+// Calls that wait for other members: how long they do, and where those members are. On the loop.
+//
+// A call has a timer from start_timer() until it ends: again and again the oldest call of its line asks the members
+// that are missing where they are, and at its deadline the mesh ends with what they have told. What a member tells is
+// its latest word, with the time at which it came.
+class MeshWaiting {
+ public:
+  MeshWaiting(const MeshPlace& place, MeshLines& lines, MeshEnd& end, MeshMatching& matching)
+      : place_(place), lines_(lines), end_(end), matching_(matching) {}
+
+  void start_timer(const std::shared_ptr<OpenCollective>& call);
+  Heard on_where(int64_t from, const wire::Where& where);
+  Heard on_here(int64_t from, const wire::Here& here);
+  // Asks the members for which the first open call waits where they are, and gives what is known of that: empty when
+  // no call waits.
+  void ask_missing(const std::string& line);
+  std::string describe_missing(const std::string& line) const;
+  // Adds the oldest calls under way until there are that many.
+  void describe(std::vector<WaitingCollective>& waiting, size_t most) const;
+
+ private:
+  void on_timer(const std::shared_ptr<OpenCollective>& call);
+  Error deadline_error(const OpenCollective& call) const;
+  void ask_where(const OpenCollective& call);
+  std::vector<int64_t> behind(const OpenCollective& call) const;
+  void ask_behind(const OpenCollective& call);
+  std::string whereabouts_of(int64_t position, const std::string& line) const;
+
+  const MeshPlace& place_;
+  MeshLines& lines_;
+  MeshEnd& end_;
+  MeshMatching& matching_;
+};
+
+}  // namespace distag

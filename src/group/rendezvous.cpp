@@ -124,8 +124,8 @@ std::unique_ptr<Rendezvous> make_rendezvous(const std::string& uri, const Rendez
     return make_pmix_rendezvous(uri, loop, log, board());
   }
   fail(Status::kInvalidArgument,
-       "rendezvous \"{}\" is none of env://, tcp://host:port, file:///dir, inproc://name, etcd://host:port/prefix, "
-       "pmix:// and slurm://",
+       "rendezvous \"{}\" is invalid: give env://, tcp://host:port, file:///dir, inproc://name, "
+       "etcd://host:port/prefix, pmix:// or slurm://",
        uri);
 }
 

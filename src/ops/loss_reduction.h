@@ -13,7 +13,7 @@ inline LossReduction loss_reduction(const char* op, const Attributes& attributes
   if (name == "mean") return LossReduction::kOfTheMean;
   if (name == "sum") return LossReduction::kOfTheSum;
   if (name == "none") return LossReduction::kOfEach;
-  fail(Status::kInvalidArgument, "{}: reduction \"{}\" is none of mean, sum, none", op, name);
+  fail(Status::kInvalidArgument, "{}: reduction \"{}\" is invalid: give mean, sum or none", op, name);
 }
 
 }  // namespace distag::ops

@@ -44,7 +44,7 @@ Dtype dtype_of(const DLDataType& type) {
     return e.code == type.code && e.bits == type.bits && type.lanes == 1;
   });
   if (entry == std::end(kTypes)) {
-    fail(Status::kUnsupported, "{} of DLPack is none of float32, float64, int64 and bool: cast it to one of them first",
+    fail(Status::kUnsupported, "{} of DLPack is not supported: cast it to float32, float64, int64 or bool first",
          name_of(type));
   }
   return entry->dtype;

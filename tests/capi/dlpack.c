@@ -296,7 +296,7 @@ static void hostile_imports(void) {
   REFUSED(managed.version.major = 0, unsupported, "DLPack 0.3");
   REFUSED(managed.tensor.device.type = 2, unsupported, "CPU");
   REFUSED(managed.tensor.device.type = 0, unsupported, "CPU");
-  REFUSED(managed.tensor.dtype.bits = 16, unsupported, "float16 of DLPack is none of float32");
+  REFUSED(managed.tensor.dtype.bits = 16, unsupported, "float16 of DLPack is not supported: cast it to float32");
   REFUSED(managed.tensor.dtype.code = 200, unsupported, "type 200 of bits 64");
   REFUSED(managed.tensor.dtype.lanes = 2, unsupported, "float64 in vectors of 2");
   REFUSED(managed.tensor.dtype.lanes = 0, unsupported, "in vectors of 0");

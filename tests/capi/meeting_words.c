@@ -238,7 +238,7 @@ static void addresses_that_are_none(void) {
       {"inproc://", "has no name: give one, as in inproc://job"},
       {"file://", "give an absolute path, as in file:///tmp/job"},
       {"etcd://", "give it as etcd://host:port"},
-      {"ipc:///tmp/x", "is none of env://, tcp://host:port, file:///dir, inproc://name, etcd://host:port/prefix"},
+      {"ipc:///tmp/x", "is invalid: give env://, tcp://host:port, file:///dir, inproc://name, etcd://host:port/prefix"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
     check_start(guest(cases[i][0]), DISTAG_E_INVALID_ARGUMENT, cases[i][1]);

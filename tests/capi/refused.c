@@ -58,7 +58,7 @@ static void refused_start(const char *rendezvous, const char *bind, distag_statu
 static void backends(void) {
   const distag_status invalid = DISTAG_E_INVALID_ARGUMENT;
   refused_start("mpi://world", NULL, invalid,
-                "is none of env://, tcp://host:port, file:///dir, inproc://name, etcd://");
+                "is invalid: give env://, tcp://host:port, file:///dir, inproc://name, etcd://");
   refused_start("pmix://", NULL, DISTAG_E_DISCONNECTED, "no launcher that speaks PMIx serves this process");
   refused_start("pmix://host", NULL, invalid, "pmix:// has nothing behind it");
   refused_start("etcd://127.0.0.1:2379", NULL, invalid, "give it as etcd://host:port[,host:port]/prefix");

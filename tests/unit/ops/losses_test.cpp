@@ -80,7 +80,7 @@ TEST(CrossEntropyTest, SaysWhatDoesNotFit) {
   EXPECT_EQ(failure_of([&] {
               run("cross_entropy", {logits, integers({2}, {0, 1})}, {{"reduction", "max"}});
             }),
-            "INVALID_ARGUMENT: cross_entropy: reduction \"max\" is none of mean, sum, none");
+            "INVALID_ARGUMENT: cross_entropy: reduction \"max\" is invalid: give mean, sum or none");
 }
 
 TEST(MseLossTest, IsTheMeanOfSquares) {

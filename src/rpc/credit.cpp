@@ -34,52 +34,53 @@ bool Credit::fits(const Line& line, uint64_t cost) const {
 }
 
 bool Credit::admit(const std::shared_ptr<OutgoingCall>& call) {
-  if (call->cost == 0) return true;
+  if (call->claim.cost == 0) return true;
   Line& line = lines_[call->to];
   if (line.open >= most_open_) {
     fail(Status::kOverloaded,
          "{} calls to it are open, and no more may be: wait for the futures of earlier calls first", line.open);
   }
-  if (line.waiting.empty() && fits(line, call->cost)) {
-    line.sent += call->cost;
-    call->is_counted = true;
+  if (line.waiting.empty() && fits(line, call->claim.cost)) {
+    line.sent += call->claim.cost;
+    call->claim.state = CreditClaim::State::kCounted;
     count_open(line, *call);
     return true;
   }
-  if (!call->has_time && line.waiting_bytes >= budget_) {
+  if (!call->claim.has_time && line.waiting_bytes >= budget_) {
     fail(Status::kOverloaded,
          "requests of {} bytes that it has not begun are on their way to it, and {} more wait, for which "
          "max_in_flight_bytes is {}: wait for the futures of earlier calls first, or raise it",
          not_taken(line), line.waiting_bytes, budget_);
   }
   line.waiting.emplace(call->id.counter, call);
-  line.waiting_bytes += call->cost;
-  call->is_waiting = true;
+  line.waiting_bytes += call->claim.cost;
+  call->claim.state = CreditClaim::State::kWaiting;
   count_open(line, *call);
   return false;
 }
 
 void Credit::count_open(Line& line, OutgoingCall& call) {
   ++line.open;
-  call.is_open = true;
+  call.claim.is_open = true;
 }
 
 void Credit::end(OutgoingCall& call) {
-  if (!std::exchange(call.is_open, false)) return;
+  if (!std::exchange(call.claim.is_open, false)) return;
   const auto found = lines_.find(call.to);
   if (found != lines_.end()) --found->second.open;
 }
 
 void Credit::give_back(OutgoingCall& call) {
-  const bool was_counted = std::exchange(call.is_counted, false);
-  const bool was_waiting = std::exchange(call.is_waiting, false);
+  const CreditClaim::State before = std::exchange(call.claim.state, CreditClaim::State::kNone);
+  const bool was_counted = before == CreditClaim::State::kCounted;
+  const bool was_waiting = before == CreditClaim::State::kWaiting;
   const auto found = lines_.find(call.to);
   if (found == lines_.end() || !(was_counted || was_waiting)) return;
   Line& line = found->second;
   line.asked = 0;  // for less, now
-  if (was_counted) line.sent -= call.cost;
+  if (was_counted) line.sent -= call.claim.cost;
   if (!was_waiting) return;
-  line.waiting_bytes -= call.cost;
+  line.waiting_bytes -= call.claim.cost;
   line.waiting.erase(call.id.counter);
 }
 
@@ -95,7 +96,7 @@ bool Credit::has_next(Incarnation peer) const {
   const auto found = lines_.find(peer);
   if (found == lines_.end()) return false;
   const Line& line = found->second;
-  return !line.waiting.empty() && fits(line, line.waiting.begin()->second->cost);
+  return !line.waiting.empty() && fits(line, line.waiting.begin()->second->claim.cost);
 }
 
 std::shared_ptr<OutgoingCall> Credit::next(Incarnation peer) {
@@ -103,10 +104,9 @@ std::shared_ptr<OutgoingCall> Credit::next(Incarnation peer) {
   Line& line = lines_.at(peer);
   const std::shared_ptr<OutgoingCall> call = std::move(line.waiting.begin()->second);
   line.waiting.erase(line.waiting.begin());
-  line.waiting_bytes -= call->cost;
-  line.sent += call->cost;
-  call->is_waiting = false;
-  call->is_counted = true;
+  line.waiting_bytes -= call->claim.cost;
+  line.sent += call->claim.cost;
+  call->claim.state = CreditClaim::State::kCounted;
   return call;
 }
 
@@ -116,7 +116,7 @@ uint64_t Credit::to_ask(Incarnation peer) const {
   const Line& line = found->second;
   if (line.waiting.empty() || line.taken < line.asked) return 0;
   // With room for more than one, so that not each of them needs a word.
-  const uint64_t wanted = line.waiting.begin()->second->cost + budget_ / 8;
+  const uint64_t wanted = line.waiting.begin()->second->claim.cost + budget_ / 8;
   return wanted >= budget_ ? line.sent : line.sent - std::min(line.sent, budget_ - wanted);
 }
 

@@ -16,6 +16,13 @@ constexpr int kCallsPerTurn = 64;
 constexpr uint64_t kBytesPerTurn = uint64_t{4} << 20;
 constexpr Nanos kSendOnAgain = 100 * kMillisecond;  // after a shortage of memory
 
+// Of a call that was never sent, while the host may keep its future.
+void free_where_there_is_time(Executor& compute, Values args) {
+  if (!takes_long_to_free(args)) return;
+  EachStep each;
+  each([&compute, &args] { compute.post_or_drop([args = std::move(args)] {}); });
+}
+
 }  // namespace
 
 OutgoingCalls::OutgoingCalls(RpcShared& shared)
@@ -39,12 +46,12 @@ void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
     }
     call->id = {shared_.group->self.incarnation, ++last_counter_};
     scope.set_flow(TraceEvent::Flow::kOut, TraceCategory::kCall, call->id);
-    scope.set_bytes(call->cost);
+    scope.set_bytes(call->claim.cost);
     scope.set_trace_parent(call->trace_parent.get());
     by_context_.add(call->context, call->id);
     open_.emplace(call->id, call);
     shared_.counters.open_made.fetch_add(1, std::memory_order_relaxed);
-    deadlines_.add(call->id, call->deadline);
+    deadlines_.add(call->id, call->times.deadline);
     if (call->within) {
       if (auto* invocation = dynamic_cast<IncomingCall*>(call->within.get())) invocation->add_nested(call);
     }
@@ -55,7 +62,7 @@ void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
     }
   } catch (...) {
     credit_.give_back(*call);
-    end(call, name(current_error(), *call));
+    end(call, call->named(current_error()));
   }
 }
 
@@ -68,7 +75,7 @@ void OutgoingCalls::send_waiting(Incarnation peer) noexcept {
     for (int i = 0; i < kCallsPerTurn && bytes < kBytesPerTurn; ++i) {
       const std::shared_ptr<OutgoingCall> call = credit_.next(peer);
       if (call == nullptr) break;
-      bytes += call->cost;
+      bytes += call->claim.cost;
       send_or_end(call);
     }
     if (credit_.has_next(peer)) {
@@ -106,7 +113,7 @@ void OutgoingCalls::send_or_end(const std::shared_ptr<OutgoingCall>& call) {
     send(call);
   } catch (...) {
     credit_.give_back(*call);
-    Error error = name(current_error(), *call);
+    Error error = call->named(current_error());
     EachStep each;
     each([&] { end(call, std::move(error)); });
   }
@@ -118,7 +125,8 @@ void OutgoingCalls::on_taken(const Peer& from, uint64_t total) {
 }
 
 bool OutgoingCalls::withdraw(OutgoingCall& call) {
-  if (!call.is_waiting && !shared_.group->session->withdraw(call.to, call.ticket)) return false;
+  if (call.claim.state != CreditClaim::State::kWaiting && !shared_.group->session->withdraw(call.to, call.ticket))
+    return false;
   credit_.give_back(call);
   send_waiting(call.to);
   return true;
@@ -129,13 +137,13 @@ void OutgoingCalls::check(const OutgoingCall& call) const {
   if (call.within && call.within->is_cancelled()) {
     fail(Status::kCancelled, "call \"{}\", within which it was made, is over", call.within->function());
   }
-  if (call.deadline <= shared_.environment.loop.now()) {
+  if (call.times.deadline <= shared_.environment.loop.now()) {
     fail(Status::kDeadline, "its time was up before it was sent");
   }
   if (call.context && shared_.hook == nullptr) {
     fail(Status::kInvalidArgument, "this worker keeps no contexts");
   }
-  for (const Value& arg : call.args) {
+  for (const Value& arg : call.payload.args) {
     if (arg.has_external()) shared_.references->check_made(*call.peer, arg);
   }
   shared_.group->check_present(call.to);
@@ -145,11 +153,11 @@ void OutgoingCalls::send(const std::shared_ptr<OutgoingCall>& call) {
   wire::Call body;
   body.call = call->id;
   body.function = call->function;
-  body.args = std::move(call->args);
-  body.packed = std::move(call->packed);
+  body.args = std::move(call->payload.args);
+  body.packed = std::move(call->payload.packed);
   body.label = call->label;
   body.trace_parent = call->trace_parent;
-  body.cost = call->cost;
+  body.cost = call->claim.cost;
   SendOptions options;
   if (call->kept) {
     body.keep = call->kept->value;
@@ -175,25 +183,26 @@ void OutgoingCalls::on_number(OutgoingCall& call, wire::Call& body) {
   if (!call.future.mark_begun()) return;
   try {
     if (call.context) record(call, body);
-    body.time_left =
-        call.deadline == kNever ? kForever : std::max<Nanos>(0, call.deadline - shared_.environment.loop.now());
+    body.time_left = call.times.deadline == kNever
+                         ? kForever
+                         : std::max<Nanos>(0, call.times.deadline - shared_.environment.loop.now());
   } catch (...) {
     // It cannot have run, as it has no time: the callee's answer finds no call.
     const auto found = open_.find(call.id);
     if (found == open_.end()) return;
     const std::shared_ptr<OutgoingCall> kept = found->second;
     EachStep each;
-    each([this, &kept, error = current_error()]() mutable { end(kept, name(std::move(error), *kept)); });
+    each([this, &kept, error = current_error()]() mutable { end(kept, kept->named(std::move(error))); });
   }
 }
 
 void OutgoingCalls::record(OutgoingCall& call, wire::Call& body) {
   std::vector<const Value*> values;
-  values.reserve(call.originals.size());
-  for (const Value& value : call.originals) values.push_back(&value);
+  values.reserve(call.payload.originals.size());
+  for (const Value& value : call.payload.originals) values.push_back(&value);
   body.metadata =
       shared_.hook->on_send(call.context, *call.peer, values, name_call(call.function, call.label, *call.peer), false);
-  call.originals.clear();
+  call.payload.originals.clear();
 }
 
 Heard OutgoingCalls::on_reply(const Peer& from, wire::Reply& reply, const Error* shortage) {
@@ -218,11 +227,11 @@ Heard OutgoingCalls::on_reply(const Peer& from, wire::Reply& reply, const Error*
     throw;
   } catch (...) {
     if (call == nullptr) throw;
-    end(call, name(current_error().set_may_have_run(true), *call));
+    end(call, call->named(current_error().set_may_have_run(true)));
     return Heard::kHandled;
   }
   if (reply.failed) {
-    end(call, name(std::move(reply.error), *call));
+    end(call, call->named(std::move(reply.error)));
   } else {
     end(call, std::exchange(reply.result, Value()));  // it may come here again, when a callback finds no memory
   }
@@ -237,17 +246,6 @@ void OutgoingCalls::receive_metadata(const OutgoingCall& call, const Peer& from,
   shared_.hook->on_receive(reply.metadata, from, values, name_call(call.function, call.label, from), true);
 }
 
-Error OutgoingCalls::failure(const OutgoingCall& call, Status status, std::string text) const {
-  return name(Error(status, std::move(text)).set_may_have_run(call.is_numbered), call);
-}
-
-// Says which call it is of, if there is memory to.
-Error OutgoingCalls::name(Error error, const OutgoingCall& call) noexcept {
-  EachStep each;
-  each([&error, &call] { error.add_context(describe_call(call.function, call.label, *call.peer)); });
-  return error;
-}
-
 void OutgoingCalls::on_due(const Id& id) {
   assert_on_loop(shared_.environment.loop);
   const std::shared_ptr<OutgoingCall> call = open_.at(id);
@@ -255,17 +253,17 @@ void OutgoingCalls::on_due(const Id& id) {
   each([this, &call] { recall(*call, false); });
   std::string text = "no answer";
   each([&call, &text] {
-    text = call->within && call->timeout == kForever
+    text = call->within && call->times.timeout == kForever
                ? "no answer before the deadline of the call within which it was made"
-               : fmt::format("no answer within {}", describe_time(call->timeout));
+               : fmt::format("no answer within {}", describe_time(call->times.timeout));
   });
-  end(call, failure(*call, Status::kDeadline, std::move(text)));
+  end(call, call->failure(Status::kDeadline, std::move(text)));
 }
 
 void OutgoingCalls::recall(OutgoingCall& call, bool tell_callee) {
   if (!call.is_numbered) {
     // One that makes a value goes out once the stream has it, so that the owner can tell what became of it.
-    if ((!call.kept || call.is_waiting) && withdraw(call)) return;
+    if ((!call.kept || call.claim.state == CreditClaim::State::kWaiting) && withdraw(call)) return;
     call.is_numbered = true;
   }
   if (!tell_callee) return;
@@ -287,7 +285,7 @@ void OutgoingCalls::cancel(const std::shared_ptr<OutgoingCall>& call, const std:
   assert_on_loop(shared_.environment.loop);
   if (!open_.contains(call->id)) return;
   recall(*call, true);
-  end(call, failure(*call, Status::kCancelled, reason));
+  end(call, call->failure(Status::kCancelled, reason));
 }
 
 void OutgoingCalls::on_peer_gone(Incarnation peer, const Error& error) {
@@ -299,7 +297,7 @@ void OutgoingCalls::on_peer_gone(Incarnation peer, const Error& error) {
   turns_.for_each(
       std::move(hit),
       [this, error](const std::shared_ptr<OutgoingCall>& call) {
-        if (open_.contains(call->id)) end(call, failure(*call, error.status(), error.message()));
+        if (open_.contains(call->id)) end(call, call->failure(error.status(), error.message()));
       },
       [this, peer] { credit_.forget(peer); });
 }
@@ -331,7 +329,7 @@ bool OutgoingCalls::end_open(const std::shared_ptr<OutgoingCall>& call, const Er
   each([this, &call] {
     if (!call->is_numbered) withdraw(*call);
   });
-  each([this, &call, &why] { end(call, failure(*call, why.status(), why.message())); });
+  each([this, &call, &why] { end(call, call->failure(why.status(), why.message())); });
   fail_dropped(call->future);  // when there was no memory to say more
   if (open_.contains(call->id)) {
     forget(*call);
@@ -361,7 +359,7 @@ void OutgoingCalls::abandon() {
     const std::shared_ptr<OutgoingCall> call = open_.begin()->second;
     call->is_in_context = false;
     call->kept.reset();
-    finish(call, failure(*call, Status::kCancelled, "its worker is gone"));
+    finish(call, call->failure(Status::kCancelled, "its worker is gone"));
   }
 }
 
@@ -404,10 +402,10 @@ void OutgoingCalls::trace(const OutgoingCall& call, Status status) const {
   TraceEvent event;
   event.category = TraceCategory::kCall;
   event.status = status;
-  event.begin = call.begun;
+  event.begin = call.times.begun;
   event.end = shared_.environment.loop.now();
   event.id = call.id;
-  event.bytes = call.cost;
+  event.bytes = call.claim.cost;
   if (call.id) {
     trace.add_ended(event, call.function, call.peer->name, trace_id_of(call.trace_parent));
   } else {
@@ -417,32 +415,25 @@ void OutgoingCalls::trace(const OutgoingCall& call, Status status) const {
 
 void OutgoingCalls::forget(OutgoingCall& call) {
   call.within.reset();
-  call.originals.clear();
-  if (call.is_waiting) credit_.give_back(call);
+  call.payload.originals.clear();
+  if (call.claim.state == CreditClaim::State::kWaiting) credit_.give_back(call);
   credit_.end(call);
-  call.packed.reset();
-  free_where_there_is_time(std::exchange(call.args, {}));
+  call.payload.packed.reset();
+  free_where_there_is_time(shared_.environment.compute, std::exchange(call.payload.args, {}));
   if (!call.id) return;  // it was refused before it got one
   by_context_.remove(call.context, call.id);
   if (open_.erase(call.id) != 0) {
     shared_.counters.open_made.fetch_sub(1, std::memory_order_relaxed);
-    if (!is_stopped_) deadlines_.note_end(call.deadline);
+    if (!is_stopped_) deadlines_.note_end(call.times.deadline);
   }
-}
-
-// Of a call that was never sent, while the host may keep its future.
-void OutgoingCalls::free_where_there_is_time(Values args) {
-  if (!takes_long_to_free(args)) return;
-  EachStep each;
-  each([this, &args] { shared_.environment.compute.post_or_drop([args = std::move(args)] {}); });
 }
 
 void OutgoingCalls::describe(std::vector<OpenCall>& calls, size_t most, Nanos now) const {
   assert_on_loop(shared_.environment.loop);
-  for (const auto* call : oldest_of(open_, most, [](const OutgoingCall& one) { return one.begun; })) {
+  for (const auto* call : oldest_of(open_, most, [](const OutgoingCall& one) { return one.times.begun; })) {
     calls.push_back({call->is_numbered ? OpenCall::Stage::kSent : OpenCall::Stage::kQueued, call->function, call->label,
-                     call->peer->name, call->peer->rank, call->context, now - call->begun,
-                     call->deadline == kNever ? kForever : std::max<Nanos>(0, call->deadline - now),
+                     call->peer->name, call->peer->rank, call->context, now - call->times.begun,
+                     call->times.deadline == kNever ? kForever : std::max<Nanos>(0, call->times.deadline - now),
                      call->within ? call->within->function() : ""});
   }
 }

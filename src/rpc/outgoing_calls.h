@@ -64,8 +64,6 @@ class OutgoingCalls {
   void record(OutgoingCall& call, wire::Call& body);
   void receive_metadata(const OutgoingCall& call, const Peer& from, const wire::Reply& reply);
   void on_due(const Id& id);
-  Error failure(const OutgoingCall& call, Status status, std::string text) const;
-  static Error name(Error error, const OutgoingCall& call) noexcept;
   // Takes it back if it has no number yet, else tells the callee.
   void recall(OutgoingCall& call, bool tell_callee);
   void end(const std::shared_ptr<OutgoingCall>& call, Value value);
@@ -73,7 +71,6 @@ class OutgoingCalls {
   void finish(const std::shared_ptr<OutgoingCall>& call, Error error);
   void trace(const OutgoingCall& call, Status status) const;
   void forget(OutgoingCall& call);
-  void free_where_there_is_time(Values args);
 
   RpcShared& shared_;
   std::unordered_map<Id, std::shared_ptr<OutgoingCall>> open_;

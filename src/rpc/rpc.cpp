@@ -110,27 +110,27 @@ std::shared_ptr<Future<Value>> Rpc::call(CallRequest request) {
   }
   call->to = call->peer->incarnation;
   for (const Value& value : request.args) check_references(state, value);
-  call->args = wire::prepare(request.args);
-  call->packed = wire::Packed::make(call->args);
-  if (call->packed != nullptr) call->args.clear();
+  call->payload.args = wire::prepare(request.args);
+  call->payload.packed = wire::Packed::make(call->payload.args);
+  if (call->payload.packed != nullptr) call->payload.args.clear();
   if (request.keep_as) call->kept = request.keep_as(call->peer);
   if (request.context) {
-    call->originals = std::move(request.args);
+    call->payload.originals = std::move(request.args);
     // Others may be large, and would end on the loop.
-    std::erase_if(call->originals, [](const Value& value) { return !value.has_tensor(); });
+    std::erase_if(call->payload.originals, [](const Value& value) { return !value.has_tensor(); });
   }
   call->context = request.context;
   call->function = std::move(request.function);
   call->label = std::move(request.label);
   call->trace_parent = std::move(request.trace_parent);
-  call->has_time = request.has_time;
-  if (!request.is_control) call->cost = cost_of(call->args, call->packed.get(), call->label);
-  call->timeout = request.timeout == 0 ? state.config.call_timeout : request.timeout;
-  call->begun = state.environment.loop.now();
-  call->deadline = deadline_after(call->begun, call->timeout);
-  if (request.within && request.within->deadline() < call->deadline) {
-    call->deadline = request.within->deadline();
-    call->timeout = kForever;
+  call->claim.has_time = request.has_time;
+  if (!request.is_control) call->claim.cost = cost_of(call->payload.args, call->payload.packed.get(), call->label);
+  call->times.timeout = request.timeout == 0 ? state.config.call_timeout : request.timeout;
+  call->times.begun = state.environment.loop.now();
+  call->times.deadline = deadline_after(call->times.begun, call->times.timeout);
+  if (request.within && request.within->deadline() < call->times.deadline) {
+    call->times.deadline = request.within->deadline();
+    call->times.timeout = kForever;
   }
   call->within = std::move(request.within);
   state.counters.made.fetch_add(1, std::memory_order_relaxed);

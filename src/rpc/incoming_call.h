@@ -9,10 +9,10 @@
 
 #include "base/mutex.h"
 #include "rpc/answer_room.h"
+#include "rpc/caller_accounts.h"
 #include "rpc/open_call.h"
 #include "rpc/rpc.h"
 #include "rpc/shared.h"
-#include "rpc/taken_costs.h"
 
 namespace distag {
 
@@ -26,13 +26,6 @@ struct Answer {
   Value original;
   std::optional<Error> error;
   AnswerRoom::Share share;
-};
-
-// The calls and answers of one caller, as this worker counts them.
-struct CallerAccount {
-  std::shared_ptr<TakenCosts> taken;
-  std::shared_ptr<AnswerRoom> answers;
-  size_t open = 0;  // of its calls; on the loop
 };
 
 // One call from a peer, from its arrival until nothing here holds it any more. Its answer is whatever comes first of

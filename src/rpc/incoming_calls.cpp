@@ -10,15 +10,12 @@
 #include "wire/codec.h"
 
 namespace distag {
-namespace {
-
-constexpr Nanos kSendAgain = 100 * kMillisecond;  // after a shortage of memory
-
-}  // namespace
 
 IncomingCalls::IncomingCalls(RpcShared& shared, OutgoingCalls& outgoing)
     : shared_(shared),
       outgoing_(outgoing),
+      accounts_(shared),
+      answers_(shared),
       deadlines_(
           shared.environment.loop, [this](const Id& id) { return open_.contains(id); },
           [this](const Id& id) { on_due(id); }),
@@ -35,7 +32,7 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
   GroupPeer& peer = shared_.group->peer_of(from);
   // Without memory for them the call comes again.
   for (Value& arg : request.args) receive_references(shared_, from, arg);
-  const std::shared_ptr<CallerAccount> account = account_of(from);
+  const std::shared_ptr<CallerAccount> account = accounts_.of(from.incarnation);
   const Id id = request.call;
   const bool is_expired = request.time_left == 0;
   Heard heard = Heard::kHandled;
@@ -66,7 +63,7 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
       refuse(call, std::move(error));
     } else {
       account->taken->add(shared_.gate, std::exchange(request.cost, 0));
-      send_refusal(from, id, std::move(error));
+      answers_.send_refusal(from, id, std::move(error), account->taken->total());
     }
   }
   ++peer.requests_received;  // once, also when it is tried again as a refusal
@@ -229,16 +226,6 @@ void IncomingCalls::refuse(const std::shared_ptr<IncomingCall>& call, Error erro
   call->answer(std::move(error.set_may_have_run(false)));
 }
 
-// Of a call that never got into the table.
-void IncomingCalls::send_refusal(const Peer& to, const Id& call, Error error) {
-  wire::Reply reply;
-  reply.call = call;
-  reply.failed = true;
-  reply.error = std::move(error.set_may_have_run(false).set_origin_rank(shared_.group->self.rank));
-  reply.taken = account_of(to)->taken->total();
-  shared_.group->session->send(to.incarnation, std::move(reply));
-}
-
 bool IncomingCalls::remove(const IncomingCall& call) {
   by_context_.remove(call.context(), call.id());
   if (open_.erase(call.id()) == 0) return false;
@@ -255,7 +242,7 @@ void IncomingCalls::send_answer(std::shared_ptr<IncomingCall> call) {
   if (remove(*call)) {  // somebody waits for it
     trace(*call, call->pending_answer().error ? call->pending_answer().error->status() : Status::kOk);
     call->close();
-    send_pending(call);
+    answers_.send(call);
   } else {
     call->pending_answer().share = {};  // it never goes out
   }
@@ -281,113 +268,6 @@ void IncomingCalls::free_where_there_is_time(std::shared_ptr<IncomingCall> call)
   if (!takes_long_to_free(call->args())) return;
   EachStep each;  // without memory for a task they are freed here
   each([this, &call] { shared_.environment.compute.post_or_drop([call = std::move(call)] {}); });
-}
-
-void IncomingCalls::send_pending(const std::shared_ptr<IncomingCall>& call) {
-  Answer answer = std::move(call->pending_answer());
-  wire::Reply reply;
-  reply.call = call->id();
-  if (answer.error) {
-    reply.failed = true;
-    reply.error = std::move(*answer.error);
-    if (reply.error.origin_rank() < 0) reply.error.set_origin_rank(shared_.group->self.rank);
-  }
-  if (const auto kept = call->take_kept()) {
-    if (reply.failed) {
-      EachStep each;
-      each([this, &reply, &kept, &call] {
-        Error failure = reply.error;
-        kept->fail(failure.add_context(name_call(call->function(), call->label(), shared_.group->self)));
-      });
-      if (!kept->is_done()) kept->fail(Error(Status::kOutOfMemory, "no memory"));
-    } else {
-      EachStep each;  // a callback that finds no memory leaves the answer
-      each([&kept, &answer] { kept->complete(std::move(answer.value)); });
-    }
-    answer.original = Value();
-  } else if (!reply.failed) {
-    reply.result = std::move(answer.value);
-    reply.packed = std::move(answer.packed);
-    check_made(*call->peer(), reply);
-  }
-  send(*call, std::move(reply), std::move(answer.original), std::move(answer.share));
-}
-
-// As the arguments of a call.
-void IncomingCalls::check_made(const Peer& to, wire::Reply& reply) const {
-  if (!reply.result.has_external()) return;
-  try {
-    shared_.references->check_made(to, reply.result);
-  } catch (...) {
-    reply.failed = true;
-    reply.result = Value();
-    reply.error = current_error().set_may_have_run(true);
-    if (reply.error.origin_rank() < 0) reply.error.set_origin_rank(shared_.group->self.rank);
-  }
-}
-
-void IncomingCalls::send(const IncomingCall& call, wire::Reply reply, Value original, AnswerRoom::Share share) {
-  reply.taken = call.taken();
-  SendOptions options;
-  options.on_acknowledged = [share = std::move(share)] {};
-  if (call.context() || reply.result.has_external()) {
-    auto held = std::static_pointer_cast<const IncomingCall>(call.shared_from_this());
-    options.on_number = [this, held = std::move(held), original = std::move(original)](wire::Message& message) {
-      auto& body = std::get<wire::Reply>(message.body);
-      convert_reference(shared_, *held->peer(), body.result);
-      if (held->context()) record(*held, body, original);
-    };
-  }
-  const bool failed = reply.failed;
-  try {
-    shared_.group->session->send(call.peer()->incarnation, std::move(reply), std::move(options));
-  } catch (...) {
-    Error error = current_error();
-    if (error.status() == Status::kDisconnected || error.status() == Status::kPeerRestarted) return;
-    // A failure that does not go out either means that the caller is gone, or that there is no memory yet.
-    if (failed && error.status() == Status::kOutOfMemory) return send_later(call);
-    if (failed) return;
-    EachStep each;
-    each([this, &call, &error] { send_instead(call, std::move(error)); });
-    if (each.has_failed()) send_later(call);
-  }
-}
-
-void IncomingCalls::send_instead(const IncomingCall& call, Error error) {
-  wire::Reply instead;
-  instead.call = call.id();
-  instead.failed = true;
-  instead.error = std::move(error.add_context("the answer cannot travel").set_may_have_run(true));
-  instead.error.set_origin_rank(shared_.group->self.rank);
-  send(call, std::move(instead), Value(), {});
-}
-
-// Its caller would wait for ever.
-void IncomingCalls::send_later(const IncomingCall& call) {
-  Loop& loop = shared_.environment.loop;
-  loop.start_timer(call.place(), loop.now() + kSendAgain,
-                   [this, held = std::static_pointer_cast<const IncomingCall>(call.shared_from_this())] {
-                     if (is_stopped_) return;
-                     EachStep each;
-                     each([this, &held] { send_instead(*held, Error(Status::kOutOfMemory, "no memory")); });
-                     if (each.has_failed()) send_later(*held);
-                   });
-}
-
-void IncomingCalls::record(const IncomingCall& call, wire::Reply& reply, const Value& original) {
-  try {
-    std::vector<const Value*> values;
-    if (!reply.failed) values.push_back(&original);
-    reply.metadata = shared_.hook->on_send(call.context(), *call.peer(), values,
-                                           name_call(call.function(), call.label(), shared_.group->self), true);
-    // A context that is not known here, or over, has no rank but the one the call told.
-    reply.metadata.creator_rank = call.metadata().creator_rank;
-  } catch (...) {
-    reply.failed = true;
-    reply.result = Value();
-    reply.error = current_error().set_may_have_run(true);
-    if (reply.error.origin_rank() < 0) reply.error.set_origin_rank(shared_.group->self.rank);
-  }
 }
 
 // ---- ends without an answer of the function ----
@@ -426,43 +306,14 @@ Heard IncomingCalls::on_cancel(const Peer& from, const wire::Cancel& cancel) {
   return Heard::kHandled;
 }
 
-const std::shared_ptr<CallerAccount>& IncomingCalls::account_of(const Peer& peer) {
-  const auto found = accounts_.find(peer.incarnation);
-  if (found != accounts_.end()) return found->second;
-  auto account = std::make_shared<CallerAccount>();
-  account->taken = std::make_shared<TakenCosts>(shared_.group, peer.incarnation);
-  account->answers = std::make_shared<AnswerRoom>(shared_.weak_from_this(), shared_.config.max_in_flight);
-  return accounts_.emplace(peer.incarnation, std::move(account)).first->second;
-}
-
-// Those that wait for room are ended elsewhere.
-void IncomingCalls::close(const CallerAccount& account) noexcept {
-  for (std::shared_ptr<IncomingCall>& call : account.answers->close()) free_where_there_is_time(std::move(call));
-}
-
-void IncomingCalls::close_accounts() noexcept {
-  for (const auto& [peer, account] : accounts_) close(*account);
-}
-
-void IncomingCalls::drop(const Peer& from, uint64_t cost) {
-  assert_on_loop(shared_.environment.loop);
-  account_of(from)->taken->add(shared_.gate, cost);
-}
-
-uint64_t IncomingCalls::taken(const Peer& from) {
-  assert_on_loop(shared_.environment.loop);
-  return account_of(from)->taken->total();
-}
-
-Heard IncomingCalls::on_credit_wanted(const Peer& from, uint64_t taken) {
-  assert_on_loop(shared_.environment.loop);
-  account_of(from)->taken->on_wanted(taken);
-  return Heard::kHandled;
+// Calls that waited for room in an account that was closed; they are ended elsewhere.
+void IncomingCalls::free_all(CallerAccounts::Calls calls) noexcept {
+  for (std::shared_ptr<IncomingCall>& call : calls) free_where_there_is_time(std::move(call));
 }
 
 void IncomingCalls::on_peer_gone(Incarnation peer) {
   assert_on_loop(shared_.environment.loop);
-  if (const auto account = accounts_.extract(peer)) close(*account.mapped());
+  free_all(accounts_.close(peer));
   std::vector<std::shared_ptr<IncomingCall>> hit;
   for (const auto& [id, call] : open_) {
     // A call that makes a value goes on: others may wait for the value.
@@ -489,7 +340,8 @@ void IncomingCalls::end_context(const Id& context) {
 std::vector<std::shared_ptr<IncomingCall>> IncomingCalls::begin_stop() {
   assert_on_loop(shared_.environment.loop);
   is_stopped_ = true;
-  close_accounts();
+  answers_.stop();
+  free_all(accounts_.close_all());
   shared_.running.close();
   std::vector<std::shared_ptr<IncomingCall>> open;
   open.reserve(open_.size());
@@ -510,7 +362,8 @@ bool IncomingCalls::end_open(const std::shared_ptr<IncomingCall>& call) {
 size_t IncomingCalls::stop() {
   assert_on_loop(shared_.environment.loop);
   is_stopped_ = true;
-  close_accounts();
+  answers_.stop();
+  free_all(accounts_.close_all());
   shared_.running.close();
   size_t of_others = 0;
   while (!open_.empty()) {
@@ -523,7 +376,8 @@ size_t IncomingCalls::stop() {
 
 void IncomingCalls::abandon() {
   is_stopped_ = true;
-  for (const auto& [peer, account] : accounts_) account->answers->close();
+  answers_.stop();
+  accounts_.close_all();
   for (const auto& [id, call] : std::exchange(open_, {})) call->close();
 }
 

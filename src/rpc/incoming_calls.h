@@ -7,6 +7,8 @@
 
 #include "base/log_throttle.h"
 #include "base/turns.h"
+#include "rpc/answer_sender.h"
+#include "rpc/caller_accounts.h"
 #include "rpc/calls_by_context.h"
 #include "rpc/deadlines.h"
 #include "rpc/incoming_call.h"
@@ -28,12 +30,9 @@ class IncomingCalls {
                 const Error* shortage = nullptr);
   Heard on_cancel(const Peer& from, const wire::Cancel& cancel);
   void send_answer(std::shared_ptr<IncomingCall> call);
-  Heard on_credit_wanted(const Peer& from, uint64_t taken);
   // The last hold on a call: arguments that take long to free are freed elsewhere.
   void free_where_there_is_time(std::shared_ptr<IncomingCall> call) noexcept;
-  // A request of that cost was dropped before it came here; the costs of all that were taken.
-  void drop(const Peer& from, uint64_t cost);
-  uint64_t taken(const Peer& from);
+  CallerAccounts& accounts() { return accounts_; }
 
   void on_peer_gone(Incarnation peer);
   // From now on other workers' calls are answered with DISCONNECTED.
@@ -64,26 +63,17 @@ class IncomingCalls {
                                         const std::shared_ptr<const Peer>& from, wire::Call& request,
                                         const std::shared_ptr<CallerAccount>& account);
   Target find_target(const std::string& name) const;
-  const std::shared_ptr<CallerAccount>& account_of(const Peer& peer);
-  void close(const CallerAccount& account) noexcept;
-  void close_accounts() noexcept;
+  void free_all(CallerAccounts::Calls calls) noexcept;
   void receive_metadata(const IncomingCall& call);
   void note_refused(const IncomingCall& call);
   void dispatch(const std::shared_ptr<IncomingCall>& call, Target target);
   void dispatch_when_ready(const std::shared_ptr<IncomingCall>& call, Target target);
   void prepare_op(const std::shared_ptr<IncomingCall>& call, const ops::Op& op);
   void refuse(const std::shared_ptr<IncomingCall>& call, Error error);
-  void send_refusal(const Peer& to, const Id& call, Error error);
   void on_due(const Id& id);
   // Takes it out of the table and tells the function and the calls made within it. Whether the function has begun.
   bool close(const std::shared_ptr<IncomingCall>& call, const std::string& reason);
   void trace(const IncomingCall& call, Status status) const;
-  void send_pending(const std::shared_ptr<IncomingCall>& call);
-  void check_made(const Peer& to, wire::Reply& reply) const;
-  void send(const IncomingCall& call, wire::Reply reply, Value original, AnswerRoom::Share share);
-  void send_instead(const IncomingCall& call, Error error);
-  void send_later(const IncomingCall& call);
-  void record(const IncomingCall& call, wire::Reply& reply, const Value& original);
   // Out of the table. False when it was not in it.
   bool remove(const IncomingCall& call);
 
@@ -91,8 +81,9 @@ class IncomingCalls {
   RpcShared& shared_;
   OutgoingCalls& outgoing_;
   std::unordered_map<Id, std::shared_ptr<IncomingCall>> open_;
-  CallsByContext by_context_;                                                 // of open_
-  std::unordered_map<Incarnation, std::shared_ptr<CallerAccount>> accounts_;  // of callers
+  CallsByContext by_context_;  // of open_
+  CallerAccounts accounts_;
+  AnswerSender answers_;
   Deadlines deadlines_;
   Turns turns_;
   bool refuses_new_ = false;

@@ -168,7 +168,7 @@ Heard Rpc::handle(const Peer& from, wire::Message& message) {
     return Heard::kHandled;
   }
   if (const auto* wanted = std::get_if<wire::WantCredit>(&message.body)) {
-    return state_->incoming.on_credit_wanted(from, wanted->taken);
+    return state_->incoming.accounts().on_credit_wanted(from.incarnation, wanted->taken);
   }
   return state_->incoming.on_cancel(from, std::get<wire::Cancel>(message.body));
 }
@@ -186,12 +186,12 @@ void Rpc::refuse(const Peer& from, wire::Message& outline, const Error& why) {
 
 uint64_t Rpc::taken(const Peer& from) {
   assert_on_loop(state_->environment.loop);
-  return state_->incoming.taken(from);
+  return state_->incoming.accounts().taken(from.incarnation);
 }
 
 void Rpc::drop(const Peer& from, const wire::Call& call) {
   assert_on_loop(state_->environment.loop);
-  state_->incoming.drop(from, call.cost);
+  state_->incoming.accounts().drop(from.incarnation, call.cost);
 }
 
 void Rpc::State::on_gone(const Peer& peer, const Error& error) {

@@ -24,7 +24,7 @@ void AnswerSender::send_refusal(const Peer& to, const Id& call, Error error, uin
 
 void AnswerSender::send(const std::shared_ptr<IncomingCall>& call) {
   assert_on_loop(shared_.environment.loop);
-  Answer answer = std::move(call->pending_answer());
+  Answer answer = std::move(call->delivery().answer);
   wire::Reply reply;
   reply.call = call->id();
   if (answer.error) {
@@ -32,12 +32,12 @@ void AnswerSender::send(const std::shared_ptr<IncomingCall>& call) {
     reply.error = std::move(*answer.error);
     if (reply.error.origin_rank() < 0) reply.error.set_origin_rank(shared_.group->self.rank);
   }
-  if (const auto kept = call->take_kept()) {
+  if (const auto kept = std::exchange(call->delivery().kept, nullptr)) {
     if (reply.failed) {
       EachStep each;
       each([this, &reply, &kept, &call] {
         Error failure = reply.error;
-        kept->fail(failure.add_context(name_call(call->function(), call->label(), shared_.group->self)));
+        kept->fail(failure.add_context(name_call(call->function(), call->request().label, shared_.group->self)));
       });
       if (!kept->is_done()) kept->fail(Error(Status::kOutOfMemory, "no memory"));
     } else {
@@ -66,8 +66,8 @@ void AnswerSender::check_made(const Peer& to, wire::Reply& reply) const {
   }
 }
 
-void AnswerSender::send(const IncomingCall& call, wire::Reply reply, Value original, AnswerRoom::Share share) {
-  reply.taken = call.taken();
+void AnswerSender::send(IncomingCall& call, wire::Reply reply, Value original, AnswerRoom::Share share) {
+  reply.taken = call.room().taken();
   SendOptions options;
   options.on_acknowledged = [share = std::move(share)] {};
   if (call.context() || reply.result.has_external()) {
@@ -93,7 +93,7 @@ void AnswerSender::send(const IncomingCall& call, wire::Reply reply, Value origi
   }
 }
 
-void AnswerSender::send_instead(const IncomingCall& call, Error error) {
+void AnswerSender::send_instead(IncomingCall& call, Error error) {
   wire::Reply instead;
   instead.call = call.id();
   instead.failed = true;
@@ -103,10 +103,10 @@ void AnswerSender::send_instead(const IncomingCall& call, Error error) {
 }
 
 // Its caller would wait for ever.
-void AnswerSender::send_later(const IncomingCall& call) {
+void AnswerSender::send_later(IncomingCall& call) {
   Loop& loop = shared_.environment.loop;
-  loop.start_timer(call.place(), loop.now() + kSendAgain,
-                   [this, held = std::static_pointer_cast<const IncomingCall>(call.shared_from_this())] {
+  loop.start_timer(call.delivery().place, loop.now() + kSendAgain,
+                   [this, held = std::static_pointer_cast<IncomingCall>(call.shared_from_this())] {
                      if (is_stopped_) return;
                      EachStep each;
                      each([this, &held] { send_instead(*held, Error(Status::kOutOfMemory, "no memory")); });
@@ -119,9 +119,9 @@ void AnswerSender::record(const IncomingCall& call, wire::Reply& reply, const Va
     std::vector<const Value*> values;
     if (!reply.failed) values.push_back(&original);
     reply.metadata = shared_.hook->on_send(call.context(), *call.peer(), values,
-                                           name_call(call.function(), call.label(), shared_.group->self), true);
+                                           name_call(call.function(), call.request().label, shared_.group->self), true);
     // A context that is not known here, or over, has no rank but the one the call told.
-    reply.metadata.creator_rank = call.metadata().creator_rank;
+    reply.metadata.creator_rank = call.request().metadata.creator_rank;
   } catch (...) {
     reply.failed = true;
     reply.result = Value();

@@ -24,9 +24,9 @@ class AnswerSender {
 
  private:
   void check_made(const Peer& to, wire::Reply& reply) const;
-  void send(const IncomingCall& call, wire::Reply reply, Value original, AnswerRoom::Share share);
-  void send_instead(const IncomingCall& call, Error error);
-  void send_later(const IncomingCall& call);
+  void send(IncomingCall& call, wire::Reply reply, Value original, AnswerRoom::Share share);
+  void send_instead(IncomingCall& call, Error error);
+  void send_later(IncomingCall& call);
   void record(const IncomingCall& call, wire::Reply& reply, const Value& original);
 
   RpcShared& shared_;

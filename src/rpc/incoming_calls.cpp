@@ -84,7 +84,7 @@ std::shared_ptr<IncomingCall> IncomingCalls::take_in(const std::shared_ptr<RpcSh
     deadlines_.add(id, deadline);
     open_.emplace(id, call);
     by_context_.add(call->context(), id);
-    if (call->keeps_result()) begin_value(*call);
+    if (call->request().keep) begin_value(*call);
   } catch (...) {
     by_context_.remove(call->context(), id);
     open_.erase(id);
@@ -95,7 +95,7 @@ std::shared_ptr<IncomingCall> IncomingCalls::take_in(const std::shared_ptr<RpcSh
   request.cost = 0;
   shared_.counters.served.fetch_add(1, std::memory_order_relaxed);
   shared_.counters.open_served.fetch_add(1, std::memory_order_relaxed);
-  if (call->has_bad_trace_parent()) shared_.counters.note_trace_parent_dropped();
+  if (call->request().has_bad_trace_parent) shared_.counters.note_trace_parent_dropped();
   ++account->open;
   return call;
 }
@@ -103,9 +103,9 @@ std::shared_ptr<IncomingCall> IncomingCalls::take_in(const std::shared_ptr<RpcSh
 // Last of all that may fail: a value is made once, though its call may come here again for want of memory.
 void IncomingCalls::begin_value(IncomingCall& call) {
   const Peer& from = *call.peer();
-  call.keep_in(shared_.references->on_creation(
-      from, call.value(),
-      fmt::format("{} from \"{}\"", name_call(call.function(), call.label(), shared_.group->self), from.name)));
+  call.delivery().kept = shared_.references->on_creation(
+      from, call.request().keep,
+      fmt::format("{} from \"{}\"", name_call(call.function(), call.request().label, shared_.group->self), from.name));
 }
 
 // A function starts when the values that its arguments refer to are there.
@@ -115,7 +115,7 @@ void IncomingCalls::dispatch_when_ready(const std::shared_ptr<IncomingCall>& cal
     dispatch(call, std::move(target));
     return;
   }
-  call->note_taken();  // not its turn is awaited, but what others may have to do
+  call->room().give_back();  // not its turn is awaited, but what others may have to do
   shared_.references->when_ready(args, [this, call, target = std::move(target)](const Error* failure) mutable {
     if (!open_.contains(call->id())) return;
     try {
@@ -134,14 +134,14 @@ void IncomingCalls::dispatch_when_ready(const std::shared_ptr<IncomingCall>& cal
 // Its caller is told before by its own bounds, unless it has others or does not keep them.
 void IncomingCalls::check_bounds(const IncomingCall& call) const {
   const CallBounds& bounds = shared_.config.bounds;
-  const CallerAccount& account = call.account();
+  const CallerAccount& account = call.room().account();
   if (account.open > bounds.served) {
     fail(Status::kOverloaded, "{} has {} calls of this caller open, and takes no more: wait for earlier ones first",
          describe_peer(shared_.group->self), account.open - 1);
   }
-  const uint64_t others = account.taken->not_taken() - call.bytes();
+  const uint64_t others = account.taken->not_taken() - call.room().bytes();
   const uint64_t most = std::max(bounds.not_begun, 2 * shared_.config.max_in_flight);
-  if (others != 0 && (others > most || call.bytes() > most - others)) {
+  if (others != 0 && (others > most || call.room().bytes() > most - others)) {
     fail(Status::kOverloaded,
          "{} has {} bytes of requests of this caller that it has not begun, and takes {}: "
          "wait for earlier ones first, or raise max_in_flight_bytes there",
@@ -179,15 +179,15 @@ void IncomingCalls::receive_metadata(const IncomingCall& call) {
   std::vector<const Value*> values;
   values.reserve(call.args().size());
   for (const Value& value : call.args()) values.push_back(&value);
-  shared_.hook->on_receive(call.metadata(), *call.peer(), values,
-                           name_call(call.function(), call.label(), shared_.group->self), false);
+  shared_.hook->on_receive(call.request().metadata, *call.peer(), values,
+                           name_call(call.function(), call.request().label, shared_.group->self), false);
 }
 
 // Without memory for it, it is forgotten: the refusal goes out all the same.
 void IncomingCalls::note_refused(const IncomingCall& call) {
   if (!call.context() || shared_.hook == nullptr) return;
   EachStep each;
-  each([this, &call] { shared_.hook->on_thrown_away(call.metadata(), *call.peer()); });
+  each([this, &call] { shared_.hook->on_thrown_away(call.request().metadata, *call.peer()); });
 }
 
 void IncomingCalls::dispatch(const std::shared_ptr<IncomingCall>& call, Target target) {
@@ -230,7 +230,7 @@ bool IncomingCalls::remove(const IncomingCall& call) {
   by_context_.remove(call.context(), call.id());
   if (open_.erase(call.id()) == 0) return false;
   shared_.counters.open_served.fetch_sub(1, std::memory_order_relaxed);
-  --call.account().open;
+  --call.room().account().open;
   deadlines_.note_end(call.deadline());
   return true;
 }
@@ -240,11 +240,11 @@ bool IncomingCalls::remove(const IncomingCall& call) {
 void IncomingCalls::send_answer(std::shared_ptr<IncomingCall> call) {
   assert_on_loop(shared_.environment.loop);
   if (remove(*call)) {  // somebody waits for it
-    trace(*call, call->pending_answer().error ? call->pending_answer().error->status() : Status::kOk);
+    trace(*call, call->delivery().answer.error ? call->delivery().answer.error->status() : Status::kOk);
     call->close();
     answers_.send(call);
   } else {
-    call->pending_answer().share = {};  // it never goes out
+    call->delivery().answer.share = {};  // it never goes out
   }
   free_where_there_is_time(std::move(call));
 }
@@ -255,11 +255,11 @@ void IncomingCalls::trace(const IncomingCall& call, Status status) const {
   TraceEvent event;
   event.category = TraceCategory::kServed;
   event.status = status;
-  event.begin = call.arrived();
+  event.begin = call.stage().arrived();
   event.end = shared_.environment.loop.now();
-  event.queued = call.queued();
+  event.queued = call.stage().queued();
   event.id = call.id();
-  event.bytes = call.bytes();
+  event.bytes = call.room().bytes();
   shared_.group->trace.add_ended(event, call.function(), call.caller(), trace_id_of(call.trace_parent()));
 }
 
@@ -274,7 +274,7 @@ void IncomingCalls::free_where_there_is_time(std::shared_ptr<IncomingCall> call)
 
 bool IncomingCalls::close(const std::shared_ptr<IncomingCall>& call, const std::string& reason) {
   const bool has_begun = call->close();
-  for (const auto& nested : call->take_nested()) {
+  for (const auto& nested : call->nested().take()) {
     if (const auto alive = nested.lock()) {
       outgoing_.cancel(alive, fmt::format("call \"{}\", within which it was made, {}", call->function(), reason));
     }
@@ -317,7 +317,7 @@ void IncomingCalls::on_peer_gone(Incarnation peer) {
   std::vector<std::shared_ptr<IncomingCall>> hit;
   for (const auto& [id, call] : open_) {
     // A call that makes a value goes on: others may wait for the value.
-    if (id.maker == peer && !call->keeps_result()) hit.push_back(call);
+    if (id.maker == peer && !call->request().keep) hit.push_back(call);
   }
   turns_.for_each(std::move(hit), [this](const std::shared_ptr<IncomingCall>& call) {
     if (!remove(*call)) return;
@@ -355,7 +355,7 @@ bool IncomingCalls::end_open(const std::shared_ptr<IncomingCall>& call) {
   trace(*call, Status::kCancelled);
   EachStep each;
   each([this, &call] { close(call, "lost its worker, which was shut down"); });
-  if (const auto kept = call->take_kept()) fail_dropped(*kept);
+  if (const auto kept = std::exchange(call->delivery().kept, nullptr)) fail_dropped(*kept);
   return call->id().maker != shared_.group->self.incarnation;
 }
 
@@ -383,9 +383,9 @@ void IncomingCalls::abandon() {
 
 void IncomingCalls::describe(std::vector<OpenCall>& calls, size_t most, Nanos now) const {
   assert_on_loop(shared_.environment.loop);
-  for (const auto* call : oldest_of(open_, most, [](const IncomingCall& one) { return one.arrived(); })) {
-    calls.push_back({call->stage(), call->function(), call->label(), call->caller(), call->peer()->rank,
-                     call->context(), now - call->arrived(), call->time_left()});
+  for (const auto* call : oldest_of(open_, most, [](const IncomingCall& one) { return one.stage().arrived(); })) {
+    calls.push_back({call->stage().described(), call->function(), call->request().label, call->caller(),
+                     call->peer()->rank, call->context(), now - call->stage().arrived(), call->time_left()});
   }
 }
 

@@ -53,7 +53,7 @@ void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
     shared_.counters.open_made.fetch_add(1, std::memory_order_relaxed);
     deadlines_.add(call->id, call->times.deadline);
     if (call->within) {
-      if (auto* invocation = dynamic_cast<IncomingCall*>(call->within.get())) invocation->add_nested(call);
+      if (auto* invocation = dynamic_cast<IncomingCall*>(call->within.get())) invocation->nested().add(call);
     }
     if (credit_.admit(call)) {
       send(call);

@@ -4,8 +4,8 @@
 
 #include "autograd/context.h"
 #include "dautograd/context_record.h"
+#include "dautograd/dautograd_shared.h"
 #include "dautograd/pass_initiator.h"
-#include "dautograd/shared.h"
 
 namespace distag {
 

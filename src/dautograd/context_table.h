@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "dautograd/dautograd_shared.h"
 #include "dautograd/distributed_context.h"
-#include "dautograd/shared.h"
 
 namespace distag {
 

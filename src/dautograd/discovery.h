@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "autograd/graph_task.h"
+#include "dautograd/dautograd_shared.h"
 #include "dautograd/distributed_context.h"
-#include "dautograd/shared.h"
 
 namespace distag {
 

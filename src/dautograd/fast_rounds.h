@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "dautograd/dautograd_shared.h"
 #include "dautograd/participants.h"
-#include "dautograd/shared.h"
 
 namespace distag {
 

@@ -5,8 +5,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "dautograd/dautograd_shared.h"
 #include "dautograd/distributed_context.h"
-#include "dautograd/shared.h"
 
 namespace distag {
 

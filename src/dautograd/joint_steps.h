@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "dautograd/dautograd_shared.h"
 #include "dautograd/pass_graph.h"
 #include "dautograd/pass_info.h"
 #include "dautograd/pass_reach.h"
-#include "dautograd/shared.h"
 
 namespace distag {
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "dautograd/dautograd_shared.h"
 #include "dautograd/distributed_context.h"
 #include "dautograd/joint_steps.h"
 #include "dautograd/part_state.h"
@@ -14,7 +15,6 @@
 #include "dautograd/pass_info.h"
 #include "dautograd/pass_reach.h"
 #include "dautograd/pass_way.h"
-#include "dautograd/shared.h"
 
 namespace distag {
 

@@ -3,10 +3,10 @@
 #include <memory>
 
 #include "dautograd/context_record.h"
+#include "dautograd/dautograd_shared.h"
 #include "dautograd/pass_graph.h"
 #include "dautograd/pass_info.h"
 #include "dautograd/pass_observer.h"
-#include "dautograd/shared.h"
 
 namespace distag {
 

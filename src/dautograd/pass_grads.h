@@ -5,11 +5,11 @@
 #include <set>
 #include <vector>
 
+#include "dautograd/dautograd_shared.h"
 #include "dautograd/gradient_pairs.h"
 #include "dautograd/part_state.h"
 #include "dautograd/pass_graph.h"
 #include "dautograd/pass_info.h"
-#include "dautograd/shared.h"
 
 namespace distag {
 

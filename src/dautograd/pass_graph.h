@@ -10,8 +10,8 @@
 #include "autograd/joint.h"
 #include "base/strand.h"
 #include "base/task.h"
+#include "dautograd/dautograd_shared.h"
 #include "dautograd/nodes.h"
-#include "dautograd/shared.h"
 
 namespace distag {
 

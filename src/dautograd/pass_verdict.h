@@ -2,8 +2,8 @@
 
 #include <memory>
 
+#include "dautograd/dautograd_shared.h"
 #include "dautograd/participants.h"
-#include "dautograd/shared.h"
 
 namespace distag {
 

@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "dautograd/dautograd_shared.h"
 #include "dautograd/joint_steps.h"
 #include "dautograd/part_state.h"
 #include "dautograd/pass_grads.h"
 #include "dautograd/pass_graph.h"
 #include "dautograd/pass_info.h"
 #include "dautograd/pass_reach.h"
-#include "dautograd/shared.h"
 
 namespace distag {
 

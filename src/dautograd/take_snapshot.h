@@ -1,7 +1,7 @@
 #pragma once
 
+#include "dautograd/dautograd_shared.h"
 #include "dautograd/distributed_context.h"
-#include "dautograd/shared.h"
 #include "dautograd/snapshot.h"
 
 namespace distag {

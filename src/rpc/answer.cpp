@@ -2,7 +2,8 @@
 
 #include <utility>
 
-#include "rpc/shared.h"
+#include "rpc/references.h"
+#include "rpc/rpc_shared.h"
 #include "tensor/deferred.h"
 #include "wire/codec.h"
 

@@ -1,7 +1,7 @@
 #include "rpc/answer_room.h"
 
 #include "rpc/incoming_call.h"
-#include "rpc/shared.h"
+#include "rpc/rpc_shared.h"
 
 namespace distag {
 namespace {

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "base/each_step.h"
+#include "rpc/call_names.h"
+#include "rpc/references.h"
 
 namespace distag {
 namespace {

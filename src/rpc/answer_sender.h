@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "rpc/incoming_call.h"
-#include "rpc/shared.h"
+#include "rpc/rpc_shared.h"
 
 namespace distag {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "rpc/shared.h"
+#include "rpc/rpc_shared.h"
 
 namespace distag {
 

@@ -10,7 +10,7 @@
 #include "rpc/nested_calls.h"
 #include "rpc/request_room.h"
 #include "rpc/rpc.h"
-#include "rpc/shared.h"
+#include "rpc/rpc_shared.h"
 
 namespace distag {
 

@@ -6,6 +6,8 @@
 
 #include "base/each_step.h"
 #include "base/violation.h"
+#include "rpc/call_names.h"
+#include "rpc/references.h"
 #include "tensor/access.h"
 #include "wire/codec.h"
 

@@ -14,7 +14,7 @@
 #include "rpc/incoming_call.h"
 #include "rpc/op_call.h"
 #include "rpc/outgoing_calls.h"
-#include "rpc/shared.h"
+#include "rpc/rpc_shared.h"
 
 namespace distag {
 

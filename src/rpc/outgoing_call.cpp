@@ -3,7 +3,8 @@
 #include <utility>
 
 #include "base/each_step.h"
-#include "rpc/shared.h"
+#include "rpc/call_names.h"
+#include "rpc/rpc_shared.h"
 
 namespace distag {
 

@@ -5,7 +5,9 @@
 
 #include "base/each_step.h"
 #include "base/violation.h"
+#include "rpc/call_names.h"
 #include "rpc/incoming_call.h"
+#include "rpc/references.h"
 #include "tensor/value.h"
 
 namespace distag {

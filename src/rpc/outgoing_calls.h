@@ -13,7 +13,7 @@
 #include "rpc/open_call.h"
 #include "rpc/outgoing_call.h"
 #include "rpc/rpc.h"
-#include "rpc/shared.h"
+#include "rpc/rpc_shared.h"
 
 namespace distag {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "rpc/caller_accounts.h"
-#include "rpc/shared.h"
+#include "rpc/rpc_shared.h"
 #include "wire/message.h"
 
 namespace distag {

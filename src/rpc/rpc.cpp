@@ -7,10 +7,12 @@
 #include "base/not_started.h"
 #include "base/thread.h"
 #include "base/turns.h"
+#include "rpc/call_names.h"
 #include "rpc/incoming_call.h"
 #include "rpc/incoming_calls.h"
 #include "rpc/outgoing_calls.h"
-#include "rpc/shared.h"
+#include "rpc/references.h"
+#include "rpc/rpc_shared.h"
 #include "wire/codec.h"
 #include "wire/packed.h"
 

@@ -1,4 +1,4 @@
-#include "dautograd/shared.h"
+#include "dautograd/dautograd_shared.h"
 
 #include "base/each_step.h"
 

@@ -2,13 +2,9 @@
 
 #include <atomic>
 #include <memory>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include "base/loop_gate.h"
-#include "base/trace_parent.h"
-#include "group/membership.h"
 #include "group/shared.h"
 #include "rpc/function_table.h"
 #include "rpc/rpc.h"
@@ -49,24 +45,5 @@ struct RpcShared : std::enable_shared_from_this<RpcShared> {
   ReferenceHook* references = nullptr;
   OpRunner op_runner;
 };
-
-// Throws INVALID_ARGUMENT for a value with a reference that cannot travel from this worker. Any thread.
-void check_references(const RpcShared& shared, const Value& value);
-// The values of a message that is being numbered, which are held until it has its number. All of them or, when it
-// throws, none.
-void convert_references(RpcShared& shared, const Peer& to, Values& values);
-void convert_reference(RpcShared& shared, const Peer& to, Value& value);
-// Of a message that has come. Throws Violation.
-void receive_references(RpcShared& shared, const Peer& from, Value& value);
-
-// For events of a trace; empty: none.
-inline std::string_view trace_id_of(const std::shared_ptr<const TraceParent>& trace_parent) {
-  return trace_parent == nullptr ? std::string_view() : trace_parent->trace_id();
-}
-
-// `call "embed" ("layer 3") on "ps1"`, without what is in brackets when it has no label: how autograd names it.
-std::string name_call(const std::string& function, const std::string& label, const Peer& callee);
-// The same and ` (rank 3)`: what errors of calls begin with.
-std::string describe_call(const std::string& function, const std::string& label, const Peer& callee);
 
 }  // namespace distag

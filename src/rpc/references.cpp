@@ -1,4 +1,4 @@
-#include "rpc/shared.h"
+#include "rpc/references.h"
 
 #include <algorithm>
 #include <utility>
@@ -28,15 +28,6 @@ void receive_references(RpcShared& shared, const Peer& from, Value& value) {
   if (!value.has_external()) return;
   if (shared.references == nullptr) fail(Status::kUnsupported, "this worker knows no remote references");
   value = shared.references->on_receive(from, value);
-}
-
-std::string name_call(const std::string& function, const std::string& label, const Peer& callee) {
-  if (label.empty()) return fmt::format("call \"{}\" on \"{}\"", function, callee.name);
-  return fmt::format("call \"{}\" (\"{}\") on \"{}\"", function, label, callee.name);
-}
-
-std::string describe_call(const std::string& function, const std::string& label, const Peer& callee) {
-  return fmt::format("{} (rank {})", name_call(function, label, callee), callee.rank);
 }
 
 }  // namespace distag

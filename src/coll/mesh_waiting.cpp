@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "coll/mesh.h"
+#include "group/shared.h"
 
 namespace distag {
 
@@ -42,6 +43,9 @@ Error MeshWaiting::deadline_error(const OpenCollective& call) const {
   }
   for (const int64_t position : behind(call)) {
     members += "; " + place_.describe_member(position) + whereabouts_of(position, call.line);
+  }
+  for (const int64_t position : call.missing()) {
+    members += place_.environment.group.shared()->lack_text(place_.peer(position).incarnation);
   }
   return Error(Status::kDeadline, fmt::format("{}: after {} call {}, {}, waits for {}", place_.where(call.line),
                                               describe_time(call.timeout), call.number, call.text,

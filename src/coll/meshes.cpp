@@ -298,6 +298,14 @@ void Meshes::on_left(const Peer& peer) {
   }
 }
 
+void Meshes::on_long_lack(const Peer& peer, const Error& lack) {
+  assert_on_loop(environment_.loop);
+  for (const auto& [id, mesh] : std::map(meshes_)) {
+    const bool is_member = mesh->place().position_of(peer.incarnation).has_value();
+    if (mesh->stats().open != 0 && is_member) mesh->parts().end.end_now(lack, true);
+  }
+}
+
 bool Meshes::may_be_used(const Id& id) const {
   assert_on_loop(environment_.loop);
   const auto mesh = meshes_.find(id);

@@ -151,6 +151,11 @@ void Dautograd::on_left(const Peer& peer) {
                       fmt::format("worker \"{}\" (rank {}) has left the group", peer.name, peer.rank)));
 }
 
+void Dautograd::on_long_lack(const Peer& peer, const Error& lack) {
+  assert_on_loop(state_->shared->environment.loop);
+  if (state_->shared->is_started) state_->passes.on_long_lack(peer.incarnation, lack);
+}
+
 void Dautograd::on_restarted(const Peer& peer, const Error& error) {
   assert_on_loop(state_->shared->environment.loop);
   state_->contexts.on_restarted(peer.incarnation, error);

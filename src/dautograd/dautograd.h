@@ -83,6 +83,8 @@ class Dautograd final : public CallHook {
   void refuse(const Peer& from, const wire::Message& outline, const Error& why);
   void on_lost(const Peer& peer, const Error& error);
   void on_left(const Peer& peer);
+  // This worker lacks for long what it takes to reach the peer: passes from here that need it fail with that.
+  void on_long_lack(const Peer& peer, const Error& lack);
   void on_restarted(const Peer& peer, const Error& error);
   bool is_idle() const;
   // At shutdown: ends all contexts and passes with CANCELLED.

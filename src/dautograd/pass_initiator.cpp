@@ -261,9 +261,11 @@ std::vector<std::string> PassInitiator::waits_for() const {
 
 void PassInitiator::on_deadline() {
   assert_on_loop(shared_.environment.loop);
-  std::string waits;
+  std::string waits, lacks;
   for (const auto& [worker, participant] : participants_.all()) {
-    if (!participant.is_done) waits += (waits.empty() ? "" : ", ") + shared_.describe(worker);
+    if (participant.is_done) continue;
+    waits += (waits.empty() ? "" : ", ") + shared_.describe(worker);
+    lacks += shared_.session->lack_text(worker);
   }
   const char* phase = is_planned_ ? "not done: " : "still finding out what the roots depend on, from ";
   // For longer than a moment only a worker that breaks the protocol counts otherwise than the others.
@@ -272,8 +274,8 @@ void PassInitiator::on_deadline() {
     waits = fmt::format("all say that they are, but {} gradients were sent and {} received", sums.sent, sums.received);
   }
   abort(Error(Status::kDeadline,
-              fmt::format("not done within {:g} s; {}{}",
-                          static_cast<double>(plan_.timeout) / static_cast<double>(kSecond), phase, waits)));
+              fmt::format("not done within {:g} s; {}{}{}",
+                          static_cast<double>(plan_.timeout) / static_cast<double>(kSecond), phase, waits, lacks)));
 }
 
 // ---- the end ----

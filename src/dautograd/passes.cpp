@@ -319,4 +319,19 @@ void Passes::on_gone(Incarnation peer, const Error& error) {
   }
 }
 
+// Each tells its initiator, and that the others, where it can.
+void Passes::on_long_lack(Incarnation peer, const Error& lack) {
+  assert_on_loop(shared_.environment.loop);
+  for (const auto& [id, context] : shared_.open_passes.all()) {
+    const auto found = context->passes.find(id);
+    if (found == context->passes.end()) continue;
+    const DistributedContext::Pass pass = found->second;
+    if (pass.initiator != nullptr) {
+      pass.initiator->on_gone(peer, lack);
+    } else if (id.maker != peer) {
+      pass.part->on_gone(peer, lack);
+    }
+  }
+}
+
 }  // namespace distag

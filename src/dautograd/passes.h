@@ -23,6 +23,7 @@ class Passes {
   // Fails the one thing that the message is about.
   void refuse(const Peer& from, const wire::Message& outline, const Error& why);
   void on_gone(Incarnation peer, const Error& error);
+  void on_long_lack(Incarnation peer, const Error& lack);
 
  private:
   Heard handle(const Peer& from, wire::Discover& discover);

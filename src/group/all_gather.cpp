@@ -221,7 +221,8 @@ void AllGather::on_late(Turn& turn) {
   turn.timer = 0;
   turn.future->fail(
       Error(Status::kDeadline, fmt::format("{}: after {} there is no answer of rank {}", describe(turn.ranks),
-                                           describe_time(turn.timeout), turn.ranks.front())));
+                                           describe_time(turn.timeout), turn.ranks.front()) +
+                                   shared_.lack_text_of_rank(turn.ranks.front())));
 }
 
 // One that waits for its turn leaves the queue. The one under way withdraws its call, and is over with that.

@@ -131,6 +131,11 @@ void Group::on_left(const Peer& peer) {
                   Error(Status::kDisconnected, fmt::format("{} has left the group", describe_peer(peer))));
 }
 
+void Group::on_lack(const Peer& peer, const Error& lack, bool is_long) {
+  assert_on_loop(shared_->loop);
+  shared_->service->on_lack(peer, lack, is_long);
+}
+
 void Group::State::on_gone(const Peer& peer, Standing standing, const Error& error) {
   shared.membership.set_state(peer.incarnation, standing);
   gather_rounds.on_peer_gone(peer, error);

@@ -54,6 +54,7 @@ class Group {
 
   void on_lost(const Peer& peer, const Error& error);
   void on_left(const Peer& peer);
+  void on_lack(const Peer& peer, const Error& lack, bool is_long);
   // Someone has joined the running group; its name and rank are its own from now on.
   void on_joined(const Peer& peer);
 

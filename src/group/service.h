@@ -48,6 +48,8 @@ class GroupService {
   virtual void end(const Error& why, ShutdownReport& report) = 0;
   // A member is lost or has left, of which the membership knows.
   virtual void on_gone(const Peer& peer, const Error& error) = 0;
+  // This worker lacks what it takes to reach a member or to hear it: SessionConfig::on_lack.
+  virtual void on_lack(const Peer& peer, const Error& lack, bool is_long) = 0;
 };
 
 }  // namespace distag

@@ -54,6 +54,12 @@ struct GroupShared {
   void check_rank_present(int32_t rank) const {
     if (const auto member = membership.find_by_rank(rank)) check_present(member->peer.incarnation);
   }
+  // Session::lack_text.
+  std::string lack_text(Incarnation worker) const { return session == nullptr ? "" : session->lack_text(worker); }
+  std::string lack_text_of_rank(int32_t rank) const {
+    const auto member = membership.find_by_rank(rank);
+    return member ? lack_text(member->peer.incarnation) : "";
+  }
 
   GroupPeer& peer_of(const Peer& peer) {
     assert_on_loop(loop);

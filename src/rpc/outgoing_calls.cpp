@@ -140,7 +140,7 @@ void OutgoingCalls::check(const OutgoingCall& call) const {
     fail(Status::kCancelled, "call \"{}\", within which it was made, is over", call.within->function());
   }
   if (call.times.deadline <= shared_.environment.loop.now()) {
-    fail(Status::kDeadline, "its time was up before it was sent");
+    fail(Status::kDeadline, "its time was up before it was sent{}", shared_.group->lack_text(call.to));
   }
   if (call.context && shared_.hook == nullptr) {
     fail(Status::kInvalidArgument, "this worker keeps no contexts");
@@ -252,6 +252,8 @@ void OutgoingCalls::on_due(const Id& id) {
   assert_on_loop(shared_.environment.loop);
   const std::shared_ptr<OutgoingCall> call = open_.at(id);
   EachStep each;  // what fails of the text and the word to the callee leaves the end
+  std::string lack;
+  each([this, &call, &lack] { lack = shared_.group->lack_text(call->to); });
   each([this, &call] { recall(*call, false); });
   std::string text = "no answer";
   each([&call, &text] {
@@ -259,6 +261,7 @@ void OutgoingCalls::on_due(const Id& id) {
                ? "no answer before the deadline of the call within which it was made"
                : fmt::format("no answer within {}", describe_time(call->times.timeout));
   });
+  each([&text, &lack] { text += lack; });
   end(call, call->failure(Status::kDeadline, std::move(text)));
 }
 
@@ -290,18 +293,25 @@ void OutgoingCalls::cancel(const std::shared_ptr<OutgoingCall>& call, const std:
   end(call, call->failure(Status::kCancelled, reason));
 }
 
-void OutgoingCalls::on_peer_gone(Incarnation peer, const Error& error) {
+void OutgoingCalls::end_calls_to(Incarnation peer, const Error& error, Why why) {
   assert_on_loop(shared_.environment.loop);
   std::vector<std::shared_ptr<OutgoingCall>> hit;
   for (const auto& [id, call] : open_) {
-    if (call->to == peer) hit.push_back(call);
+    if (call->to == peer && (why != Why::kLack || !call->is_numbered)) hit.push_back(call);
   }
   turns_.for_each(
       std::move(hit),
-      [this, error](const std::shared_ptr<OutgoingCall>& call) {
-        if (open_.contains(call->id)) end(call, call->failure(error.status(), error.message()));
+      [this, error, why](const std::shared_ptr<OutgoingCall>& call) {
+        if (!open_.contains(call->id) || (why == Why::kLack && call->is_numbered)) return;
+        EachStep each;  // without memory for the word to the callee it ends here all the same
+        each([this, &call, why] {
+          if (why != Why::kGone) recall(*call, true);
+        });
+        end(call, call->failure(error.status(), error.message()));
       },
-      [this, peer] { credit_.forget(peer); });
+      [this, peer, why] {
+        if (why == Why::kGone) credit_.forget(peer);
+      });
 }
 
 void OutgoingCalls::end_context(const Id& context) {

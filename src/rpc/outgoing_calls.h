@@ -19,8 +19,9 @@ namespace distag {
 
 // Calls of this worker that are under way: from the queue to the answer. On the loop.
 //
-// A call ends in end(): by its answer, its deadline, the loss of the callee, a cancel (of itself, its context or the
-// invocation it was made within), or the shutdown. Only what its message's number says decides whether it may have run.
+// A call ends in end(): by its answer, its deadline, the loss of the callee, a lack of this worker, a cancel (of
+// itself, its context or the invocation it was made within), or the shutdown. Only what its message's number says
+// decides whether it may have run.
 class OutgoingCalls {
  public:
   explicit OutgoingCalls(RpcShared& shared);
@@ -38,7 +39,12 @@ class OutgoingCalls {
   // The call or context that it was made for is over: ends it with CANCELLED, for the reason given.
   void cancel(const std::shared_ptr<OutgoingCall>& call, const std::string& reason);
 
-  void on_peer_gone(Incarnation peer, const Error& error);
+  enum class Why {
+    kGone,      // the callee: all of them
+    kLack,      // of something here: those that have not gone out
+    kLongLack,  // the same: all of them, as no answer can be counted on
+  };
+  void end_calls_to(Incarnation peer, const Error& error, Why why);
   void end_context(const Id& context);
   // Takes no more, and gives those that are open: end_open() ends each.
   std::vector<std::shared_ptr<OutgoingCall>> begin_stop();

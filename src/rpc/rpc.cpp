@@ -50,6 +50,7 @@ struct Rpc::State final : RpcShared, GroupService {
   void end_calls(const Error& why, std::function<void()> on_ended) override;
   void end(const Error& why, ShutdownReport& report) override;
   void on_gone(const Peer& peer, const Error& error) override;
+  void on_lack(const Peer& peer, const Error& lack, bool is_long) override;
 };
 
 Rpc::Rpc(Group& group, Environment environment, RpcConfig config)
@@ -198,8 +199,14 @@ void Rpc::drop(const Peer& from, const wire::Call& call) {
 
 void Rpc::State::on_gone(const Peer& peer, const Error& error) {
   assert_on_loop(environment.loop);
-  outgoing.on_peer_gone(peer.incarnation, error);
+  outgoing.end_calls_to(peer.incarnation, error, OutgoingCalls::Why::kGone);
   incoming.on_peer_gone(peer.incarnation);
+}
+
+void Rpc::State::on_lack(const Peer& peer, const Error& lack, bool is_long) {
+  assert_on_loop(environment.loop);
+  const auto why = is_long ? OutgoingCalls::Why::kLongLack : OutgoingCalls::Why::kLack;
+  outgoing.end_calls_to(peer.incarnation, lack, why);
 }
 
 void Rpc::end_context(const Id& context) {

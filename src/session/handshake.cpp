@@ -31,7 +31,7 @@ std::string difference(const Peer& vouched, const Peer& said) {
 void Session::State::on_hello(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched) {
   PeerRecord* record = admit(from, hello, vouched);
   if (record == nullptr) return;
-  record->heard_at = shared.loop.now();
+  record->note_spoken(shared.loop.now());
   ConnectionToken token = from;
   connections[from] = {record->peer.incarnation, record};
   connections.erase(record->stale_connection);
@@ -41,6 +41,7 @@ void Session::State::on_hello(const ConnectionToken& from, const wire::Hello& he
   reply(from, std::move(welcome));
   record->acknowledged = record->next_number - 1;
   open(*record);
+  if (record->outgoing.lack().is_there(shared.loop.now())) acknowledge(*record);
 }
 
 // The member that says HELLO, or nullptr when it was refused, or waits. `vouched`: a stranger, as the rendezvous knows
@@ -225,7 +226,7 @@ void Session::State::on_answer(PeerRecord& record, Frames frames) {
   try {
     for (const Frame& frame : frames) shared.stats.bytes_received += frame.size();
     const wire::Message message = wire::unpack(frames, shared.config.limits, shared.transport);
-    record.heard_at = shared.loop.now();
+    record.last.heard = shared.loop.now();
     if (const auto* refusal = std::get_if<wire::Refuse>(&message.body)) {
       on_refuse(record, *refusal);
     } else if (const auto* welcome = std::get_if<wire::Welcome>(&message.body)) {
@@ -238,6 +239,9 @@ void Session::State::on_answer(PeerRecord& record, Frames frames) {
         violation("it proves that it knows the key of a group, and this worker has none");
       } else if (!record.outgoing.on_welcome(*welcome)) {
         violation("it expects message {}, which was never sent", welcome->next);
+      } else if (!welcome->lack.empty()) {
+        record.last.ack = record.last.heard;
+        record.lack.note(Error(Status::kOutOfMemory, welcome->lack), record.last.heard);
       }
     } else {
       violation("a {} as answer to HELLO", wire::body_name(message.body));
@@ -250,8 +254,10 @@ void Session::State::on_answer(PeerRecord& record, Frames frames) {
     lose(record, loss_error(record, Status::kProtocol, "it broke the protocol: " + error.message()),
          wire::RefuseReason::kProtocol);
   } catch (...) {
-    note_failure(record.peer, current_error());
-    record.outgoing.on_damaged();  // its answer is lost: it is dialled again
+    const Error error = current_error();
+    note_failure(record.peer, error);
+    // Its answer is lost: it is dialled again.
+    record.outgoing.on_damaged(error.status() == Status::kOutOfMemory ? &error : nullptr);
   }
 }
 

@@ -12,16 +12,49 @@ namespace {
 // wait, or while it tells that parts arrive there: both over a slow link.
 constexpr int kMostLeases = 4;
 
+// Empty: it is not.
+std::string why_lost(PeerRecord& record, const StreamShared& shared) {
+  const Nanos now = shared.loop.now(), lease = shared.config.lease;
+  const Nanos owed = record.outgoing.owed_for(now);
+  if (owed < 0) return {};
+  const bool is_slow = record.hears_at() >= 0 && now - record.hears_at() < lease;
+  if (owed >= lease && (!is_slow || owed >= kMostLeases * lease)) {
+    return fmt::format("it has acknowledged nothing for {:.2f} s", static_cast<double>(owed) / kSecond);
+  }
+  if (record.outgoing.kept() <= shared.config.max_kept) return {};
+  return fmt::format("{} messages wait for its acknowledgement", record.outgoing.kept());
+}
+
 }  // namespace
+
+// A deaf worker may still hear a peer by a connection that it had before: one that is well speaks within half a lease.
+Obstacle obstacle_between(const PeerRecord& record, const StreamShared& shared) {
+  if (!record.is_member()) return {};
+  const Nanos now = shared.loop.now();
+  const Lack& own = record.outgoing.lack();
+  if (own.is_there(now)) return {&own, "cannot be reached from here", own.last() - own.since(), true};
+  if (record.lack.is_there(now)) {
+    return {&record.lack, "cannot answer, as it says", record.lack.last() - record.lack.since(), false};
+  }
+  const Lack& deafness = shared.deafness;
+  const Nanos silent_since = std::max(deafness.since(), record.last.spoken);
+  if (!deafness.is_there(now) || deafness.last() <= silent_since) return {};
+  if (shared.transport.reports_every_loss()) return {};  // no peer is asked whether it lives
+  return {&deafness, "may not be heard from here", deafness.last() - silent_since, false};
+}
+
+std::string text_of(const Obstacle& obstacle, const Peer& peer) {
+  return fmt::format("{} {}: {}", describe_peer(peer), obstacle.effect, obstacle.lack->error().message());
+}
 
 // ---- acknowledgements: with the next message, else alone after a while or a lot; that of a PING at once ----
 
 void Session::State::note_received(PeerRecord& record, size_t bytes, bool is_ping) {
-  record.heard_at = shared.loop.now();
+  record.note_spoken(shared.loop.now());
   record.unacknowledged_bytes += bytes;
   // Nothing is under way that could take it along, and a timer is one more time to wake.
-  if (is_ping && record.is_member()) return record.outgoing.send_ack();
-  if (record.ack_due == kNever) record.ack_due = record.heard_at + kAckDelay;
+  if (is_ping && record.is_member()) return acknowledge(record);
+  if (record.ack_due == kNever) record.ack_due = record.last.heard + kAckDelay;
   if (!record.is_ack_listed) owed_acks.push_back(&record);  // there is room for all
   record.is_ack_listed = true;
   if (ack_timer != 0) return;
@@ -32,16 +65,31 @@ void Session::State::note_received(PeerRecord& record, size_t bytes, bool is_pin
   }
 }
 
+// A peer that cannot be dialled for want of something here hears that by WELCOME, on the connection that it has
+// dialled.
+void Session::State::acknowledge(PeerRecord& record) {
+  assert_on_loop(shared.loop);
+  record.outgoing.send_ack();
+  const bool cannot_go = !record.outgoing.is_open() && record.outgoing.lack().is_there(shared.loop.now());
+  if (!cannot_go || !record.is_member() || record.connection.empty()) return;
+  EachStep each;  // without memory for it the peer asks again
+  each([this, &record] {
+    wire::Welcome welcome{shared.config.self.incarnation, record.next_number};
+    welcome.lack = record.outgoing.lack().error().message();
+    reply(record.connection, std::move(welcome));
+  });
+}
+
 void Session::State::on_ack_timer() {
   assert_on_loop(shared.loop);
   ack_timer = 0;
   const Nanos now = shared.loop.now();
   Nanos next = kNever;
-  auto is_settled = [now, &next](PeerRecord* record) {
+  auto is_settled = [this, now, &next](PeerRecord* record) {
     if (record->ack_due <= now) {
       record->ack_due = kNever;
       // Of repetitions too: what acknowledged them first may be lost.
-      if (record->is_member()) record->outgoing.send_ack();
+      if (record->is_member()) acknowledge(*record);
     }
     next = std::min(next, record->ack_due);
     record->is_ack_listed = record->ack_due != kNever;
@@ -87,34 +135,22 @@ void Session::State::tick(PeerRecord& record, Nanos now, bool was_paused) {
   record.inbox.drain();
   if (!record.is_member() || record.outgoing.is_idle()) return;
   if (was_paused) return record.outgoing.restart_lease(now);
-  if (std::string why = why_lost(record, now); !why.empty()) {
+  if (std::string why = why_lost(record, shared); !why.empty()) {
     end_once_heard(record, [this, &record, why = std::move(why)] {
       lose(record, loss_error(record, Status::kDisconnected, why), wire::RefuseReason::kFenced);
     });
     return;
   }
+  const Obstacle obstacle = obstacle_between(record, shared);
+  const bool is_long = obstacle.lasts >= shared.config.lease;
+  if (shared.config.on_lack && (is_long || (obstacle.holds_back && obstacle.lasts >= shared.config.lease / 4))) {
+    post([this, peer = record.peer, why = Error(Status::kOutOfMemory, text_of(obstacle, record.peer)), is_long] {
+      shared.config.on_lack(peer, why, is_long);
+    });
+  }
   // Its messages are large or the way is slow: it is told that this worker lives, before there is one to acknowledge.
-  if (record.part_at >= 0 && now - record.part_at < shared.config.lease / 4) record.outgoing.send_ack();
-  record.outgoing.tick(now, record.heard_at, record.hears_at());
-}
-
-// Empty: it is not.
-std::string Session::State::why_lost(const PeerRecord& record, Nanos now) const {
-  const Nanos since = record.outgoing.owed_since();
-  if (since == kNever) return {};
-  const Nanos lease = shared.config.lease, owed = now - since;
-  if (const Error* lack = record.outgoing.lack()) {
-    // The peer may be well: it is waited for as long as for a slow one, where something is kept for it.
-    if (record.outgoing.kept() == 0 || owed < kMostLeases * lease) return {};
-    return fmt::format("it could not be reached for {:.2f} s, for want of something here: {}",
-                       static_cast<double>(owed) / kSecond, lack->message());
-  }
-  const bool is_slow = record.hears_at() >= 0 && now - record.hears_at() < lease;
-  if (owed >= lease && (!is_slow || owed >= kMostLeases * lease)) {
-    return fmt::format("it has acknowledged nothing for {:.2f} s", static_cast<double>(owed) / kSecond);
-  }
-  if (record.outgoing.kept() <= shared.config.max_kept) return {};
-  return fmt::format("{} messages wait for its acknowledgement", record.outgoing.kept());
+  if (record.last.part >= 0 && now - record.last.part < shared.config.lease / 4) acknowledge(record);
+  record.outgoing.tick(now, record.last.heard, record.hears_at());
 }
 
 }  // namespace distag

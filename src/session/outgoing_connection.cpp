@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "base/each_step.h"
+
 namespace distag {
 namespace {
 
@@ -14,8 +16,8 @@ constexpr unsigned kRefusalsToLoss = 2;
 
 }  // namespace
 
-OutgoingConnection::OutgoingConnection(StreamShared& shared, const Peer& peer, Owner& owner)
-    : shared_(shared), peer_(peer), owner_(owner) {}
+OutgoingConnection::OutgoingConnection(StreamShared& shared, const Peer& peer, Lack& lack, Owner& owner)
+    : shared_(shared), peer_(peer), lack_(lack), owner_(owner) {}
 
 OutgoingConnection::~OutgoingConnection() {
   shared_.loop.cancel_timer(retry_timer_);
@@ -29,8 +31,7 @@ OutgoingConnection::~OutgoingConnection() {
 //   Dialling, Greeting, Open
 //               Dropped, Refused    Waiting    drop the connection, dial later; dead after a drop and two refusals
 //   Dialling, Greeting, Open
-//               Stalled             Waiting    the same, without counting: also where it cannot dial for want of
-//               something here
+//               Stalled, Short      Waiting    the same, without counting; Short: for want of something here
 //   Waiting     RetryDue            Dialling   dial
 //   any         Closed              Closed     drop the connection, tell the owner
 //
@@ -39,9 +40,10 @@ OutgoingConnection::~OutgoingConnection() {
 void OutgoingConnection::transition(Event event) {
   assert_on_loop(shared_.loop);
   const bool has_connection = state_ == State::kDialling || state_ == State::kGreeting || state_ == State::kOpen;
-  if (ending_ && (event == Event::kDropped || event == Event::kRefused || event == Event::kStalled)) {
-    event = Event::kClosed;
-  }
+  const bool has_ended = event == Event::kDropped || event == Event::kRefused || event == Event::kStalled;
+  // Whatever has come of the dial, it had what it takes.
+  if (has_connection && (has_ended || event == Event::kWelcomed)) lack_.end_attempt();
+  if (ending_ && (has_ended || event == Event::kShort)) event = Event::kClosed;
   switch (event) {
     case Event::kNeeded:
       if (state_ == State::kIdle) dial();
@@ -67,6 +69,7 @@ void OutgoingConnection::transition(Event event) {
       if (note_drop(event == Event::kRefused)) owner_.on_dead(why_dead());
       break;
     case Event::kStalled:
+    case Event::kShort:
       if (!has_connection) break;
       drop_connection();
       wait_to_retry();
@@ -98,6 +101,7 @@ void OutgoingConnection::enter(State state) {
 void OutgoingConnection::dial() {
   enter(State::kDialling);
   owner_.on_dialling();
+  lack_.try_again(shared_.loop.now());
   dialled_at_ = shared_.loop.now();
   has_greeted_ = false;
   is_blocked_ = false;
@@ -105,15 +109,10 @@ void OutgoingConnection::dial() {
   try {
     dropped_.reserve(dropped_.size() + 1);  // for this one, whose end needs no memory then
     connection_ = shared_.transport.dial_worker(peer_.name, peer_.endpoint, events_of(++epoch_));
-    if (std::exchange(lack_, std::nullopt)) owner_.on_room();
   } catch (...) {
     const Error error = current_error();
-    if (!lack_) shared_.log.write(LogLevel::kWarning, fmt::format("{}: {}", describe_peer(peer_), error.message()));
-    if (error.status() == Status::kOutOfMemory) {
-      // By the next attempt that may have changed.
-      lack_ = error;
-      return transition(Event::kStalled);
-    }
+    if (error.status() == Status::kOutOfMemory) return stall_for(error);
+    shared_.log.write(LogLevel::kWarning, fmt::format("{}: {}", describe_peer(peer_), error.message()));
     transition(Event::kDropped);
     // Of an address that is invalid, or takes a key that we have not.
     const bool is_denied = error.status() == Status::kDenied;
@@ -121,6 +120,18 @@ void OutgoingConnection::dial() {
       owner_.on_dead(Error(is_denied ? Status::kDenied : Status::kDisconnected, error.message()));
     }
   }
+}
+
+// By the next attempt that may have changed.
+void OutgoingConnection::stall_for(const Error& lack) {
+  assert_on_loop(shared_.loop);
+  const Nanos now = shared_.loop.now();
+  const bool is_new = !lack_.is_there(now);
+  lack_.note(lack, now);
+  transition(Event::kShort);
+  if (!is_new) return;
+  EachStep each;  // without memory there is no record
+  each([&] { shared_.log.write(LogLevel::kWarning, fmt::format("{}: {}", describe_peer(peer_), lack.message())); });
 }
 
 ConnectionEvents OutgoingConnection::events_of(uint64_t epoch) {
@@ -144,6 +155,9 @@ ConnectionEvents OutgoingConnection::events_of(uint64_t epoch) {
     was_denied_ = true;
     transition(Event::kRefused);
   };
+  events.on_lack = [this, epoch](const Error& lack) {
+    if (epoch == epoch_) stall_for(lack);
+  };
   events.on_dropped = [this, epoch](bool refused) {
     if (epoch == epoch_) transition(refused ? Event::kRefused : Event::kDropped);
   };
@@ -156,7 +170,7 @@ void OutgoingConnection::greet() {
   try {
     has_greeted_ = send(make_hello());
   } catch (const std::bad_alloc&) {
-    transition(Event::kStalled);
+    stall_for(current_error());
   }
 }
 
@@ -221,7 +235,8 @@ void OutgoingConnection::drop_connection() {
 void OutgoingConnection::wait_to_retry() {
   enter(State::kWaiting);
   owner_.on_dialling();
-  const Nanos longest = kFirstRetry << (lack_ ? kMaxDoublings : std::min(drops_, kMaxDoublings));
+  const bool is_short = lack_.is_there(shared_.loop.now());
+  const Nanos longest = kFirstRetry << (is_short ? kMaxDoublings : std::min(drops_, kMaxDoublings));
   const auto jitter = static_cast<Nanos>(shared_.random.next() % static_cast<uint64_t>(longest));
   shared_.loop.cancel_timer(retry_timer_);
   retry_timer_ = 0;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +17,6 @@ class OutgoingConnection {
     virtual ~Owner() = default;
     // It dials, or waits to dial: the peer owes an answer.
     virtual void on_dialling() = 0;
-    // It has dialled, after it could not for want of something here.
-    virtual void on_room() = 0;
     // It takes messages, for the first time or again.
     virtual void on_ready() = 0;
     // WELCOME or REFUSE has come; leads to welcome() or close().
@@ -29,7 +26,8 @@ class OutgoingConnection {
     virtual void on_closed() = 0;
   };
 
-  OutgoingConnection(StreamShared& shared, const Peer& peer, Owner& owner);
+  // `lack`: what keeps it from the peer, which is not to blame.
+  OutgoingConnection(StreamShared& shared, const Peer& peer, Lack& lack, Owner& owner);
   ~OutgoingConnection();
   OutgoingConnection(const OutgoingConnection&) = delete;
   OutgoingConnection& operator=(const OutgoingConnection&) = delete;
@@ -42,8 +40,8 @@ class OutgoingConnection {
   void stall();
   // Dials, if there was no memory for the timer that would.
   void tick();
-  // What was short here when it dialled last: OUT_OF_MEMORY. The peer is not to blame.
-  const std::optional<Error>& lack() const { return lack_; }
+  // The answer of the other side was lost for want of something here: it is dialled again.
+  void stall_for(const Error& lack);
   // From now on each drop is the end.
   void end() { ending_ = true; }
   // The peer has welcomed us.
@@ -79,7 +77,7 @@ class OutgoingConnection {
     kWaiting,   // to dial again
     kClosed,
   };
-  enum class Event { kNeeded, kConnected, kWelcomed, kDropped, kRefused, kStalled, kRetryDue, kClosed };
+  enum class Event { kNeeded, kConnected, kWelcomed, kDropped, kRefused, kStalled, kShort, kRetryDue, kClosed };
 
   void transition(Event event);
   Error why_dead() const;
@@ -94,6 +92,7 @@ class OutgoingConnection {
 
   StreamShared& shared_;
   const Peer& peer_;
+  Lack& lack_;
   Owner& owner_;
   State state_ = State::kIdle;
 
@@ -105,7 +104,6 @@ class OutgoingConnection {
   bool has_greeted_ = false;  // HELLO was taken by the connection
   bool was_denied_ = false;   // by the one dialled last
   bool was_open_ = false;     // ever: each dial is a redial from then on
-  std::optional<Error> lack_;
   bool ending_ = false;
   Loop::TimerId retry_timer_ = 0;
   unsigned drops_ = 0;     // since it was open

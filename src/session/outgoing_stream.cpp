@@ -22,7 +22,7 @@ Frame take_long_header(wire::Encoded& encoded) {
 }  // namespace
 
 OutgoingStream::OutgoingStream(StreamShared& shared, const Peer& peer, Owner& owner)
-    : shared_(shared), owner_(owner), connection_(shared, peer, *this), sent_(shared.stats) {}
+    : shared_(shared), owner_(owner), connection_(shared, peer, lack_, *this), sent_(shared.stats) {}
 
 void OutgoingStream::end() {
   assert_on_loop(shared_.loop);
@@ -48,8 +48,9 @@ void OutgoingStream::drop_messages() {
 
 bool OutgoingStream::on_welcome(const wire::Welcome& welcome) {
   assert_on_loop(shared_.loop);
-  if (!connection_.is_greeting()) return true;
+  if (!connection_.is_greeting() && welcome.lack.empty()) return true;
   if (!on_ack(welcome.next - 1)) return false;
+  if (!connection_.is_greeting()) return true;
   sent_.rewind();
   if (sent_.is_empty()) owed_since_ = kNever;
   ack_due_ = owner_.received() > 0;
@@ -99,7 +100,7 @@ void OutgoingStream::pump_if_possible() {
   try {
     pump();
   } catch (const std::bad_alloc&) {
-    is_short_ = true;
+    note_shortage();
   }
 }
 
@@ -219,7 +220,7 @@ void OutgoingStream::stick(std::unique_ptr<Stuck> place) {
   std::unique_ptr<Stuck>* last = &stuck_;
   while (*last != nullptr) last = &(*last)->next;
   *last = std::move(place);
-  is_short_ = true;
+  note_shortage();
 }
 
 void OutgoingStream::free_stuck() {
@@ -287,6 +288,11 @@ void OutgoingStream::keep(wire::Message& message, wire::Encoded encoded, size_t 
   if (owed_since_ == kNever) owed_since_ = last_numbered_;
 }
 
+// Something could not go on for want of memory: the peer may have heard nothing.
+void OutgoingStream::note_shortage() noexcept {
+  lack_.note(Error(Status::kOutOfMemory, "no memory"), shared_.loop.now());
+}
+
 // Unless others are to go before it. It is kept: without memory it goes later, and is not its sender's concern.
 void OutgoingStream::transmit_last() {
   SentMessages::Sent* const next = sent_.next_to_transmit();
@@ -294,7 +300,7 @@ void OutgoingStream::transmit_last() {
   try {
     transmit(*next);
   } catch (const std::bad_alloc&) {
-    is_short_ = true;
+    note_shortage();
   }
 }
 
@@ -356,13 +362,15 @@ bool OutgoingStream::has_turn() {
 // Without memory the next tick tries again.
 void OutgoingStream::on_ready() {
   assert_on_loop(shared_.loop);
-  is_short_ = false;
   if (!begin_turn()) return;
+  const bool is_short = lack_.is_unmet() && connection_.is_ready();
+  if (is_short) lack_.try_again(shared_.loop.now());
   try {
     go_on();
   } catch (const std::bad_alloc&) {
-    is_short_ = true;
+    note_shortage();
   }
+  if (is_short) lack_.end_attempt();
 }
 
 // The messages that have a number and are not on their way, then those that have none.
@@ -390,7 +398,7 @@ void OutgoingStream::send_ack() {
     ack_due_ = !connection_.is_ready() ||
                !connection_.send(wire::pack({0, number, {}, wire::Ack{}}, shared_.config.limits, shared_.transport));
   } catch (const std::bad_alloc&) {
-    is_short_ = true;
+    note_shortage();
   }
   if (!ack_due_) owner_.on_ack_sent(number);
 }
@@ -417,6 +425,14 @@ void OutgoingStream::owe_from_now() {
   if (owed_since_ == kNever) owed_since_ = shared_.loop.now();
 }
 
+Nanos OutgoingStream::owed_for(Nanos now) {
+  assert_on_loop(shared_.loop);
+  const Nanos excused = lack_.take_time(now);
+  if (owed_since_ == kNever) return -1;
+  owed_since_ = std::min(now, owed_since_ + excused);
+  return now - owed_since_;
+}
+
 void OutgoingStream::restart_lease(Nanos now) {
   assert_on_loop(shared_.loop);
   if (owed_since_ != kNever) owed_since_ = now;
@@ -427,7 +443,7 @@ void OutgoingStream::tick(Nanos now, Nanos heard_at, Nanos hears_at) {
   assert_on_loop(shared_.loop);
   const Nanos lease = shared_.config.lease;
   connection_.tick();
-  if (is_short_ && connection_.is_ready()) on_ready();
+  if (lack_.is_unmet() && connection_.is_ready()) on_ready();
   const Nanos patience = hears_at >= 0 && now - hears_at < lease / 2 ? 2 * lease : lease / 2;
   if (owed_since_ != kNever && now - std::max(owed_since_, connection_.dialled_at()) >= patience) {
     connection_.stall();

@@ -39,13 +39,13 @@ class OutgoingStream final : OutgoingConnection::Owner {
 
   // Dials, unless it has.
   void open() { connection_.open(); }
-  // What is short here for a connection; nullptr: nothing.
-  const Error* lack() const { return connection_.lack() ? &*connection_.lack() : nullptr; }
+  // What is short here to say something to the peer, or was.
+  const Lack& lack() const { return lack_; }
   // For good: drops the connection and whatever was not acknowledged.
   void close() { connection_.close(); }
-  // A message that came on the connection, or a report of the peer on it, shows that bytes were changed: the connection
-  // is dialled again.
-  void on_damaged() { connection_.drop(); }
+  // A message that came on the connection, or a report of the peer on it, shows that bytes were changed, or it was lost
+  // for want of something here: the connection is dialled again.
+  void on_damaged(const Error* lack = nullptr) { lack == nullptr ? connection_.drop() : connection_.stall_for(*lack); }
   // The peer has said LEAVE: nothing more goes to it but the acknowledgement, and a drop is the end.
   void end();
   // LEAVE, after all that waits. Nothing follows it.
@@ -73,8 +73,9 @@ class OutgoingStream final : OutgoingConnection::Owner {
 
   // Messages that are kept for the peer: it has not acknowledged them, or they wait to be numbered.
   size_t kept() const { return sent_.size() + queue_.size() + large_.size(); }
-  // Since when the peer has owed an acknowledgement or an answer; kNever: it owes none.
-  Nanos owed_since() const { return owed_since_; }
+  // For how long the peer has owed an acknowledgement or an answer, without the time of what was lacking here; -1: it
+  // owes none.
+  Nanos owed_for(Nanos now);
   // The loop was away: what is owed counts from now.
   void restart_lease(Nanos now);
   // Keeps the stream alive where the transport does not report every loss, or dials again where half a lease has
@@ -84,7 +85,6 @@ class OutgoingStream final : OutgoingConnection::Owner {
 
  private:
   void on_dialling() override { owe_from_now(); }
-  void on_room() override { restart_lease(shared_.loop.now()); }
   void on_ready() override;
   void on_answer(Frames frames) override { owner_.on_answer(std::move(frames)); }
   void on_dead(const Error& why) override { owner_.on_dead(why); }
@@ -98,6 +98,7 @@ class OutgoingStream final : OutgoingConnection::Owner {
   };
 
   void drop_messages();
+  void note_shortage() noexcept;
   bool can_number() const { return connection_.is_ready() && stuck_ == nullptr && sent_.has_all_transmitted(); }
   bool begin_turn();
   bool has_turn();
@@ -124,6 +125,7 @@ class OutgoingStream final : OutgoingConnection::Owner {
 
   StreamShared& shared_;
   Owner& owner_;
+  Lack lack_;
   OutgoingConnection connection_;
 
   // Side by side, for the tick of an idle stream.
@@ -132,7 +134,6 @@ class OutgoingStream final : OutgoingConnection::Owner {
   Nanos last_numbered_ = 0;
   enum class Farewell : uint8_t { kNone, kDue, kSaid };
   Farewell farewell_ = Farewell::kNone;
-  bool is_short_ = false;        // something could not go on for want of memory
   bool ack_due_ = false;         // one could not go, or may be lost with the connection that it was on
   bool waits_for_turn_ = false;  // the next one
   size_t turn_bytes_ = 0;        // sent in this turn

@@ -27,6 +27,7 @@ class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
   PeerRecord(StreamShared& shared, Peer known, FrameMemory& memory, Events& events)
       : peer(std::move(known)),
         outgoing(shared, peer, *this),
+        lack(2 * shared.config.lease),
         transfers(shared.config.limits.max_message_bytes + shared.config.limits.max_message_bytes / 8, memory,
                   shared.keeps_frames(), shared.keeps_loans()),
         inbox(shared.loop, shared.config.decoder, shared.config.limits, *this),
@@ -35,11 +36,17 @@ class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
   const Peer peer;
   // Each tick looks at these of all peers: they lie side by side.
   Standing standing = Standing::kMember;
-  Nanos heard_at = -1;  // -1: never
-  Nanos part_at = -1;   // some bytes of a message
-  Nanos ack_at = -1;    // an ACK, whether it acknowledged more or not
+  struct Times {
+    Nanos heard = -1;   // -1: never
+    Nanos spoken = -1;  // anything on its own stream
+    Nanos part = -1;    // some bytes of a message
+    Nanos ack = -1;     // an ACK, whether it acknowledged more or not
+  };
+  Times last;
   OutgoingStream outgoing;
   Error gone;  // why it is no member
+  // What it lacks to answer, as it says. An ACK goes by WELCOME with that meanwhile.
+  Lack lack;
 
   // The stream from the peer: the connection it came on last, the one before that, and what has come.
   ConnectionToken connection;
@@ -60,9 +67,13 @@ class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
   Nanos ack_due = kNever;
   bool is_ack_listed = false;
 
+  void note_spoken(Nanos now) {
+    last.heard = last.spoken = now;
+    lack.end();
+  }
   bool owes_ack() const { return acknowledged + 1 < next_number; }
   // Whatever else it says, it may be deaf.
-  Nanos hears_at() const { return std::max(part_at, ack_at); }
+  Nanos hears_at() const { return std::max(last.part, last.ack); }
   bool is_member() const { return standing == Standing::kMember; }
 
  private:

@@ -80,7 +80,7 @@ void Session::State::on_part(const ConnectionToken& from) {
   const auto found = connections.find(from);
   if (found == connections.end() || found->second.record == nullptr) return;
   PeerRecord& record = *found->second.record;
-  if (record.connection == from) record.part_at = shared.loop.now();
+  if (record.connection == from) record.last.part = shared.loop.now();
 }
 
 void Session::State::lose_for(PeerRecord& record, const Violation& violation) {
@@ -104,6 +104,7 @@ void Session::State::note_damage(const wire::Damaged& damage, const PeerRecord* 
 }
 
 void Session::State::note_failure(const Peer& from, const Error& error) {
+  if (error.status() == Status::kOutOfMemory) shared.deafness.note(error, shared.loop.now());
   EachStep each;
   each([this, &from, &error] {
     failure_log.write(shared.log, LogLevel::kError, shared.loop.now(),
@@ -119,6 +120,7 @@ void Session::State::on_unnumbered(PeerRecord* record, const ConnectionToken& fr
   const wire::Message message = arrival.decode(frames);
   if (const auto* hello = std::get_if<wire::Hello>(&message.body)) {
     if (record != nullptr) violation("a second HELLO on one connection");
+    shared.deafness.end();
     on_hello(from, *hello);
     return;
   }
@@ -130,7 +132,8 @@ void Session::State::on_unnumbered(PeerRecord* record, const ConnectionToken& fr
   if (!std::holds_alternative<wire::Ack>(message.body)) {
     violation("a {} without a number", wire::body_name(message.body));
   }
-  record->ack_at = record->heard_at = shared.loop.now();
+  record->note_spoken(shared.loop.now());
+  record->last.ack = record->last.heard;
   take_ack(*record, message.ack);
 }
 

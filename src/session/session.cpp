@@ -83,7 +83,7 @@ void Session::State::replace_latest(NamedPeer& name) {
   const Peer before = name.latest;
   PeerRecord* record = find(before.incarnation);
   const Error why =
-      loss_error(before, record == nullptr ? -1 : record->heard_at, Status::kPeerRestarted, "it has restarted");
+      loss_error(before, record == nullptr ? -1 : record->last.heard, Status::kPeerRestarted, "it has restarted");
   const bool is_member = record != nullptr && record->is_member();
   // First: without memory for it the next HELLO does all of this.
   if (!leaving && !is_member) post([this, before, why] { events.on_restarted(before, why); });
@@ -245,6 +245,31 @@ Error Session::State::loss_error(const Peer& peer, Nanos heard_at, Status status
   return Error(status, fmt::format("{} is lost: {}; {}", describe_peer(peer), why, heard));
 }
 
+// With the latest lack: the peer may have given this worker up for it, or the other way round.
+Error Session::State::loss_error(const PeerRecord& record, Status status, const std::string& why) const {
+  const Nanos lately = shared.loop.now() - shared.config.lease;
+  const Lack* lack = nullptr;
+  const char* effect = "";
+  if (record.outgoing.lack().was_there_since(lately)) {
+    lack = &record.outgoing.lack();
+    effect = "this worker could not reach it";
+  } else if (record.lack.was_there_since(lately)) {
+    lack = &record.lack;
+    effect = "it could not answer, as it said,";
+  } else if (shared.deafness.was_there_since(std::max(lately, record.last.spoken))) {
+    lack = &shared.deafness;
+    effect = "this worker could not hear others";
+  }
+  std::string words;
+  EachStep each;  // without memory for it the loss is a loss
+  each([&] {
+    if (lack == nullptr) return;
+    words = fmt::format("; {} for {:.2f} s: {}", effect, static_cast<double>(lack->last() - lack->since()) / kSecond,
+                        lack->error().message());
+  });
+  return loss_error(record.peer, record.last.heard, status, why + words);
+}
+
 // Nothing of it is heard or said any more.
 void Session::State::retire(PeerRecord& record, Standing standing, Error why) {
   record.standing = standing;
@@ -278,7 +303,7 @@ void Session::State::lose(PeerRecord& record, Error why, wire::RefuseReason word
 // It is acknowledged at once; the connection stays for that until the peer drops it.
 void Session::State::on_leave(PeerRecord& record) {
   Error why(Status::kDisconnected, fmt::format("{} has left the group", describe_peer(record.peer)));
-  record.outgoing.send_ack();
+  acknowledge(record);
   retire(record, Standing::kLeft, std::move(why));
   record.outgoing.end();
   if (!leaving) {
@@ -372,6 +397,9 @@ std::string Session::listen(const std::string& address) {
   };
   acceptor_events.on_part = [state = state_.get()](const ConnectionToken& from) { state->on_part(from); };
   acceptor_events.on_denied = [state = state_.get()](const std::string& why) { state->on_denied(why); };
+  acceptor_events.on_lack = [shared = &state_->shared](const Error& why) {
+    shared->deafness.note(why, shared->loop.now());
+  };
   state_->acceptor = state_->shared.transport.listen(address, std::move(acceptor_events));
   state_->shared.config.self.endpoint = state_->acceptor->endpoint();
   state_->keep_words_ready();
@@ -412,6 +440,19 @@ const Peer* Session::find(Incarnation incarnation) const {
 const Error* Session::gone(Incarnation incarnation) const {
   assert_on_loop(state_->shared.loop);
   return state_->gone(incarnation);
+}
+
+std::string Session::lack_text(Incarnation incarnation) const noexcept {
+  assert_on_loop(state_->shared.loop);
+  std::string text;
+  EachStep each;
+  each([this, incarnation, &text] {
+    PeerRecord* const record = state_->find(incarnation);
+    if (record == nullptr) return;
+    const Obstacle obstacle = obstacle_between(*record, state_->shared);
+    if (obstacle.lack != nullptr) text = "; " + text_of(obstacle, record->peer);
+  });
+  return text;
 }
 
 bool Session::is_connected(Incarnation incarnation) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,6 +43,11 @@ struct SessionConfig {
   std::shared_ptr<FrameMemory> memory;  // for large payload that arrives; nullptr: a pool of the session
   size_t max_kept = size_t{1} << 21;    // messages for one peer; one that leaves more unacknowledged is lost
   Executor* decoder = nullptr;          // of messages that take long; never runs host code. nullptr: the loop
+  // A peer is well, for all that is known, and no answer of it can come: this worker lacks what it takes to reach it or
+  // to hear it, or the peer says that it lacks what it takes to answer. `lack` says so: OUT_OF_MEMORY, the peer, the
+  // cure. `is_long`: for a lease, without an attempt that went well between; else nothing can go out for a quarter of
+  // one. Comes each quarter of a lease, as long as that lasts. On the loop, as a task of its own.
+  std::function<void(const Peer& peer, const Error& lack, bool is_long)> on_lack = nullptr;
 };
 
 struct SessionStats {
@@ -125,6 +131,10 @@ class Session {
   // The only word on who is gone. The error that sending to it fails with since it is no member; nullptr: it is one, or
   // unknown.
   const Error* gone(Incarnation incarnation) const;
+
+  // For the text of a deadline, behind it: what keeps this worker and the peer from each other. Empty: nothing, or
+  // there is no memory for it.
+  std::string lack_text(Incarnation incarnation) const noexcept;
 
   // Whether our stream to it is open, for reports.
   bool is_connected(Incarnation incarnation) const;

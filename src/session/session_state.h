@@ -37,6 +37,17 @@ struct Tombstone {
   NamedPeer* name = nullptr;
 };
 
+// What keeps this worker and a peer from each other now.
+struct Obstacle {
+  const Lack* lack = nullptr;  // nullptr: nothing
+  const char* effect = "";
+  Nanos lasts = 0;
+  bool holds_back = false;  // what waits cannot go out
+};
+Obstacle obstacle_between(const PeerRecord& record, const StreamShared& shared);
+// `; worker "b" (rank 1) cannot be reached from here: ` and so on, without the semicolon.
+std::string text_of(const Obstacle& obstacle, const Peer& peer);
+
 // The table of peers, and what leads between their streams and the layers above. On the loop.
 //   session.cpp   the table, sending, ends          handshake.cpp  HELLO, WELCOME, REFUSE
 //   receiving.cpp messages that come                liveness.cpp   acknowledgements and leases
@@ -86,9 +97,7 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void end_once_heard(PeerRecord& record, Task end);
   void retire(PeerRecord& record, Standing standing, Error why);
   Error loss_error(const Peer& peer, Nanos heard_at, Status status, const std::string& why) const;
-  Error loss_error(const PeerRecord& record, Status status, const std::string& why) const {
-    return loss_error(record.peer, record.heard_at, status, why);
-  }
+  Error loss_error(const PeerRecord& record, Status status, const std::string& why) const;
   void leave(Nanos deadline, Task done);
   void end_leave_when_done();
   void tell_left_all() noexcept;
@@ -154,10 +163,10 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   // ---- acknowledgements and leases ----
   void note_received(PeerRecord& record, size_t bytes, bool is_ping = false);
   void on_ack_timer();
+  void acknowledge(PeerRecord& record);
   void start_ticking();
   void tick();
   void tick(PeerRecord& record, Nanos now, bool was_paused);
-  std::string why_lost(const PeerRecord& record, Nanos now) const;
 
   // Runs the task on the loop soon, unless the session is gone by then.
   void post(Task task);

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/random.h"
+#include "session/lack.h"
 #include "session/session.h"
 #include "transport/transport.h"
 
@@ -25,6 +26,8 @@ struct StreamShared {
   Log& log;
   SessionConfig config;
   SessionStats stats;
+  // What keeps this worker from hearing those that dial it: descriptors, or memory for what they say.
+  Lack deafness{config.lease / 2};
 
   // Whether frames that have come may stay where they came to lie: not in memory of malloc that a socket was read into,
   // of which a burst would leave much with the process for good, and not where the host has named other memory.

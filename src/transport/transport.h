@@ -101,6 +101,9 @@ struct AcceptorEvents {
   // dialler that hangs up without a word (a look whether somebody listens) is not reported, and the end of an admitted
   // one only for a key that counts no more.
   std::function<void(const std::string& why)> on_denied = nullptr;
+  // Diallers wait, or what came is lost with its connection, for want of something here: `why` is OUT_OF_MEMORY and
+  // names it with the cure. Again at each attempt. May not destroy the acceptor.
+  std::function<void(const Error& why)> on_lack = nullptr;
 };
 
 struct ConnectionEvents {
@@ -112,6 +115,9 @@ struct ConnectionEvents {
   std::function<void(bool refused)> on_dropped;
   // Right before on_dropped: the sides do not agree on keys, so it would be in vain to dial again.
   std::function<void()> on_denied = nullptr;
+  // In the place of on_dropped: the connection could not be made or read for want of something here, which says nothing
+  // of the other side. `why` as above. Without it on_dropped comes.
+  std::function<void(const Error& why)> on_lack = nullptr;
   // The dial takes the place of a connection that was open. It may take descriptors that a first one leaves free, so
   // that connections of strangers do not keep a member from coming back.
   bool is_redial = false;

@@ -138,10 +138,11 @@ Hello decode(DecodeState& state, const protocol::Hello& table) {
   return hello;
 }
 
-Welcome decode(DecodeState&, const protocol::Welcome& table) {
+Welcome decode(DecodeState& state, const protocol::Welcome& table) {
   if (table.incarnation() == 0) malformed("a worker of incarnation 0");
   if (table.next() == 0) malformed("number 0 expected next");
-  return {table.incarnation(), table.next(), decode_proof(table.proof())};
+  return {table.incarnation(), table.next(), decode_proof(table.proof()),
+          decode_text(state, table.lack(), kMaxErrorBytes, "lack")};
 }
 
 Refuse decode(DecodeState& state, const protocol::Refuse& table) {

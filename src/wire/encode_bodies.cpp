@@ -30,7 +30,10 @@ class BodyEncoder {
   }
   EncodedUnion operator()(const Welcome& welcome) {
     auto shown = proof(welcome.proof);
-    return make(protocol::Body::Welcome, protocol::CreateWelcome(builder_, welcome.incarnation, welcome.next, shown));
+    Offset<String> lack;
+    if (!welcome.lack.empty()) lack = mended(welcome.lack, kMaxErrorBytes);
+    return make(protocol::Body::Welcome,
+                protocol::CreateWelcome(builder_, welcome.incarnation, welcome.next, shown, lack));
   }
   EncodedUnion operator()(const Refuse& refuse) {
     auto words = mended(refuse.text, kMaxErrorBytes);

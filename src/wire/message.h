@@ -42,6 +42,7 @@ struct Welcome {
   Incarnation incarnation = 0;
   uint64_t next = 1;  // number the receiver expects
   Proof proof = {};
+  std::string lack = {};  // for which nothing else comes from the sender
 };
 enum class RefuseReason : uint8_t {
   kUnspecified = 0,

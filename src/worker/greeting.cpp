@@ -63,13 +63,14 @@ void Greeting::on_denied(const Error& why) {
 
 void Greeting::on_deadline() {
   assert_on_loop(loop_);
-  std::string names;
+  std::string names, lacks;
   for (Incarnation member : unheard_) {
+    if (lacks.empty()) lacks = session_.lack_text(member);
     names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", session_.find(member)->name);
   }
   unheard_.clear();
   done_(Error(Status::kDeadline,
-              fmt::format("time was up before all members knew of this worker: {} did not answer", names)));
+              fmt::format("time was up before all members knew of this worker: {} did not answer{}", names, lacks)));
 }
 
 }  // namespace distag

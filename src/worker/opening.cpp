@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/each_step.h"
 #include "group/etcd_settings.h"
 #include "transport/socket/address.h"
 #include "worker/worker_state.h"
@@ -107,6 +108,17 @@ void Worker::State::open(const Places& found, SessionEvents& events) {
   config.lease = options.lease;
   config.memory = environment.memory;
   config.decoder = &environment.decoder;
+  config.on_lack = [this](const Peer& peer, const Error& lack, bool is_long) {
+    if (!gate.is_open()) return;  // the start has its own deadline
+    EachStep each;                // it is told again at the next look, as long as it lasts
+    each([&] {
+      if (is_long) meshes.on_long_lack(peer, lack);
+    });
+    each([&] {
+      if (is_long) dautograd.on_long_lack(peer, lack);
+    });
+    each([&] { group.on_lack(peer, lack, is_long); });
+  };
   config.limits.max_message_bytes = options.max_message_bytes;
   config.self.rank = target.rank;
   config.self.name = options.name.empty() && target.rank >= 0 ? default_name(target.rank) : options.name;

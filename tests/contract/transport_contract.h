@@ -86,7 +86,7 @@ inline std::string text_of(const Frame& frame) {
 class Record {
  public:
   struct Event {
-    std::string what;  // "connected" "message" "writable" "dropped" "refused" "denied"
+    std::string what;  // "connected" "message" "writable" "dropped" "refused" "denied" "lack"
     Frames frames;
     ConnectionToken from;
   };
@@ -133,6 +133,7 @@ inline ConnectionEvents recording(Record& record) {
   events.on_connected = [&record] { record.add({"connected", {}, {}}); };
   events.on_message = [&record](Frames frames) { record.add({"message", std::move(frames), {}}); };
   events.on_writable = [&record] { record.add({"writable", {}, {}}); };
+  events.on_lack = [&record](const Error& why) { record.add({"lack", {text_frame(why.message())}, {}}); };
   events.on_dropped = [&record](bool refused) { record.add({refused ? "refused" : "dropped", {}, {}}); };
   return events;
 }
@@ -143,6 +144,7 @@ inline AcceptorEvents recording_acceptor(Record& record) {
     record.add({"message", std::move(frames), from});
   };
   events.on_denied = [&record](const std::string& why) { record.add({"denied", {text_frame(why)}, {}}); };
+  events.on_lack = [&record](const Error& why) { record.add({"lack", {text_frame(why.message())}, {}}); };
   return events;
 }
 

@@ -31,6 +31,9 @@ class Node final : public SessionEvents {
     if (config.self.incarnation == 0) config.self.incarnation = scheduler.random().next() | 1;
     if (config.job.empty()) config.job = "job";
     config.decoder = &decoder;
+    config.on_lack = [this](const Peer& peer, const Error& lack, bool is_long) {
+      lacks.push_back({peer.incarnation, lack, is_long});
+    };
     transport = std::make_unique<SimTransport>(network, loop, name);
     log_ = Log(LogLevel::kWarning, [this](LogLevel, std::string text) { logged.push_back(std::move(text)); });
     loop.run([this, &config] {
@@ -59,6 +62,11 @@ class Node final : public SessionEvents {
   }
   void settle_stranger(Incarnation incarnation, const std::optional<Peer>& vouched) {
     loop.run([&] { session->settle_stranger(incarnation, vouched ? &*vouched : nullptr); });
+  }
+  std::string lack_text(const Node& of) {
+    std::string text;
+    loop.run([&] { text = session->lack_text(of.id()); });
+    return text;
   }
   bool is_drained() {
     bool drained = false;
@@ -113,6 +121,12 @@ class Node final : public SessionEvents {
   std::vector<Incarnation> senders;
   std::vector<std::pair<Incarnation, Error>> lost;
   std::vector<Incarnation> left;
+  struct Lack {
+    Incarnation peer;
+    Error lack;
+    bool is_long;
+  };
+  std::vector<Lack> lacks;
   std::vector<std::string> logged;
   std::function<void(const Peer&, wire::Message&)> on_each;
   bool takes_strangers = false;

@@ -46,6 +46,7 @@ void SimLink::establish_at(Nanos when, const std::string& endpoint) {
 void SimLink::establish(const std::string& endpoint) {
   if (dropped_ || dialer_ == nullptr) return;
   SimScheduler& scheduler = network_.scheduler_;
+  if (network_.without_ports_.contains(dialer_host_)) return end_without_port();
   const auto found = network_.acceptors_.find(endpoint);
   if (found == network_.acceptors_.end()) return drop(true);
   acceptor_host_ = found->second->transport().host_;
@@ -55,7 +56,8 @@ void SimLink::establish(const std::string& endpoint) {
     });
     return;
   }
-  if (network_.is_short(acceptor_host_)) {
+  if (network_.is_deaf(acceptor_host_)) {
+    found->second->tell_lack();
     return scheduler.now() < dial_ends_ ? establish_at(scheduler.now() + kAcceptAgain, endpoint) : drop(false);
   }
   if (scheduler.chance(network_.faults.fail_dial)) return drop(false);
@@ -66,6 +68,17 @@ void SimLink::establish(const std::string& endpoint) {
     if (link->dialer_ == nullptr || link->told_) return;
     if (link->events_->on_connected) link->events_->on_connected();
     link->wake_dialer();
+  });
+}
+
+// The last event.
+void SimLink::end_without_port() {
+  dropped_ = true;
+  dialer_loop_.post_or_drop([link = shared_from_this()] {
+    if (link->dialer_ == nullptr || std::exchange(link->told_, true)) return;
+    const Error lack(Status::kOutOfMemory, "no local port is free (net.ipv4.ip_local_port_range)");
+    if (link->events_->on_lack) return link->events_->on_lack(lack);
+    if (link->events_->on_dropped) link->events_->on_dropped(false);
   });
 }
 
@@ -218,7 +231,7 @@ bool SimLink::is_parted(const Direction& direction) const {
 }
 
 bool SimLink::is_between(const std::string& a, const std::string& b) const {
-  return (dialer_host_ == a && acceptor_host_ == b) || (dialer_host_ == b && acceptor_host_ == a);
+  return is_dialled(a, b) || is_dialled(b, a);
 }
 
 bool SimLink::has_dead_side() const {
@@ -247,6 +260,15 @@ bool SimAcceptor::reply(const ConnectionToken& to, Frames frames) {
 std::string SimAcceptor::name_of(const ConnectionToken& from) const {
   const auto found = links_.find(from);
   return found == links_.end() ? std::string() : found->second->key_name();
+}
+
+void SimAcceptor::tell_lack() {
+  if (transport_.dead_) return;
+  transport_.loop_.post_or_drop([weak = std::weak_ptr<AcceptorEvents>(events_)] {
+    const auto events = weak.lock();
+    if (!events || !events->on_lack) return;
+    events->on_lack(Error(Status::kOutOfMemory, "no descriptors are left to accept (ulimit -n)"));
+  });
 }
 
 void SimAcceptor::accept(const std::shared_ptr<SimLink>& link) {

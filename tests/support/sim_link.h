@@ -27,6 +27,9 @@ class SimLink : public std::enable_shared_from_this<SimLink> {
 
   void drop(bool refused);
   bool is_between(const std::string& a, const std::string& b) const;
+  bool is_dialled(const std::string& from, const std::string& to) const {
+    return dialer_host_ == from && acceptor_host_ == to;
+  }
   bool has_dead_side() const;
   // Nobody can hear anything of it any more but those who hold it.
   bool is_over() const { return dropped_ && forward_.queue.empty(); }
@@ -41,6 +44,7 @@ class SimLink : public std::enable_shared_from_this<SimLink> {
 
   void establish_at(Nanos when, const std::string& endpoint);
   void establish(const std::string& endpoint);
+  void end_without_port();
   void put(Direction& direction, Frames frames, const std::string& from, const std::string& to);
   void deliver(Direction& direction);
   void tell_of_part(const Direction& direction);
@@ -92,6 +96,7 @@ class SimAcceptor final : public Acceptor {
   bool close_some() override { return false; }
 
   void accept(const std::shared_ptr<SimLink>& link);
+  void tell_lack();  // diallers wait
   const std::shared_ptr<AcceptorEvents>& events() const { return events_; }
   SimTransport& transport() const { return transport_; }
 

@@ -53,6 +53,10 @@ void SimNetwork::cut_all() {
   drop_where([](const SimLink&) { return true; });
 }
 
+void SimNetwork::hang_up(const std::string& from, const std::string& to) {
+  drop_where([&from, &to](const SimLink& link) { return link.is_dialled(from, to); });
+}
+
 void SimNetwork::part(const std::string& a, const std::string& b) {
   part_one_way(a, b);
   part_one_way(b, a);
@@ -65,13 +69,18 @@ void SimNetwork::join(const std::string& a, const std::string& b) {
   parted_.erase(std::pair(b, a));
 }
 
-void SimNetwork::set_short(const std::string& host, bool is_short) {
-  if (is_short) {
-    short_.insert(host);
+void SimNetwork::put(std::set<std::string>& hosts, const std::string& host, bool is_in) {
+  if (is_in) {
+    hosts.insert(host);
   } else {
-    short_.erase(host);
+    hosts.erase(host);
   }
 }
+
+void SimNetwork::set_short(const std::string& host, bool is_short) { put(short_, host, is_short); }
+void SimNetwork::set_deaf(const std::string& host, bool is_deaf) { put(deaf_, host, is_deaf); }
+void SimNetwork::set_mute(const std::string& host, bool is_mute) { put(mute_, host, is_mute); }
+void SimNetwork::set_without_ports(const std::string& host, bool has_none) { put(without_ports_, host, has_none); }
 
 void SimNetwork::kill(const std::string& host) {
   for (SimTransport* transport : transports_) {
@@ -106,8 +115,8 @@ std::unique_ptr<Connection> SimTransport::dial(const std::string& endpoint, Conn
   const MemoryScope own(nullptr);
   check_address(endpoint);
   const bool has_descriptors = events.is_redial || !network_.redial_only_.contains(host_);
-  if (!has_descriptors || network_.is_short(host_) || network_.scheduler_.chance(network_.faults.no_descriptor)) {
-    fail(Status::kOutOfMemory, "no descriptors are left for another connection");
+  if (!has_descriptors || network_.is_mute(host_) || network_.scheduler_.chance(network_.faults.no_descriptor)) {
+    fail(Status::kOutOfMemory, "no descriptors are left for another connection (ulimit -n)");
   }
   const auto link = std::make_shared<SimLink>(network_, *this, std::move(events), network_.next_name_++);
   network_.links_.push_back(link);

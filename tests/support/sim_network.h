@@ -53,6 +53,8 @@ class SimNetwork {
   // Drops the connections between two hosts, or all, at once. They may dial again.
   void cut(const std::string& a, const std::string& b);
   void cut_all();
+  // Drops the connection that the one has dialled to the other.
+  void hang_up(const std::string& from, const std::string& to);
   // Nothing moves between two hosts, and nobody is told: what is on its way waits, dials hang until they fail.
   void part(const std::string& a, const std::string& b);
   // The same in one direction.
@@ -60,6 +62,12 @@ class SimNetwork {
   void join(const std::string& a, const std::string& b);
   // No descriptor is left on the host: it dials nobody, and who dials it waits.
   void set_short(const std::string& host, bool is_short);
+  // The same for those who dial it alone.
+  void set_deaf(const std::string& host, bool is_deaf);
+  // The same for whom it dials alone.
+  void set_mute(const std::string& host, bool is_mute);
+  // The system has no port for a connection from the host: it says so once the dial is under way.
+  void set_without_ports(const std::string& host, bool has_none);
   // From now on the host has descriptors for redials alone.
   void let_redial_only(const std::string& host) { redial_only_.insert(host); }
   // The host's process dies: its connections drop, its endpoints refuse. A transport made later on it lives.
@@ -75,9 +83,12 @@ class SimNetwork {
   friend class SimLink;
   friend class SimTransport;
 
+  static void put(std::set<std::string>& hosts, const std::string& host, bool is_in);
   void damage(Frames& frames);
   bool is_parted(const std::string& from, const std::string& to) const;
   bool is_short(const std::string& host) const { return short_.contains(host); }
+  bool is_mute(const std::string& host) const { return is_short(host) || mute_.contains(host); }
+  bool is_deaf(const std::string& host) const { return is_short(host) || deaf_.contains(host); }
   Nanos delay() { return scheduler_.between(faults.min_delay, faults.max_delay); }
   void drop_where(const std::function<bool(const SimLink&)>& chosen);
 
@@ -89,6 +100,9 @@ class SimNetwork {
   std::set<SimTransport*> transports_;
   std::set<std::pair<std::string, std::string>> parted_;
   std::set<std::string> short_;  // hosts without descriptors
+  std::set<std::string> deaf_;
+  std::set<std::string> mute_;
+  std::set<std::string> without_ports_;
   std::set<std::string> redial_only_;
   uint64_t next_name_ = 1;
 };

@@ -140,7 +140,7 @@ std::optional<Frames> Lane::next_message(size_t most) {
   try {
     return reader_.next(most);
   } catch (...) {
-    is_broken_ = true;
+    break_for(current_error());
     return std::nullopt;
   }
 }
@@ -218,10 +218,16 @@ void Lane::take_block(const ShownBlock& block, int memory_fd) {
     context_->tidy_later();
     if (borrower_) return borrower_->take(block, memory_fd);
     if (memory_fd >= 0) ::close(memory_fd);
+    is_broken_ = true;
   } catch (...) {
-    // The lane is of no more use.
+    break_for(current_error());
   }
+}
+
+// The lane is of no more use; the other side makes another, or goes by a socket.
+void Lane::break_for(const Error& error) {
   is_broken_ = true;
+  if (error.status() == Status::kOutOfMemory && events_.on_lack) events_.on_lack(error);
 }
 
 // Either the other side sees the bytes written before, or this one sees that it sleeps: both are in one order.

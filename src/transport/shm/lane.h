@@ -18,6 +18,8 @@ struct LaneEvents {
   std::function<void()> on_writable;
   // The last one: the other side has hung up, and all that came before was handed out; or it wrote nonsense.
   std::function<void()> on_dropped;
+  // Before it: what came is lost for want of something here. `why` as in AcceptorEvents. May not close the lane.
+  std::function<void(const Error& why)> on_lack = nullptr;
 };
 
 // One end of an open lane: messages go by a ring each way, and the socket carries wakes and the end. Large frames
@@ -66,6 +68,7 @@ class Lane : public std::enable_shared_from_this<Lane>, LoanReader, PeerLoans {
   void read_socket();
   bool read_packet();
   void take_block(const ShownBlock& block, int memory_fd);
+  void break_for(const Error& error);
   void freeze();
   std::optional<Frames> next_message(size_t most);
   bool go_on();

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/each_step.h"
 #include "base/error.h"
 #include "transport/shm/lane.h"
 #include "transport/socket/descriptors.h"
@@ -75,6 +76,10 @@ void LaneAcceptor::State::begin(Transport& below, const std::string& address) {
     const auto state = weak.lock();
     if (state && state->events_.on_denied) state->events_.on_denied(why);
   };
+  events.on_lack = [weak = weak_from_this()](const Error& why) {
+    const auto state = weak.lock();
+    if (state && state->events_.on_lack) state->events_.on_lack(why);
+  };
   acceptor_ = below.listen(address, std::move(events));
   if (listener_) watch();
 }
@@ -110,6 +115,10 @@ void LaneAcceptor::State::pause() {
     return;  // it is watched still, and tried again
   }
   loop.unwatch(listener_->fd());
+  EachStep each;  // without memory for the words they are said another time
+  each([this] {
+    if (events_.on_lack) events_.on_lack(no_descriptors_to_accept());
+  });
 }
 
 // A listener that cannot be watched takes no lanes any more: diallers go below at once.
@@ -176,6 +185,10 @@ void LaneAcceptor::State::open(Id id, const LaneOffer& offer, int memory_fd) {
   };
   events.on_dropped = [weak = weak_from_this(), id] {
     if (const auto state = weak.lock()) state->lanes_.erase(id);
+  };
+  events.on_lack = [weak = weak_from_this()](const Error& why) {
+    const auto state = weak.lock();
+    if (state && state->events_.on_lack) state->events_.on_lack(why);
   };
   if (!waiting.socket.send(LaneAnswer{kLaneMagic, kLaneVersion, 1, context_->worker()})) return hang_up(id);
   FdLoop& loop = context_->loop();

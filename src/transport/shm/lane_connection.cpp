@@ -45,13 +45,13 @@ class LaneConnection::State final : public std::enable_shared_from_this<LaneConn
   void offer();
   void on_answer();
   void open_lane(uint64_t worker);
-  void go_below(std::string_view why);
+  void go_below(std::string_view why, bool is_own_lack = false);
   void dial_below(std::string_view why);
   void end_offer();
   void note_failure() { context_->note_failure(endpoint_, identity_); }
   void note_end_of_lane();
   void tell_connected();
-  void drop(bool refused);
+  void drop(bool refused, const Error* lack = nullptr);
 
   const std::shared_ptr<LaneContext> context_;
   const std::shared_ptr<Transport> below_;
@@ -128,7 +128,7 @@ void LaneConnection::State::on_answer() {
     open_lane(answer.worker);
   } catch (...) {
     const Error error = current_error();
-    return go_below(error.message());
+    return go_below(error.message(), error.status() == Status::kOutOfMemory);
   }
   tell_connected();
 }
@@ -172,14 +172,15 @@ void LaneConnection::State::note_end_of_lane() {
   }
 }
 
-// After the offer: it counts against lanes to this one.
-void LaneConnection::State::go_below(std::string_view why) {
-  note_failure();
+// After the offer: it counts against lanes to this one, unless this worker lacked something.
+void LaneConnection::State::go_below(std::string_view why, bool is_own_lack) {
+  if (!is_own_lack) note_failure();
   end_offer();
   try {
     dial_below(why);
   } catch (...) {
-    drop(false);
+    const Error error = current_error();
+    drop(false, error.status() == Status::kOutOfMemory ? &error : nullptr);
   }
 }
 
@@ -201,6 +202,9 @@ void LaneConnection::State::dial_below(std::string_view why) {
   events.on_denied = [weak = weak_from_this()] {
     const auto state = weak.lock();
     if (state && state->events_.on_denied) state->events_.on_denied();
+  };
+  events.on_lack = [weak = weak_from_this()](const Error& lack) {
+    if (const auto state = weak.lock()) state->drop(false, &lack);
   };
   events.on_dropped = [weak = weak_from_this()](bool refused) {
     if (const auto state = weak.lock()) state->drop(refused);
@@ -255,9 +259,10 @@ void LaneConnection::State::close() {
   connection_.reset();
 }
 
-void LaneConnection::State::drop(bool refused) {
+void LaneConnection::State::drop(bool refused, const Error* lack) {
   if (phase_ == Phase::kEnded) return;
   phase_ = Phase::kEnded;
+  if (lack != nullptr && events_.on_lack) return events_.on_lack(*lack);
   if (events_.on_dropped) events_.on_dropped(refused);
 }
 

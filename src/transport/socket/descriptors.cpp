@@ -11,7 +11,9 @@
 #include <climits>
 #include <cstddef>
 
-#include "base/error.h"
+#include <fmt/format.h>
+
+#include "base/each_step.h"
 
 namespace distag {
 
@@ -46,6 +48,44 @@ void require_descriptors(int count) {
        "no descriptors are left for another connection, which wants {} to be free: raise the limit of open files "
        "(ulimit -n)",
        count);
+}
+
+Error no_descriptors_to_accept() {
+  return {Status::kOutOfMemory,
+          "no descriptors are left to accept connections: raise the limit of open files (ulimit -n)"};
+}
+
+namespace {
+
+struct Words {
+  const char* lack;
+  const char* cure;
+};
+
+std::optional<Words> words_for(int error) {
+  switch (error) {
+    case EADDRNOTAVAIL:
+      return Words{"no local address or port is free", ": close some, or widen net.ipv4.ip_local_port_range"};
+    case EMFILE:
+    case ENFILE:
+      return Words{"no descriptor is left", ": raise the limit of open files (ulimit -n)"};
+    case ENOBUFS:
+    case ENOMEM:
+      return Words{"the system has no memory", ""};
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::optional<Error> own_lack(int error, const std::string& endpoint) noexcept {
+  const std::optional<Words> words = words_for(error);
+  if (!words) return std::nullopt;
+  std::string text = "no memory";  // for the words: needs none
+  EachStep each;
+  each([&] { text = fmt::format("{} for a connection to {}{}", words->lack, endpoint, words->cure); });
+  return Error(Status::kOutOfMemory, std::move(text));
 }
 
 }  // namespace distag

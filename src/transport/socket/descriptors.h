@@ -1,6 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
 
 namespace distag {
 
@@ -20,5 +24,9 @@ size_t descriptor_limit();
 bool has_descriptors(int count);
 // Throws OUT_OF_MEMORY when it cannot.
 void require_descriptors(int count);
+// OUT_OF_MEMORY, with the cure, where `error` of the system says that this machine lacks something for a connection to
+// the endpoint, which tells nothing of the other side. Else nullopt.
+std::optional<Error> own_lack(int error, const std::string& endpoint) noexcept;
+Error no_descriptors_to_accept();
 
 }  // namespace distag

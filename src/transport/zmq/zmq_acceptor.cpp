@@ -185,6 +185,8 @@ void ZmqAcceptor::State::on_dialler() {
     require_descriptors(ZmqContext::kDescriptorReserve);
     bind();
   } catch (...) {
+    const Error error = current_error();
+    if (error.status() == Status::kOutOfMemory && events_.on_lack) events_.on_lack(error);
     monitor_.reset();
     router_.reset();
     pause_timer_ = loop_.start_timer(loop_.now() + kPause, [weak = weak_from_this()] {

@@ -76,7 +76,7 @@ class ZmqConnection::State final : public SocketWork, public std::enable_shared_
   void begin_end();
   void finish_end();
   void on_answer(const Probe::Answer& answer);
-  void drop(bool is_refused);
+  void drop(bool is_refused, const Error* lack = nullptr);
   void release();
 
   const std::shared_ptr<ZmqContext> context_;
@@ -268,14 +268,15 @@ void ZmqConnection::State::finish_end() {
       if (const auto state = weak.lock()) state->on_answer(answer);
     });
   } catch (...) {
-    drop(false);
+    const Error error = current_error();
+    drop(false, error.status() == Status::kOutOfMemory ? &error : nullptr);
   }
 }
 
 void ZmqConnection::State::on_answer(const Probe::Answer& answer) {
   found_ = answer.found;
   was_denied_ = answer.is_denied;
-  drop(answer.is_refused);
+  drop(answer.is_refused, answer.lack ? &*answer.lack : nullptr);
 }
 
 std::string ZmqConnection::State::found() const {
@@ -286,13 +287,15 @@ std::string ZmqConnection::State::found() const {
   return has_heard ? findings::kBrokeOff : findings::kIsSilent;
 }
 
-void ZmqConnection::State::drop(bool is_refused) {
+void ZmqConnection::State::drop(bool is_refused, const Error* lack) {
   if (phase_ == Phase::kEnded) return;
   phase_ = Phase::kEnded;
   const auto probe = std::move(probe_);
   const auto self = shared_from_this();
   if (was_denied_ && events_.on_denied) events_.on_denied();
-  if (!is_closed_ && events_.on_dropped) events_.on_dropped(is_refused);
+  if (is_closed_) return;
+  if (lack != nullptr && events_.on_lack) return events_.on_lack(*lack);
+  if (events_.on_dropped) events_.on_dropped(is_refused);
 }
 
 void ZmqConnection::State::release() {

@@ -9,9 +9,10 @@
 #include <span>
 #include <utility>
 
-#include "base/error.h"
+#include "base/each_step.h"
 #include "base/own_descriptors.h"
 #include "transport/socket/credentials.h"
+#include "transport/socket/descriptors.h"
 #include "transport/socket/findings.h"
 #include "transport/socket/sodium.h"
 
@@ -96,6 +97,12 @@ void Probe::on_ready() {
 void Probe::on_connected(int error) {
   assert_on_loop(loop_);
   if (is_refusal(error)) return finish({.is_refused = true, .found = findings::kNobodyListens});
+  if (std::optional<Error> lack = own_lack(error, address_.endpoint)) {
+    std::string text;
+    EachStep each;  // without memory for the words nothing is known
+    each([&] { text = lack->message(); });
+    return finish({.found = std::move(text), .lack = std::move(lack)});
+  }
   if (error != 0) return finish({.found = std::strerror(error)});
   if (address_.is_ipc() && !keys_ && !is_of_same_user(fd_)) return finish({.is_denied = true, .found = {}});
   is_connected_ = true;

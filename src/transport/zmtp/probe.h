@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/fd_loop.h"
 #include "transport/security.h"
 #include "transport/socket/address.h"
@@ -18,9 +19,10 @@ namespace distag {
 class Probe {
  public:
   struct Answer {
-    bool is_refused = false;  // the system says that no process listens there
-    bool is_denied = false;   // the handshake says that the sides do not agree on keys
-    std::string found;        // for a text; empty: nothing is known, or the keys fit
+    bool is_refused = false;                   // the system says that no process listens there
+    bool is_denied = false;                    // the handshake says that the sides do not agree on keys
+    std::string found;                         // for a text; empty: nothing is known, or the keys fit
+    std::optional<Error> lack = std::nullopt;  // of this machine, for which nothing was found out
   };
 
   // `server`: the key that is expected there; none: the mechanism NULL.

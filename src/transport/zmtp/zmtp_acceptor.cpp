@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/each_step.h"
 #include "base/error.h"
 #include "base/own_descriptors.h"
 #include "transport/socket/credentials.h"
@@ -157,6 +158,10 @@ void ZmtpAcceptor::State::pause() {
     const Accepted& connection = *connections_.at(id);
     if (!connection.reader.is_ready() && connection.since <= latest) drop(id, "descriptors ran short in its handshake");
   }
+  EachStep each;  // without memory for the words they are said another time
+  each([this] {
+    if (events_.on_lack) events_.on_lack(no_descriptors_to_accept());
+  });
 }
 
 void ZmtpAcceptor::State::begin(int fd) {
@@ -277,9 +282,10 @@ bool ZmtpAcceptor::State::take_turn() {
   return !put_off_.empty();
 }
 
-// The caller holds the connection. An invalid message, and a shortage of this worker, are not reported here: the layers
-// above know of a member that is gone.
+// The caller holds the connection. An invalid message is not reported here: the layers above know of a member that is
+// gone.
 void ZmtpAcceptor::State::on_failure(Id id, Accepted& connection, const Error& error) {
+  if (error.status() == Status::kOutOfMemory && events_.on_lack) events_.on_lack(error);
   if (error.status() != Status::kDenied) return drop(id, error.status() == Status::kProtocol ? error.message() : "");
   drop(id);
   try {

@@ -44,18 +44,6 @@ int open_socket(const SocketAddress& address, bool is_redial) {
   return fd;
 }
 
-// What this machine lacks says nothing of the other side.
-void check_own_lack(int error, const SocketAddress& address) {
-  if (error == EADDRNOTAVAIL) {
-    fail(Status::kOutOfMemory,
-         "no local address or port is free for a connection to {}: close some, or widen net.ipv4.ip_local_port_range",
-         address.endpoint);
-  }
-  if (error == ENOBUFS || error == ENOMEM) {
-    fail(Status::kOutOfMemory, "the system has no memory for a connection to {}", address.endpoint);
-  }
-}
-
 }  // namespace
 
 // Dialling -> connected -> ending -> ended; the first three may go to ended at once, by close().
@@ -88,6 +76,13 @@ class ZmtpConnection::State final : public SocketWork, public std::enable_shared
 
  private:
   enum class Phase { kDialling, kConnected, kEnding, kEnded };
+  // Why it ended. Only the lack is known where it was connected.
+  struct End {
+    bool is_refused = false;
+    bool is_hang_up = false;    // in the midst of the handshake
+    std::string found;          // for a text
+    std::optional<Error> lack;  // of this machine
+  };
 
   bool is_open() const { return phase_ == Phase::kDialling || phase_ == Phase::kConnected; }
   bool is_reached() const;
@@ -118,22 +113,20 @@ class ZmtpConnection::State final : public SocketWork, public std::enable_shared
   std::unique_ptr<Probe> probe_;
   Phase phase_ = Phase::kDialling;
   bool was_connected_ = false;
-  bool was_refused_ = false;
   bool was_denied_ = false;
   bool is_over_ = false;     // nothing more can be read
   bool is_blocked_ = false;  // the system takes no more bytes now
   bool has_more_ = false;    // messages than one turn hands out, or bytes
   bool wants_to_write_ = false;
-  bool is_hung_up_on_ = false;  // in the midst of the handshake
-  std::string found_;           // at the end, where it was never connected
-  bool is_closed_ = false;      // by its owner: no callback follows
+  End end_;
+  bool is_closed_ = false;  // by its owner: no callback follows
 };
 
 void ZmtpConnection::State::dial(Nanos timeout) {
   outbox_.add({Frame::of(reader_.take_answer())});
   const int error =
       connect(fd_, reinterpret_cast<const sockaddr*>(&address_.address), address_.length) == 0 ? 0 : errno;
-  check_own_lack(error, address_);
+  if (const std::optional<Error> lack = own_lack(error, address_.endpoint)) throw *lack;
   turns_->add(shared_from_this());
   dial_timer_ = loop_.start_timer(loop_.now() + timeout, [weak = weak_from_this()] {
     const auto state = weak.lock();
@@ -188,7 +181,7 @@ bool ZmtpConnection::State::is_reached() const {
 std::string ZmtpConnection::State::found() const {
   assert_on_loop(loop_);
   if (was_connected_ || was_denied_) return {};
-  return found_.empty() ? find_at(ETIMEDOUT) : found_;
+  return end_.found.empty() ? find_at(ETIMEDOUT) : end_.found;
 }
 
 // `error`: what the system says.
@@ -267,8 +260,8 @@ std::optional<Frames> ZmtpConnection::State::next_message() {
   } catch (...) {
     const Error error = current_error();
     was_denied_ = !was_connected_ && error.status() == Status::kDenied;
-    if (!was_connected_ && error.status() == Status::kProtocol) found_ = findings::another_program(error.message());
-    begin_end(0, true);
+    if (!was_connected_ && error.status() == Status::kProtocol) end_.found = findings::another_program(error.message());
+    begin_end(error.status() == Status::kOutOfMemory ? ENOMEM : 0, true);
     return std::nullopt;
   }
 }
@@ -312,16 +305,17 @@ void ZmtpConnection::State::begin_end(int error, bool is_over) {
   is_over_ = is_over_ || is_over;
   if (!is_open()) return;
   phase_ = Phase::kEnding;
-  if (was_connected_ || was_denied_ || !found_.empty()) return;
-  was_refused_ = is_refusal(error);
-  is_hung_up_on_ = is_hang_up(error);
-  found_ = find_at(error);
+  end_.lack = own_lack(error, address_.endpoint);
+  if (was_connected_ || was_denied_ || !end_.found.empty()) return;
+  end_.is_refused = is_refusal(error);
+  end_.is_hang_up = is_hang_up(error);
+  end_.found = find_at(error);
 }
 
 void ZmtpConnection::State::finish_end() {
   if (phase_ != Phase::kEnding || probe_) return;
   release();
-  if (was_denied_ || !is_hung_up_on_ || !ask()) drop();
+  if (was_denied_ || !end_.is_hang_up || !ask()) drop();
 }
 
 // A listener of libzmq does not say that the keys do not fit. False: there is no memory to ask.
@@ -332,6 +326,7 @@ bool ZmtpConnection::State::ask() {
       const auto state = weak.lock();
       if (!state) return;
       state->was_denied_ = answer.is_denied;
+      state->end_.lack = answer.lack;
       state->drop();
     });
     return true;
@@ -346,7 +341,9 @@ void ZmtpConnection::State::drop() {
   const auto probe = std::move(probe_);
   const auto self = shared_from_this();
   if (was_denied_ && events_.on_denied) events_.on_denied();
-  if (!is_closed_ && events_.on_dropped) events_.on_dropped(was_refused_);
+  if (is_closed_) return;
+  if (end_.lack && events_.on_lack) return events_.on_lack(*end_.lack);
+  if (events_.on_dropped) events_.on_dropped(end_.is_refused);
 }
 
 void ZmtpConnection::State::release() {

@@ -1,6 +1,7 @@
 #include "transport/shm/lane.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,6 +11,10 @@
 
 #include "base/executor.h"
 #include "base/fd_loop.h"
+#include "contract/transport_contract.h"
+#include "support/sockets.h"
+#include "transport/shm/lane_socket.h"
+#include "transport/shm/shm_transport.h"
 
 namespace distag {
 namespace {
@@ -57,6 +62,35 @@ TEST(LaneTest, AMessageIsUnderWayOnBothSidesUntilAllOfItHasCome) {
     done->complete(Unit{});
   });
   ASSERT_TRUE(wait(*done, 120 * kSecond));
+}
+
+// The lane is refused, and the way below finds no descriptor: that says nothing of the other side.
+TEST(LaneTest, WithoutDescriptorsForTheWayBelowThatIsToldAsALack) {
+  testing::TransportKind kind;
+  kind.name = "shm";
+  kind.make = [](FdLoop& loop) { return std::make_unique<ShmTransport>(loop, testing::make_zmtp(loop), ""); };
+  testing::Side client(std::move(kind));
+  std::string address;
+  client.run([&client, &address] { address = client.transport().private_address(); });
+  const SocketAddress lane = lane_address(address).value();
+  const int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(bind(listener, reinterpret_cast<const sockaddr*>(&lane.address), lane.length), 0);
+  ASSERT_EQ(listen(listener, 1), 0);
+  testing::Dialled dialled(client, address);
+  const int accepted = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+  ASSERT_GE(accepted, 0);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(accepted);
+  setrlimit(RLIMIT_NOFILE, &few);
+  close(accepted);
+  const testing::Record::Event lack = dialled.record().next("lack");
+  setrlimit(RLIMIT_NOFILE, &before);
+  close(listener);
+  unlink(lane.path());
+  ASSERT_EQ(lack.what, "lack");
+  EXPECT_NE(testing::text_of(lack.frames.at(0)).find("ulimit -n"), std::string::npos);
 }
 
 }  // namespace

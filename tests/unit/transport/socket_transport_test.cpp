@@ -393,6 +393,7 @@ TEST_P(ZmtpBoundsTest, WithoutDescriptorsItAcceptsNobodyAndThoseWhoAreSilentGive
       }
       read_all(silent);  // it gives way, which is not enough for another one
       EXPECT_EQ(poll(&waiting, 1, 100), 0) << "accepted from the reserve";
+      EXPECT_NE(text_of(listening.record().next("lack").frames.at(0)).find("ulimit -n"), std::string::npos);
       ASSERT_TRUE(friendly.send({text_frame("hello")}));
       EXPECT_EQ(text_of(listening.record().next("message").frames.at(0)), "hello");
       close(waiting.fd);

@@ -89,10 +89,11 @@ TEST(RoundTrip, HelloKeepsAllFields) {
 }
 
 TEST(RoundTrip, AnswersToHelloKeepAllFields) {
-  Welcome welcome = round_trip_of(Welcome{31, 7, {std::byte{7}}});
+  Welcome welcome = round_trip_of(Welcome{31, 7, {std::byte{7}}, "no descriptors"});
   EXPECT_EQ(welcome.incarnation, 31u);
   EXPECT_EQ(welcome.next, 7u);
   EXPECT_EQ(welcome.proof, Proof{std::byte{7}});
+  EXPECT_EQ(welcome.lack, "no descriptors");
   Refuse refuse = round_trip_of(sample<Refuse>());
   EXPECT_EQ(refuse.reason, RefuseReason::kFenced);
   EXPECT_EQ(refuse.incarnation, 31u);

@@ -58,7 +58,7 @@ inline std::vector<Body> all_bodies() {
   const Member member{1, "b", "tcp://127.0.0.1:5", 31, 2, 77};
   Frame piece = Frame::copy_of("12345", 5);
   return {Hello{"job", 1, 6, "a", 1, 31, 2, "ipc:///x", 32, 99, {std::byte{7}, std::byte{8}}},
-          Welcome{31, 7, {std::byte{7}}},
+          Welcome{31, 7, {std::byte{7}}, "lack"},
           Refuse{RefuseReason::kFenced, 31, "no"},
           Ack{},
           Ping{},

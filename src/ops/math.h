@@ -390,6 +390,7 @@ DISTAG_INLINE T sine(T angle) {
   }
 
 DISTAG_CURVE(Exp, x, math::exp(x));
+DISTAG_CURVE(ExpNotPositive, x, math::exp_not_positive(x));
 DISTAG_CURVE(Log, x, math::log(x));
 DISTAG_CURVE(Tanh, x, math::tanh(x));
 DISTAG_CURVE(Sigmoid, x, math::sigmoid(x));

@@ -60,17 +60,17 @@ inline constexpr int64_t kLanes = 32;
 inline constexpr int64_t kBlock = 32 * kLanes;
 
 // Of the elements term(first) to term(last - 1).
-template <typename F, typename Term>
+template <typename F, int64_t kWidth = kLanes, typename Term>
 DISTAG_INLINE typename F::Total reduce_lanes(int64_t first, int64_t last, Term term) {
-  typename F::Total lanes[kLanes];
-  for (int64_t l = 0; l < kLanes; ++l) lanes[l] = F::kStart;
+  typename F::Total lanes[kWidth];
+  for (int64_t l = 0; l < kWidth; ++l) lanes[l] = F::kStart;
   int64_t i = first;
-  for (; i + kLanes <= last; i += kLanes) {
-    for (int64_t l = 0; l < kLanes; ++l) lanes[l] = F::join(lanes[l], term(i + l));
+  for (; i + kWidth <= last; i += kWidth) {
+    for (int64_t l = 0; l < kWidth; ++l) lanes[l] = F::join(lanes[l], term(i + l));
   }
   for (int64_t l = 0; l < last - i; ++l) lanes[l] = F::join(lanes[l], term(i + l));
   DISTAG_UNROLL
-  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
+  for (int64_t width = kWidth / 2; width > 0; width /= 2) {
     for (int64_t l = 0; l < width; ++l) lanes[l] = F::join(lanes[l], lanes[l + width]);
   }
   return lanes[0];

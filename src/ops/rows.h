@@ -16,14 +16,19 @@
 // vectorise.
 namespace distag::ops {
 
-// Operands of for_rows(). A row of its own for each row: neighbours in memory, `length` of the rows if not given.
+// Operands of for_rows(). A row of its own for each row: neighbours in memory.
 template <typename T>
 struct Rows {
-  explicit Rows(T* first, int64_t own_length = -1) : data(first), length(own_length) {}
-  DISTAG_INLINE auto at(int64_t r, int64_t count) const {
-    const int64_t size = length < 0 ? count : length;
-    return row(data + r * size, size);
-  }
+  explicit Rows(T* first) : data(first) {}
+  DISTAG_INLINE auto at(int64_t r, int64_t count) const { return row(data + r * count, count); }
+  T* data;
+};
+
+// The same, where those of this operand have another length.
+template <typename T>
+struct RowsOf {
+  RowsOf(T* first, int64_t own_length) : data(first), length(own_length) {}
+  DISTAG_INLINE auto at(int64_t r, int64_t) const { return row(data + r * length, length); }
   T* data;
   int64_t length;
 };
@@ -66,16 +71,15 @@ void for_rows(int64_t rows, int64_t count, const Program& program, Operands... o
                                                                                              operands...);
 }
 
-// The length of the rows of an expression; 0 of a number.
-template <typename Expression>
-DISTAG_INLINE int64_t length_of(const Expression& e) {
-  if constexpr (requires { e.arguments(); }) {
-    return std::apply([](const auto&... parts) DISTAG_INLINE_LAMBDA { return std::max({length_of(parts)...}); },
-                      e.arguments());
-  } else if constexpr (xt::is_xscalar<Expression>::value) {
-    return 0;
+// The length of the rows of an expression: that of its first row.
+template <typename First, typename... Others>
+DISTAG_INLINE int64_t length_of(const First& first, const Others&... others) {
+  if constexpr (xt::is_xscalar<First>::value) {
+    return length_of(others...);
+  } else if constexpr (requires { first.arguments(); }) {
+    return std::apply([](const auto&... parts) DISTAG_INLINE_LAMBDA { return length_of(parts...); }, first.arguments());
   } else {
-    return static_cast<int64_t>(e.size());
+    return static_cast<int64_t>(first.size());
   }
 }
 

@@ -3,8 +3,7 @@
 
 #include "ops/attributes.h"
 #include "ops/builtins.h"
-#include "ops/elementwise.h"
-#include "ops/reduce_kernels.h"
+#include "ops/exp_sums.h"
 #include "ops/views.h"
 
 namespace distag::ops {
@@ -19,107 +18,69 @@ Tensor from_last(const Tensor& y, size_t dim) {
   return dim + 1 < y.rank() ? transposed(y, dim, y.rank() - 1).contiguous() : y;
 }
 
-struct Rows {
-  int64_t rows = 0;
-  int64_t count = 0;
-  explicit Rows(const Tensor& x) : rows(x.count()), count(x.rank() == 0 ? 1 : x.shape().back()) {
-    if (count > 0) rows /= count;
-  }
-};
-
-// A row kernel over all rows of tensors of one shape: `out` may be one of the inputs.
-template <template <typename> typename Kernel>
-void over_rows(const char* op, Tensor& out, const Tensor& x) {
-  Rows size(x);
-  if (x.count() == 0) return;
-  dispatch_floating(op, x.dtype(), [&]<typename T>(T) {
-    const T* in = x.data_as<T>();
-    simd::run<Kernel<T>, T*, const T*, int64_t, int64_t>(out.mutable_data_as<T>(), in, size.rows, size.count);
+// A program over all rows of tensors of one shape: `out` may be one of the inputs.
+template <typename Program, typename... Inputs>
+void over_rows(const char* op, const Program& program, Tensor& out, const Inputs&... inputs) {
+  if (out.count() == 0) return;
+  const int64_t count = out.rank() == 0 ? 1 : out.shape().back();
+  dispatch_floating(op, out.dtype(), [&]<typename T>(T) {
+    for_rows(out.count() / count, count, program, Rows(out.mutable_data_as<T>()),
+             Rows(inputs.template data_as<T>())...);
   });
 }
 
-template <template <typename> typename Kernel>
-void over_rows(const char* op, Tensor& out, const Tensor& gradient, const Tensor& y) {
-  Rows size(y);
-  if (y.count() == 0) return;
-  dispatch_floating(op, y.dtype(), [&]<typename T>(T) {
-    const T* g = gradient.data_as<T>();
-    simd::run<Kernel<T>, T*, const T*, const T*, int64_t, int64_t>(out.mutable_data_as<T>(), g, y.data_as<T>(),
-                                                                   size.rows, size.count);
-  });
-}
-
-template <template <typename> typename Kernel>
-Tensor forward(const char* op, const Tensor& input, const Attributes& attributes, Saved* saved) {
+template <typename Program>
+Tensors forward(const char* op, const Program& program, const Tensor& input, const Attributes& attributes,
+                Saved* saved) {
   Tensor x = is_floating(input.dtype()) ? input : as_dtype(input, Dtype::kFloat32);
   size_t dim = checked_dim(op, get_int(attributes, "dim", -1), x);
   Tensor rows = with_last(x, dim);
   Tensor y = Tensor::empty(x.dtype(), rows.shape());
-  over_rows<Kernel>(op, y, rows);
+  over_rows(op, program, y, rows);
   if (saved != nullptr) {
     saved->tensors = {y.snapshot()};
     saved->shapes = {Dims{static_cast<int64_t>(dim)}};
   }
-  return from_last(y, dim);
+  return {from_last(y, dim)};
 }
 
-template <template <typename> typename Kernel>
-Tensors backward(const char* op, const Saved& saved, Tensors gradients) {
+template <typename Program>
+Tensors backward(const char* op, const Program& program, const Saved& saved, Tensors gradients) {
   if (!gradients[0]) return gradients;
   auto dim = static_cast<size_t>(saved.shapes[0][0]);
-  const Tensor& y = saved.tensors[0];
   Tensor g = with_last(gradients[0], dim);
   gradients.clear();
   Tensor out = output_for(g, g.dtype(), g.shape());
-  over_rows<Kernel>(op, out, g, y);
+  over_rows(op, program, out, g, saved.tensors[0]);
   return {from_last(out, dim)};
 }
 
 // ---- softmax --------------------------------------------------------------------------------------------------------
 
-template <typename T>
-struct SoftmaxRows {
-  DISTAG_INLINE static void run(T* out, const T* x, int64_t rows, int64_t count) {
-    for (int64_t r = 0; r < rows; ++r, out += count, x += count) {
-      auto scale = static_cast<T>(1 / exp_below_largest(out, x, largest_of_row(x, count), count));
-      DISTAG_INDEPENDENT
-      for (int64_t i = 0; i < count; ++i) out[i] = out[i] * scale;
-    }
-  }
+constexpr auto kSoftmaxOfRow = [](auto y, auto x) DISTAG_INLINE_LAMBDA {
+  const auto largest = largest_of(x);
+  put(y, each(math::ExpNotPositive(), x - largest));
+  const auto scale = static_cast<Element<decltype(y)>>(1 / sum_of(y));
+  put(y, y * scale);
 };
 
 // y (g - sum(g y)), with h = g - g[i] in the place of g where an element y[i] is above 1/2: y[i] near 1 has lost the
 // digits of 1 - y[i], which h does without.
-template <typename T>
-struct SoftmaxGradientRows {
-  DISTAG_INLINE static void run(T* out, const T* g, const T* y, int64_t rows, int64_t count) {
-    using Total = typename Sum<T>::Total;
-    for (int64_t r = 0; r < rows; ++r, out += count, g += count, y += count) {
-      const T of_largest = gradient_of_largest(g, y, count);
-      const auto dot = static_cast<T>(reduce_terms<Sum<T>>(count, [g, y, of_largest](int64_t i) DISTAG_INLINE_LAMBDA {
-        return static_cast<Total>(g[i] - of_largest) * static_cast<Total>(y[i]);
-      }));
-      DISTAG_INDEPENDENT
-      for (int64_t i = 0; i < count; ++i) out[i] = y[i] * ((g[i] - of_largest) - dot);
-    }
-  }
-
- private:
-  DISTAG_INLINE static T gradient_of_largest(const T* g, const T* y, int64_t count) {
-    const T largest = largest_of_row(y, count);
-    if (!(largest > T(0.5))) return T(0);
-    int64_t i = 0;
-    while (y[i] != largest) ++i;
-    return g[i];
-  }
+constexpr auto kSoftmaxGradientOfRow = [](auto out, auto g, auto y) DISTAG_INLINE_LAMBDA {
+  using T = Element<decltype(y)>;
+  const T largest = largest_of(y);
+  const T of_largest = largest > T(0.5) ? g.data_element(place_of(y, largest)) : T(0);
+  const auto h = g - of_largest;
+  const auto dot = static_cast<T>(sum_of(xt::cast<double>(h) * y));
+  put(out, y * (h - dot));
 };
 
 Tensors softmax_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  return {forward<SoftmaxRows>("softmax", inputs[0], attributes, saved)};
+  return forward("softmax", kSoftmaxOfRow, inputs[0], attributes, saved);
 }
 
 Tensors softmax_backward(const Saved& saved, Tensors gradients) {
-  return backward<SoftmaxGradientRows>("softmax", saved, std::move(gradients));
+  return backward("softmax", kSoftmaxGradientOfRow, saved, std::move(gradients));
 }
 
 }  // namespace
@@ -135,54 +96,38 @@ constexpr Op kSoftmax{.name = "softmax",
 
 namespace {
 
-template <typename T>
-struct LogSoftmaxRows {
-  DISTAG_INLINE static void run(T* out, const T* x, int64_t rows, int64_t count) {
-    for (int64_t r = 0; r < rows; ++r, out += count, x += count) {
-      T largest = largest_of_row(x, count);
-      auto log_sum = static_cast<T>(log_sum_below_largest(out, x, largest, count));
-      DISTAG_INDEPENDENT
-      for (int64_t i = 0; i < count; ++i) out[i] = (x[i] - largest) - log_sum;
-    }
-  }
+constexpr auto kLogSoftmaxOfRow = [](auto y, auto x) DISTAG_INLINE_LAMBDA {
+  const auto largest = largest_of(x);
+  const auto log_sum = static_cast<Element<decltype(y)>>(log_sum_below_largest(y, x, largest));
+  put(y, (x - largest) - log_sum);
 };
 
 // g - exp(y) sum(g), where y is near 0 as (g - sum(g)) - (exp(y) - 1) sum(g): exact where g is 0 but there.
-template <typename T>
-struct LogSoftmaxGradientRows {
-  DISTAG_INLINE static void run(T* out, const T* g, const T* y, int64_t rows, int64_t count) {
-    for (int64_t r = 0; r < rows; ++r, out += count, g += count, y += count) {
-      auto sum = static_cast<T>(reduce_row<Sum<T>, T>(g, count));
-      DISTAG_INDEPENDENT
-      for (int64_t i = 0; i < count; ++i) out[i] = of_element(g[i], y[i], sum);
-    }
-  }
-
-  DISTAG_INLINE static T of_element(T g, T y, T sum) {
+struct LogSoftmaxGradient {
+  template <typename T>
+  DISTAG_INLINE T operator()(T g, T y, T sum) const {
     const math::ShareNotAbove1<T> share(y);
     return share.is_near_1 ? (g - sum) - share.value * sum : g - share.value * sum;
   }
 };
 
+constexpr auto kLogSoftmaxGradientOfRow = [](auto out, auto g, auto y) DISTAG_INLINE_LAMBDA {
+  const auto sum = static_cast<Element<decltype(y)>>(sum_of(g));
+  put(out, each(LogSoftmaxGradient(), g, y, sum));
+};
+
 Tensors log_softmax_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  return {forward<LogSoftmaxRows>("log_softmax", inputs[0], attributes, saved)};
+  return forward("log_softmax", kLogSoftmaxOfRow, inputs[0], attributes, saved);
 }
 
 Tensors log_softmax_backward(const Saved& saved, Tensors gradients) {
-  return backward<LogSoftmaxGradientRows>("log_softmax", saved, std::move(gradients));
+  return backward("log_softmax", kLogSoftmaxGradientOfRow, saved, std::move(gradients));
 }
 
 struct LogOfTerms {
   template <typename T>
   DISTAG_INLINE T operator()(T ones, T rest) const {
     return log_of_terms(ones, rest);
-  }
-};
-
-struct LogSoftmaxGradient {
-  template <typename T>
-  DISTAG_INLINE T operator()(T g, T y, T sum) const {
-    return LogSoftmaxGradientRows<T>::of_element(g, y, sum);
   }
 };
 

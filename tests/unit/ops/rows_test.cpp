@@ -40,7 +40,7 @@ TEST(RowsTest, RowsMayHaveALengthOfTheirOwn) {
   const Numbers x = {1, 2, 3, 4, 5, 6};
   Numbers y(2);
   for_rows(
-      2, 1, [](auto out, auto in) DISTAG_INLINE_LAMBDA { put(out, out + in(1)); }, Rows(y.data()), Rows(x.data(), 3));
+      2, 1, [](auto out, auto in) DISTAG_INLINE_LAMBDA { put(out, out + in(1)); }, Rows(y.data()), RowsOf(x.data(), 3));
   EXPECT_EQ(y, (Numbers{2, 5}));
 }
 
@@ -52,7 +52,7 @@ TEST(RowsTest, ARowWithoutElementsHasTheSumZero) {
   EXPECT_EQ(sum, 0);
 }
 
-TEST(RowsTest, SumsHaveTheOrderOfTheSumOfARow) {
+TEST(RowsTest, SumsHaveTheOrderOfTheirTerms) {
   for (const int64_t count : {1, 31, 33, 1024, 1025, 5000}) {
     const Numbers x = mixed_numbers(static_cast<size_t>(count));
     double sum = 0;
@@ -64,7 +64,7 @@ TEST(RowsTest, SumsHaveTheOrderOfTheSumOfARow) {
           average = mean_of(in);
         },
         OfEach(&sum), OfEach(&mean), Rows(x.data()));
-    EXPECT_EQ(sum, (reduce_row<Sum<float>, float>(x.data(), count)));
+    EXPECT_EQ(sum, reduce_terms<Sum<float>>(count, [&](int64_t i) { return double{x[static_cast<size_t>(i)]}; }));
     EXPECT_EQ(mean, sum / static_cast<double>(count));
   }
 }

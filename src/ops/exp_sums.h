@@ -1,0 +1,45 @@
+#pragma once
+
+#include "ops/math.h"
+#include "ops/rows.h"
+
+// Sums of exponentials of rows, in programs over rows.
+namespace distag::ops {
+
+// The larger one, whatever stands beside a NaN: then the exponentials have a NaN, and so their sum.
+template <typename T>
+struct Larger {
+  using Total = T;
+  static constexpr T kStart = -std::numeric_limits<T>::infinity();
+  DISTAG_INLINE static T join(T a, T b) { return b > a ? b : a; }
+};
+
+template <typename Row>
+DISTAG_INLINE auto largest_of(const Row& x) {
+  using T = Element<Row>;
+  return reduce_lanes<Larger<T>, 256 / sizeof(T)>(
+      0, length_of(x), [&x](int64_t i) DISTAG_INLINE_LAMBDA { return x.data_element(static_cast<size_t>(i)); });
+}
+
+// The index of the first element that is `value`; there is one.
+template <typename Row, typename T>
+DISTAG_INLINE size_t place_of(const Row& x, T value) {
+  size_t i = 0;
+  while (x.data_element(i) != value) ++i;
+  return i;
+}
+
+// log(sum(exp(x - largest))) for the largest element of x; `terms` is room for those of the sum. Where the largest
+// outweighs all others their sum alone has the digits.
+template <typename Terms, typename Row, typename T>
+DISTAG_INLINE auto log_sum_below_largest(Terms& terms, const Row& x, T largest) {
+  using Total = typename Sum<T>::Total;
+  constexpr Total kHasDigits = std::is_same_v<T, Total> ? Total(1.5) : Total(1 + 0x1p-20);
+  put(terms, each(math::ExpNotPositive(), x - largest));
+  const Total sum = sum_of(terms);
+  if (!(sum < kHasDigits)) return math::log(sum);
+  terms.data_element(place_of(x, largest)) = T(0);
+  return math::log1p_up_to_1(sum_of(terms));
+}
+
+}  // namespace distag::ops

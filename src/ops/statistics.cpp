@@ -10,8 +10,8 @@
 #include "ops/binary.h"
 #include "ops/builtins.h"
 #include "ops/dispatch.h"
+#include "ops/exp_sums.h"
 #include "ops/reduce.h"
-#include "ops/softmax.h"
 #include "ops/views.h"
 
 namespace distag::ops {
@@ -62,35 +62,22 @@ void save_groups(Saved* saved, const Tensor& x, const Tensor& matrix, const DimS
 
 // ---- logsumexp ------------------------------------------------------------------------------------------------------
 
-// In double, for the gradient: at a large sum a float would be off by many steps of exp(x - sum). Scratch has room for
-// a row. An infinite largest element is not taken out: infinity minus infinity is no number.
-template <typename T>
-struct LogSumExpRows {
-  DISTAG_INLINE static void run(double* out, T* scratch, const T* x, int64_t rows, int64_t count) {
-    for (int64_t r = 0; r < rows; ++r, x += count) {
-      T largest = reduce_row<Maximum<T>, T>(x, count);
-      out[r] = std::isfinite(largest) ? log_sum_below_largest(scratch, x, largest, count) + static_cast<double>(largest)
-                                      : math::log(exp_of_row(scratch, x, count));
-    }
+// In double, for the gradient: at a large sum a float would be off by many steps of exp(x - sum). An infinite largest
+// element is not taken out: infinity minus infinity is no number.
+constexpr auto kLogSumExpOfRow = [](double& sum, auto scratch, auto x) DISTAG_INLINE_LAMBDA {
+  const auto largest = reduced<Maximum<Element<decltype(x)>>>(x);
+  if (std::isfinite(largest)) {
+    sum = log_sum_below_largest(scratch, x, largest) + static_cast<double>(largest);
+  } else {
+    put(scratch, each(math::Exp(), x));
+    sum = math::log(sum_of(scratch));
   }
 };
 
-// out = exp(x - sum) g
-template <typename T>
-struct LogSumExpGradientRows {
-  DISTAG_INLINE static void run(T* out, const T* x, const double* sums, const T* gradients, int64_t rows,
-                                int64_t count) {
-    for (int64_t r = 0; r < rows; ++r, out += count, x += count) {
-      double sum = sums[r];
-      auto g = static_cast<double>(gradients[r]);
-      DISTAG_INDEPENDENT
-      for (int64_t i = 0; i < count; ++i) out[i] = static_cast<T>(exp_of_difference(x[i], sum) * g);
-    }
-  }
-
- private:
-  // Of doubles the difference has a rest below its last place.
-  DISTAG_INLINE static double exp_of_difference(T x, double sum) {
+// exp(x - sum). Of doubles the difference has a rest below its last place.
+struct ExpOfDifference {
+  template <typename T>
+  DISTAG_INLINE double operator()(T x, double sum) const {
     const auto wide = static_cast<double>(x);
     const double difference = wide - sum;
     const double exponential = math::exp(difference);
@@ -111,8 +98,8 @@ Tensors logsumexp_forward(std::span<const Tensor> inputs, const Attributes& attr
   dispatch_floating("logsumexp", x.dtype(), [&]<typename T>(T) {
     if (sums.count() == 0) return;
     Tensor scratch = Tensor::empty(x.dtype(), Dims{groups.count});
-    simd::run<LogSumExpRows<T>, double*, T*, const T*, int64_t, int64_t>(
-        sums.mutable_data_as<double>(), scratch.mutable_data_as<T>(), matrix.data_as<T>(), groups.rows, groups.count);
+    for_rows(groups.rows, groups.count, kLogSumExpOfRow, OfEach(sums.mutable_data_as<double>()),
+             SameRow(scratch.mutable_data_as<T>()), Rows(matrix.data_as<T>()));
   });
   if (saved != nullptr) {
     save_groups(saved, x, matrix, statistic.dims);
@@ -129,9 +116,11 @@ Tensors logsumexp_backward(const Saved& saved, Tensors gradients) {
   Tensor out = Tensor::empty(matrix.dtype(), groups.permuted_shape);
   if (out.count() == 0) return {groups.scatter(out)};
   dispatch_floating("logsumexp", matrix.dtype(), [&]<typename T>(T) {
-    simd::run<LogSumExpGradientRows<T>, T*, const T*, const double*, const T*, int64_t, int64_t>(
-        out.mutable_data_as<T>(), matrix.data_as<T>(), saved.tensors[1].data_as<double>(), g.data_as<T>(), groups.rows,
-        groups.count);
+    const auto gradient = [](auto to, auto x, double sum, T g_of_row) DISTAG_INLINE_LAMBDA {
+      put(to, each(ExpOfDifference(), x, sum) * static_cast<double>(g_of_row));
+    };
+    for_rows(groups.rows, groups.count, gradient, Rows(out.mutable_data_as<T>()), Rows(matrix.data_as<T>()),
+             OfEach(saved.tensors[1].data_as<double>()), OfEach(g.data_as<T>()));
   });
   return {groups.scatter(out)};
 }
@@ -150,43 +139,13 @@ constexpr Op kLogsumexp{
 
 namespace {
 
-// Of each row the mean, and sum((x - mean)^2) / divisor, both as exact as they were computed.
-template <typename T>
-struct MomentRows {
-  DISTAG_INLINE static void run(double* means, double* variances, const T* x, double divisor, int64_t rows,
-                                int64_t count) {
-    for (int64_t r = 0; r < rows; ++r, x += count) {
-      double mean = reduce_row<Sum<T>, T>(x, count) / static_cast<double>(count);
-      means[r] = mean;
-      variances[r] = reduce_terms<Sum<T>>(count,
-                                          [x, mean](int64_t i) DISTAG_INLINE_LAMBDA {
-                                            double distance = static_cast<double>(x[i]) - mean;
-                                            return distance * distance;
-                                          }) /
-                     divisor;
-    }
-  }
-};
-
-// out = (x - mean) factor for each row.
-template <typename T>
-struct CenteredRows {
-  DISTAG_INLINE static void run(T* out, const T* x, const double* means, const double* factors, int64_t rows,
-                                int64_t count) {
-    for (int64_t r = 0; r < rows; ++r, out += count, x += count) {
-      double mean = means[r];
-      double factor = factors[r];
-      DISTAG_INDEPENDENT
-      for (int64_t i = 0; i < count; ++i) out[i] = static_cast<T>((static_cast<double>(x[i]) - mean) * factor);
-    }
-  }
-};
-
 template <typename T>
 void center_rows(Tensor& out, const Tensor& x, const Tensor& means, const Tensor& factors, int64_t rows,
                  int64_t count) {
-  simd::run<CenteredRows<T>, T*, const T*, const double*, const double*, int64_t, int64_t>(
-      out.mutable_data_as<T>(), x.data_as<T>(), means.data_as<double>(), factors.data_as<double>(), rows, count);
+  const auto centered = [](auto to, auto from, double mean, double factor)
+                            DISTAG_INLINE_LAMBDA { put(to, (from - mean) * factor); };
+  for_rows(rows, count, centered, Rows(out.mutable_data_as<T>()), Rows(x.data_as<T>()), OfEach(means.data_as<double>()),
+           OfEach(factors.data_as<double>()));
 }
 
 }  // namespace
@@ -194,9 +153,13 @@ void center_rows(Tensor& out, const Tensor& x, const Tensor& means, const Tensor
 Moments::Moments(const char* op, const Tensor& matrix, double divisor, int64_t rows, int64_t count)
     : means(Tensor::empty(Dtype::kFloat64, Dims{rows})), variances(Tensor::empty(Dtype::kFloat64, Dims{rows})) {
   dispatch_floating(op, matrix.dtype(), [&]<typename T>(T) {
-    simd::run<MomentRows<T>, double*, double*, const T*, double, int64_t, int64_t>(
-        means.mutable_data_as<double>(), variances.mutable_data_as<double>(), matrix.data_as<T>(), divisor, rows,
-        count);
+    const auto moments = [](double& mean, double& variance, auto x, double by) DISTAG_INLINE_LAMBDA {
+      const double center = mean_of(x);
+      mean = center;
+      variance = sum_of(xt::square(x - center)) / by;
+    };
+    for_rows(rows, count, moments, OfEach(means.mutable_data_as<double>()), OfEach(variances.mutable_data_as<double>()),
+             Rows(matrix.data_as<T>()), Same(divisor));
   });
 }
 
@@ -345,6 +308,18 @@ struct Normalization {
   }
 };
 
+// A second program over the rows, after that of the moments: in one, each row waits for a root that others would hide.
+constexpr auto kNormalized = [](auto y, auto normal, auto& scale, auto x, double mean, double variance, double epsilon,
+                                auto weight, auto bias) DISTAG_INLINE_LAMBDA {
+  const double factor = 1 / std::sqrt(variance + epsilon);
+  scale = static_cast<Element<decltype(x)>>(factor);
+  put(normal, (x - mean) * factor);
+  if (weight.data() != nullptr && bias.data() != nullptr) return put(y, normal * weight + bias);
+  if (weight.data() != nullptr) return put(y, normal * weight);
+  if (bias.data() != nullptr) return put(y, normal + bias);
+  put(y, normal);
+};
+
 Tensors layer_norm_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
   Tensor x = inputs[0].contiguous();
   Normalization norm(x, inputs, attributes);
@@ -352,24 +327,14 @@ Tensors layer_norm_forward(std::span<const Tensor> inputs, const Attributes& att
   Tensor bias = inputs.size() > 2 && inputs[2] ? inputs[2].contiguous() : Tensor();
   Tensor y = Tensor::empty(x.dtype(), x.shape());
   Tensor normal = Tensor::empty(x.dtype(), x.shape());
-  Tensor scales;  // of each row
+  Tensor scales = Tensor::empty(x.dtype(), Dims{norm.rows});
   dispatch_floating("layer_norm", x.dtype(), [&]<typename T>(T) {
     if (y.count() == 0) return;
-    Moments moments("layer_norm", x, static_cast<double>(norm.count), norm.rows, norm.count);
-    double* factors = moments.variances.mutable_data_as<double>();
-    for (int64_t r = 0; r < norm.rows; ++r) factors[r] = 1 / std::sqrt(factors[r] + norm.epsilon);
-    center_rows<T>(normal, x, moments.means, moments.variances, norm.rows, norm.count);
-    scales = as_dtype(moments.variances, x.dtype());
-    const auto scaled = [](const auto& n, const auto& w, const auto& b) { return n * w + b; };
-    if (weight && bias) {
-      compute_alike<T>(y, scaled, normal, weight, bias);
-    } else if (weight) {
-      compute_alike<T>(y, kProductOf, normal, weight);
-    } else if (bias) {
-      compute_alike<T>(y, kSumOf, normal, bias);
-    } else {
-      y = normal.clone();
-    }
+    const Moments moments("layer_norm", x, static_cast<double>(norm.count), norm.rows, norm.count);
+    for_rows(norm.rows, norm.count, kNormalized, Rows(y.mutable_data_as<T>()), Rows(normal.mutable_data_as<T>()),
+             OfEach(scales.mutable_data_as<T>()), Rows(x.data_as<T>()), OfEach(moments.means.data_as<double>()),
+             OfEach(moments.variances.data_as<double>()), Same(norm.epsilon),
+             SameRow(weight ? weight.data_as<T>() : nullptr), SameRow(bias ? bias.data_as<T>() : nullptr));
   });
   if (saved != nullptr) {
     saved->tensors = {normal, scales, weight ? weight.snapshot() : Tensor()};
@@ -382,27 +347,24 @@ Tensors layer_norm_forward(std::span<const Tensor> inputs, const Attributes& att
   return {y};
 }
 
-// With h = weight g: dx = (h - mean(h) - normal mean(h normal)) scale; `out` holds h at first.
-template <typename T>
-struct LayerNormGradientRows {
-  DISTAG_INLINE static void run(T* out, const T* normal, const T* scales, int64_t rows, int64_t count) {
-    for (int64_t r = 0; r < rows; ++r, out += count, normal += count) {
-      using Total = typename Sum<T>::Total;
-      auto mean = static_cast<T>(reduce_row<Sum<T>, T>(out, count) / static_cast<Total>(count));
-      auto slope = static_cast<T>(dot_of_rows(out, normal, count) / static_cast<Total>(count));
-      T scale = scales[r];
-      DISTAG_INDEPENDENT
-      for (int64_t i = 0; i < count; ++i) out[i] = (out[i] - mean - normal[i] * slope) * scale;
-    }
-  }
-};
+// Of h, the gradient of the normal rows: (h - mean(h) - normal mean(h normal)) scale.
+template <typename Out, typename H, typename Normal, typename T>
+DISTAG_INLINE void put_gradient(Out& out, const H& h, const Normal& normal, T scale) {
+  const auto mean = static_cast<T>(mean_of(h));
+  const auto slope = static_cast<T>(mean_of(xt::cast<double>(h) * normal));
+  put(out, (h - mean - normal * slope) * scale);
+}
 
 template <typename T>
 Tensor layer_norm_input_gradient(const Saved& saved, const Tensor& g, int64_t rows, int64_t count) {
-  Tensor result = saved.tensors[2] ? Tensor::empty(g.dtype(), g.shape()) : g.clone();
-  if (saved.tensors[2]) compute_alike<T>(result, kProductOf, g, saved.tensors[2]);
-  simd::run<LayerNormGradientRows<T>, T*, const T*, const T*, int64_t, int64_t>(
-      result.mutable_data_as<T>(), saved.tensors[0].data_as<T>(), saved.tensors[1].data_as<T>(), rows, count);
+  const auto gradient = [](auto out, auto of_y, auto normal, T scale, auto weight) DISTAG_INLINE_LAMBDA {
+    if (weight.data() != nullptr) return put_gradient(out, of_y * weight, normal, scale);
+    put_gradient(out, of_y, normal, scale);
+  };
+  Tensor result = Tensor::empty(g.dtype(), g.shape());
+  for_rows(rows, count, gradient, Rows(result.mutable_data_as<T>()), Rows(g.data_as<T>()),
+           Rows(saved.tensors[0].data_as<T>()), OfEach(saved.tensors[1].data_as<T>()),
+           SameRow(saved.tensors[2] ? saved.tensors[2].data_as<T>() : nullptr));
   return result;
 }
 

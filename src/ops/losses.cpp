@@ -6,6 +6,7 @@
 #include "ops/binary.h"
 #include "ops/builtins.h"
 #include "ops/cut_classes.h"
+#include "ops/exp_sums.h"
 #include "ops/loss_reduction.h"
 #include "ops/reduce.h"
 #include "ops/softmax.h"
@@ -87,41 +88,8 @@ Classification::Classification(const char* op, std::span<const Tensor> inputs, c
   }
 }
 
-// log(sum(exp(row r))) = largest[r] + logs[r], kept apart: their sum would round away a small loss. Scratch has room
-// for a row.
-template <typename T>
-struct LogSumExpRows {
-  DISTAG_INLINE static void run(T* largest, T* logs, T* scratch, const T* x, int64_t rows, int64_t count) {
-    for (int64_t r = 0; r < rows; ++r, x += count) {
-      largest[r] = largest_of_row(x, count);
-      logs[r] = static_cast<T>(log_sum_below_largest(scratch, x, largest[r], count));
-    }
-  }
-};
-
-// out = scale (softmax(x) - [target]) for each row, 0 for one without a target (-1). The target may be beyond the row:
-// among classes that others have.
-template <typename T>
-struct CrossEntropyGradientRows {
-  DISTAG_INLINE static void run(T* out, const T* x, const T* largests, const T* logs, const T* scales,
-                                const int64_t* targets, int64_t rows, int64_t count) {
-    for (int64_t r = 0; r < rows; ++r, out += count, x += count) {
-      T scale = scales[r];
-      T largest = largests[r];
-      T log_sum = logs[r];
-      T share_of_largest = math::exp_not_positive(-log_sum);
-      if (targets[r] < 0) {
-        for (int64_t i = 0; i < count; ++i) out[i] = T(0);
-        continue;
-      }
-      DISTAG_INDEPENDENT
-      for (int64_t i = 0; i < count; ++i) out[i] = scale * (share_of_largest * math::exp_not_positive(x[i] - largest));
-      if (targets[r] < count) out[targets[r]] = scale * std::expm1((x[targets[r]] - largest) - log_sum);
-    }
-  }
-};
-
-// log(sum(exp(x))) of each row in two parts; zeros where the rows are logarithms of probabilities already.
+// log(sum(exp(x))) = largest + log of each row, kept apart: their sum would round away a small loss. Zeros where the
+// rows are logarithms of probabilities already.
 struct LogSums {
   Tensor largest;
   Tensor logs;
@@ -133,9 +101,14 @@ LogSums log_sums_of(const Classification& batch) {
   LogSums sums(batch.rows.dtype(), batch.count);
   Tensor scratch = Tensor::empty(batch.rows.dtype(), Dims{batch.classes});
   if (batch.rows.count() > 0) {
-    simd::run<LogSumExpRows<T>, T*, T*, T*, const T*, int64_t, int64_t>(
-        sums.largest.mutable_data_as<T>(), sums.logs.mutable_data_as<T>(), scratch.mutable_data_as<T>(),
-        batch.rows.data_as<T>(), batch.count, batch.classes);
+    const auto sum = [](T& largest, T& log, auto terms, auto x) DISTAG_INLINE_LAMBDA {
+      const T top = largest_of(x);
+      largest = top;
+      log = static_cast<T>(log_sum_below_largest(terms, x, top));
+    };
+    for_rows(batch.count, batch.classes, sum, OfEach(sums.largest.mutable_data_as<T>()),
+             OfEach(sums.logs.mutable_data_as<T>()), SameRow(scratch.mutable_data_as<T>()),
+             Rows(batch.rows.data_as<T>()));
   }
   return sums;
 }
@@ -203,6 +176,21 @@ Tensors cross_entropy_forward(std::span<const Tensor> inputs, const Attributes& 
   return {losses};
 }
 
+// scale (softmax(x) - [target]), 0 for a row without a target (-1). The target may be beyond the row: among classes
+// that others have.
+constexpr auto kCrossEntropyGradient = [](auto out, auto x, auto largest, auto log_sum, auto scale,
+                                          int64_t target) DISTAG_INLINE_LAMBDA {
+  if (target < 0) {
+    std::fill_n(out.data(), out.size(), decltype(scale)(0));
+    return;
+  }
+  const auto share_of_largest = math::exp_not_positive(-log_sum);
+  put(out, scale * (share_of_largest * each(math::ExpNotPositive(), x - largest)));
+  const auto place = static_cast<size_t>(target);
+  if (place >= out.size()) return;
+  out.data_element(place) = scale * std::expm1((x.data_element(place) - largest) - log_sum);
+};
+
 Tensors cross_entropy_backward(const Saved& saved, Tensors gradients) {
   Tensors result(static_cast<size_t>(saved.shapes[0][0]));
   if (!gradients[0]) return result;
@@ -211,10 +199,9 @@ Tensors cross_entropy_backward(const Saved& saved, Tensors gradients) {
   Tensor out = Tensor::empty(rows.dtype(), rows.shape());
   dispatch_floating("cross_entropy", rows.dtype(), [&]<typename T>(T) {
     if (rows.count() == 0) return;
-    simd::run<CrossEntropyGradientRows<T>, T*, const T*, const T*, const T*, const T*, const int64_t*, int64_t,
-              int64_t>(out.mutable_data_as<T>(), rows.data_as<T>(), saved.tensors[1].data_as<T>(),
-                       saved.tensors[2].data_as<T>(), scales.data_as<T>(), saved.tensors[3].data_as<int64_t>(),
-                       scales.count(), rows.shape().back());
+    for_rows(scales.count(), rows.shape().back(), kCrossEntropyGradient, Rows(out.mutable_data_as<T>()),
+             Rows(rows.data_as<T>()), OfEach(saved.tensors[1].data_as<T>()), OfEach(saved.tensors[2].data_as<T>()),
+             OfEach(scales.data_as<T>()), OfEach(saved.tensors[3].data_as<int64_t>()));
   });
   result[0] = classes_second(out);
   return result;
@@ -308,37 +295,21 @@ Tensor CutClasses::largest() const {
   return max_over(rows_, classes, Dims{targets_.count()});
 }
 
-namespace {
-
-// For each row: how many elements are the largest, and the sum of the exponentials of all others.
-template <typename T>
-struct ExpSumRows {
-  using Total = typename Sum<T>::Total;
-  DISTAG_INLINE static void run(T* ones, T* rests, T* scratch, const T* x, const T* largests, int64_t rows,
-                                int64_t count) {
-    for (int64_t r = 0; r < rows; ++r, x += count) {
-      const T largest = largests[r];
-      exp_below_largest(scratch, x, largest, count);
-      ones[r] = static_cast<T>(reduce_terms<Sum<T>>(count, [x, largest](int64_t i) DISTAG_INLINE_LAMBDA {
-        return x[i] - largest == T(0) ? Total(1) : Total(0);
-      }));
-      rests[r] = static_cast<T>(reduce_terms<Sum<T>>(count, [x, largest, scratch](int64_t i) DISTAG_INLINE_LAMBDA {
-        return x[i] - largest == T(0) ? Total(0) : static_cast<Total>(scratch[i]);
-      }));
-    }
-  }
-};
-
-}  // namespace
-
 template <typename T>
 void CutClasses::write_terms(Tensor& terms, const Tensor& largest) const {
   const int64_t rows = targets_.count();
   T* term = terms.mutable_data_as<T>();
   if (takes_exponentials_) {
     Tensor scratch = Tensor::empty(rows_.dtype(), Dims{classes_});
-    simd::run<ExpSumRows<T>, T*, T*, T*, const T*, const T*, int64_t, int64_t>(
-        term, term + rows, scratch.mutable_data_as<T>(), rows_.data_as<T>(), largest.data_as<T>(), rows, classes_);
+    // How many elements are the largest, and the sum of the exponentials of all others.
+    const auto sums = [](T& ones, T& rest, auto exponentials, auto x, T top) DISTAG_INLINE_LAMBDA {
+      const auto below = x - top;
+      put(exponentials, each(math::ExpNotPositive(), below));
+      ones = static_cast<T>(sum_of(select(xt::equal(below, T(0)), 1.0, 0.0)));
+      rest = static_cast<T>(sum_of(select(xt::equal(below, T(0)), 0.0, xt::cast<double>(exponentials))));
+    };
+    for_rows(rows, classes_, sums, OfEach(term), OfEach(term + rows), SameRow(scratch.mutable_data_as<T>()),
+             Rows(rows_.data_as<T>()), OfEach(largest.data_as<T>()));
     term += 2 * rows;
   }
   for (int64_t r = 0; r < rows; ++r) {

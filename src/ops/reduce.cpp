@@ -3,9 +3,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "ops/broadcast.h"
-#include "ops/dispatch.h"
-#include "ops/reduce_kernels.h"
+#include "ops/rows.h"
 #include "ops/views.h"
 
 namespace distag::ops {
@@ -49,13 +47,58 @@ bool take_last_block(std::vector<Run>& runs, Block& block) {
   return true;
 }
 
+template <typename F>
+struct Joined {
+  template <typename... Terms>
+  DISTAG_INLINE typename F::Total operator()(typename F::Total total, Terms... terms) const {
+    ((total = F::join(total, static_cast<typename F::Total>(terms))), ...);
+    return total;
+  }
+};
+
+// Joins rows, each `stride` after the one before, element by element: four at a time, so that `part` is read and
+// written less often.
+template <typename F, typename Part, typename T>
+DISTAG_INLINE void put_joined(Part& part, const T* x, int64_t rows, int64_t stride) {
+  const auto at = [&](int64_t i)
+                      DISTAG_INLINE_LAMBDA { return row(x + i * stride, static_cast<int64_t>(part.size())); };
+  std::fill_n(part.data(), part.size(), F::kStart);
+  int64_t i = 0;
+  for (; i + 4 <= rows; i += 4) put(part, each(Joined<F>(), part, at(i), at(i + 1), at(i + 2), at(i + 3)));
+  for (; i < rows; ++i) put(part, each(Joined<F>(), part, at(i)));
+}
+
+// [count, inner] -> [inner]: rows are joined in a strip of columns that stays in the cache, at most kRowsPerPart of
+// them before the part joins the total.
+template <typename F>
+constexpr auto kReducedColumns = [](auto out, auto x) DISTAG_INLINE_LAMBDA {
+  constexpr int64_t kStrip = 512;
+  constexpr int64_t kRowsPerPart = 128;
+  typename F::Total numbers[2][kStrip];
+  const auto inner = static_cast<int64_t>(out.size());
+  const auto count = static_cast<int64_t>(x.size()) / inner;
+  for (int64_t j = 0; j < inner; j += kStrip) {
+    const int64_t width = std::min(kStrip, inner - j);
+    auto total = row(numbers[0], width);
+    auto part = row(numbers[1], width);
+    put_joined<F>(total, x.data() + j, std::min(kRowsPerPart, count), inner);
+    for (int64_t i = kRowsPerPart; i < count; i += kRowsPerPart) {
+      put_joined<F>(part, x.data() + i * inner + j, std::min(kRowsPerPart, count - i), inner);
+      put(total, each(Joined<F>(), total, part));
+    }
+    auto strip = row(out.data() + j, width);
+    put(strip, each([count](auto number) DISTAG_INLINE_LAMBDA { return F::finish(number, count); }, total));
+  }
+};
+
 template <typename F, typename T>
 void reduce_block(T* out, const T* x, const Block& block) {
   if (block.inner == 1) {
-    simd::run<ReduceRows<F, T>, T*, const T*, int64_t, int64_t>(out, x, block.outer, block.count);
+    const auto reduced_row = [](T& to, auto terms)
+                                 DISTAG_INLINE_LAMBDA { to = F::finish(reduced<F>(terms), length_of(terms)); };
+    for_rows(block.outer, block.count, reduced_row, OfEach(out), Rows(x));
   } else {
-    simd::run<ReduceColumns<F, T>, T*, const T*, int64_t, int64_t, int64_t>(out, x, block.outer, block.count,
-                                                                            block.inner);
+    for_rows(block.outer, block.inner, kReducedColumns<F>, Rows(out), RowsOf(x, block.count * block.inner));
   }
 }
 

@@ -9,7 +9,7 @@
 
 namespace distag::ops {
 
-// Sums of everything in this library are made here: of a row, of columns, of terms that a function gives.
+// Sums of everything in this library are made here, of terms that a function gives, or by these steps.
 //
 // Each reduction has a start, a type to go on in, a step that takes in an element, and an end made of the total.
 // Floats are summed in double.
@@ -42,7 +42,10 @@ template <typename T>
 struct Maximum {
   using Total = T;
   static constexpr T kStart = kIsFloating<T> ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
-  DISTAG_INLINE static T join(T a, T b) { return b > a || b != b ? b : a; }
+  DISTAG_INLINE static T join(T a, T b) {
+    const T larger = b > a ? b : a;
+    return b != b ? b : larger;
+  }
   DISTAG_INLINE static T finish(T total, int64_t) { return total; }
 };
 
@@ -50,7 +53,10 @@ template <typename T>
 struct Minimum {
   using Total = T;
   static constexpr T kStart = kIsFloating<T> ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
-  DISTAG_INLINE static T join(T a, T b) { return b < a || b != b ? b : a; }
+  DISTAG_INLINE static T join(T a, T b) {
+    const T smaller = b < a ? b : a;
+    return b != b ? b : smaller;
+  }
   DISTAG_INLINE static T finish(T total, int64_t) { return total; }
 };
 
@@ -86,53 +92,5 @@ DISTAG_INLINE typename F::Total reduce_terms(int64_t count, Term term) {
   }
   return total;
 }
-
-template <typename F, typename T>
-DISTAG_INLINE typename F::Total reduce_row(const T* x, int64_t count) {
-  return reduce_terms<F>(count, [x](int64_t i) DISTAG_INLINE_LAMBDA { return static_cast<typename F::Total>(x[i]); });
-}
-
-// [rows, count] -> [rows]
-template <typename F, typename T>
-struct ReduceRows {
-  DISTAG_INLINE static void run(T* out, const T* x, int64_t rows, int64_t count) {
-    for (int64_t r = 0; r < rows; ++r) out[r] = F::finish(reduce_row<F, T>(x + r * count, count), count);
-  }
-};
-
-// [outer, count, inner] -> [outer, inner]: rows are added to a strip of columns that stays in the cache, at most
-// kRowsPerPart of them before the part joins the total.
-template <typename F, typename T>
-struct ReduceColumns {
-  using Total = typename F::Total;
-  static constexpr int64_t kStrip = 512;
-  static constexpr int64_t kRowsPerPart = 128;
-
-  DISTAG_INLINE static void add_rows(Total* part, const T* x, int64_t rows, int64_t inner, int64_t width) {
-    for (int64_t j = 0; j < width; ++j) part[j] = F::kStart;
-    for (int64_t i = 0; i < rows; ++i, x += inner) {
-      for (int64_t j = 0; j < width; ++j) part[j] = F::join(part[j], static_cast<Total>(x[j]));
-    }
-  }
-
-  DISTAG_INLINE static void strip(T* out, const T* x, int64_t count, int64_t inner, int64_t width) {
-    Total part[kStrip];
-    Total total[kStrip];
-    add_rows(total, x, std::min(kRowsPerPart, count), inner, width);
-    for (int64_t i = kRowsPerPart; i < count; i += kRowsPerPart) {
-      add_rows(part, x + i * inner, std::min(kRowsPerPart, count - i), inner, width);
-      for (int64_t j = 0; j < width; ++j) total[j] = F::join(total[j], part[j]);
-    }
-    for (int64_t j = 0; j < width; ++j) out[j] = F::finish(total[j], count);
-  }
-
-  DISTAG_INLINE static void run(T* out, const T* x, int64_t outer, int64_t count, int64_t inner) {
-    for (int64_t o = 0; o < outer; ++o) {
-      for (int64_t j = 0; j < inner; j += kStrip) {
-        strip(out + o * inner + j, x + o * count * inner + j, count, inner, std::min(kStrip, inner - j));
-      }
-    }
-  }
-};
 
 }  // namespace distag::ops

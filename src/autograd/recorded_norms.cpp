@@ -55,8 +55,8 @@ Tensors rms_norm_gradients(const RecordedStep& step, const Tensors& gradients) {
   }
   if (!step.needs(0)) return result;
   Tensor h = g;
-  if (saved.tensors[3]) {
-    const Tensor weight = step.input(1, ops::with_shape(saved.tensors[3], saved.shapes[2]));
+  if (saved.tensors[2]) {
+    const Tensor weight = step.input(1, ops::with_shape(saved.tensors[2], saved.shapes[2]));
     h = mul(h, reshape(weight, Dims{saved.shapes[1][1]}));
   }
   result[0] = reshape(values.gradient(h), saved.shapes[0]);

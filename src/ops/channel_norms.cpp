@@ -1,10 +1,13 @@
 // Norms whose parts are made of those of statistics.h: rms_norm over last dims, group_norm over groups of channels,
 // batch_norm over all but the channels. None of them keeps a state.
+#include <cmath>
+
 #include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/binary.h"
 #include "ops/builtins.h"
 #include "ops/reduce.h"
+#include "ops/rows.h"
 #include "ops/statistics.h"
 #include "ops/views.h"
 
@@ -50,18 +53,13 @@ void save_inputs(Saved* saved, std::span<const Tensor> inputs, const Attributes&
 constexpr DimSet kOfColumns(2);
 constexpr DimSet kOfRows(1);
 
-// 1 / sqrt(x / divisor + epsilon)
-Tensor root_factors(const char* op, const Tensor& x, double divisor, double epsilon) {
-  const auto factor = [divisor, epsilon](const auto& row) { return 1.0 / xt::sqrt(row / divisor + epsilon); };
-  return new_from(op, factor, x);
+// 1 / sqrt(x + epsilon)
+Tensor root_factors(const char* op, const Tensor& x, double epsilon) {
+  return new_from(
+      op, [epsilon](const auto& variances) { return 1.0 / xt::sqrt(variances + epsilon); }, x);
 }
 
 // ---- rms_norm -------------------------------------------------------------------------------------------------------
-
-constexpr auto kSquareInDouble = [](const auto& x) {
-  using T = Element<decltype(x)>;
-  return each([](T value) { return static_cast<double>(value) * static_cast<double>(value); }, x);
-};
 
 Tensors rms_norm_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
   const Tensor& x = inputs[0];
@@ -79,19 +77,24 @@ Tensors rms_norm_forward(std::span<const Tensor> inputs, const Attributes& attri
   const Tensor matrix = with_shape(x.contiguous(), Dims{rows, count});
   if (weight) weight = with_shape(weight, Dims{count});
 
-  Tensor squares = Tensor::empty(Dtype::kFloat64, matrix.shape());
-  dispatch_floating("rms_norm", x.dtype(),
-                    [&]<typename T>(T) { compute<double, T>(squares, kSquareInDouble, matrix); });
-  const Tensor factors =
-      root_factors("rms_norm", sum_over(squares, kOfColumns, Dims{rows}), static_cast<double>(count), epsilon);
-  const Tensor means = zero_tensor(Dtype::kFloat64, Dims{rows});
-  const Tensor normal = centered_rows("rms_norm", matrix, means, factors, rows, count);
+  Tensor y = Tensor::empty(x.dtype(), x.shape());
+  Tensor factors = Tensor::empty(Dtype::kFloat64, Dims{rows});
+  dispatch_floating("rms_norm", x.dtype(), [&]<typename T>(T) {
+    const auto normalized = [epsilon](auto to, double& factor, auto from, auto by) DISTAG_INLINE_LAMBDA {
+      const double scale = 1.0 / std::sqrt(mean_of(xt::square(xt::cast<double>(from))) + epsilon);
+      factor = scale;
+      if (by.data() == nullptr) return put(to, from * scale);
+      put(to, xt::cast<T>(from * scale) * by);
+    };
+    for_rows(rows, count, normalized, Rows(y.mutable_data_as<T>()), OfEach(factors.mutable_data_as<double>()),
+             Rows(matrix.data_as<T>()), SameRow(weight ? weight.data_as<T>() : nullptr));
+  });
   if (saved != nullptr) {
     save_inputs(saved, inputs, attributes);
-    saved->tensors = {matrix.snapshot(), means, factors, weight ? weight.snapshot() : Tensor()};
+    saved->tensors = {matrix.snapshot(), factors, weight ? weight.snapshot() : Tensor()};
     saved->shapes = {x.shape(), Dims{rows, count}, tail, Dims{static_cast<int64_t>(inputs.size())}};
   }
-  return {with_shape(weight ? combine("rms_norm", kProductOf, normal, weight) : normal, x.shape())};
+  return {y};
 }
 
 // With h = weight g: dx = (h - normal mean(h normal)) factor
@@ -100,22 +103,35 @@ Tensors rms_norm_backward(const Saved& saved, Tensors gradients) {
   if (!gradients[0]) return result;
   const int64_t rows = saved.shapes[1][0];
   const int64_t count = saved.shapes[1][1];
-  const Tensor& weight = saved.tensors[3];
-  const Tensor g = with_shape(gradients[0], saved.shapes[1]);
-  const Tensor normal = centered_rows("rms_norm", saved.tensors[0], saved.tensors[1], saved.tensors[2], rows, count);
-  if (result.size() > 1 && saved.needs(1)) {
-    result[1] = sum_over(new_from("rms_norm", kProductOf, g, normal), kOfRows, saved.shapes[2]);
-  }
-  if (!saved.needs(0)) return result;
-  const Tensor h = weight ? new_from("rms_norm", kProductOf, g, weight) : g;
-  const Tensor dots = sum_over(new_from("rms_norm", kProductOf, h, normal), kOfColumns, Dims{rows, 1});
-  const Tensor factors = with_shape(as_dtype(saved.tensors[2], g.dtype()), Dims{rows, 1});
+  const Tensor g = with_shape(gradients[0], saved.shapes[1]).contiguous();
+  const Tensor& weight = saved.tensors[2];
   dispatch_floating("rms_norm", g.dtype(), [&]<typename T>(T) {
-    const auto gradient = [size = static_cast<T>(count)](const auto& a, const auto& n, const auto& dot,
-                                                         const auto& factor) {
-      return (a - n * (dot / size)) * factor;
+    const auto over_rows = [&](Tensor& out, const auto& program) {
+      for_rows(rows, count, program, Rows(out.mutable_data_as<T>()), Rows(g.data_as<T>()),
+               Rows(saved.tensors[0].data_as<T>()), OfEach(saved.tensors[1].data_as<double>()),
+               SameRow(weight ? weight.data_as<T>() : nullptr));
     };
-    result[0] = with_shape(new_from("rms_norm", gradient, h, normal, dots, factors), saved.shapes[0]);
+    if (result.size() > 1 && saved.needs(1)) {
+      Tensor products = Tensor::empty(g.dtype(), g.shape());
+      over_rows(products, [](auto out, auto of_y, auto x, double factor, auto)
+                              DISTAG_INLINE_LAMBDA { put(out, of_y * xt::cast<T>(x * factor)); });
+      result[1] = sum_over(products, kOfRows, saved.shapes[2]);
+    }
+    if (!saved.needs(0)) return;
+    const auto put_gradient = [](auto& out, const auto& h, const auto& x, double factor) DISTAG_INLINE_LAMBDA {
+      const auto normal = xt::cast<T>(x * factor);
+      const auto products = h * normal;
+      // One element is its own sum, with the sign of its zero.
+      const auto dot = static_cast<T>(x.size() == 1 ? products.data_element(0) : sum_of(products));
+      const T share = dot / static_cast<T>(x.size());
+      const auto scale = static_cast<T>(factor);
+      put(out, (h - normal * share) * scale);
+    };
+    result[0] = Tensor::empty(g.dtype(), saved.shapes[0]);
+    over_rows(result[0], [put_gradient](auto out, auto of_y, auto x, double factor, auto by) DISTAG_INLINE_LAMBDA {
+      if (by.data() == nullptr) return put_gradient(out, of_y, x, factor);
+      put_gradient(out, of_y * by, x, factor);
+    });
   });
   return result;
 }
@@ -201,7 +217,7 @@ Tensors normalized_by_moments(const char* op, std::span<const Tensor> inputs, co
   const double epsilon = checked_epsilon(op, attributes);
   const Tensor matrix = plan.gather(inputs[0]);
   const Moments moments(op, matrix, static_cast<double>(plan.count), plan.rows, plan.count);
-  const Tensor factors = root_factors(op, moments.variances, 1.0, epsilon);
+  const Tensor factors = root_factors(op, moments.variances, epsilon);
   return scaled_normals(op, inputs, attributes, plan, matrix, moments.means, factors, saved);
 }
 
@@ -291,7 +307,7 @@ Tensors batch_norm_forward(std::span<const Tensor> inputs, const Attributes& att
   if (!mean || !variance)
     fail(Status::kInvalidArgument, "batch_norm: without training it needs running_mean and running_var");
   const Tensor factors =
-      root_factors("batch_norm", as_dtype(variance, Dtype::kFloat64), 1.0, checked_epsilon("batch_norm", attributes));
+      root_factors("batch_norm", as_dtype(variance, Dtype::kFloat64), checked_epsilon("batch_norm", attributes));
   const Tensor means = as_dtype(mean, Dtype::kFloat64);
   const Tensors result =
       scaled_normals("batch_norm", inputs, attributes, plan, plan.gather(x), means.snapshot(), factors, saved);

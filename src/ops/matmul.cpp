@@ -12,16 +12,9 @@ namespace {
 
 // ---- matmul ---------------------------------------------------------------------------------------------------------
 
-Tensor with_dim(const Tensor& x, size_t dim) {
-  Dims shape = x.shape();
-  shape.push_back(1);
-  std::rotate(shape.begin() + dim, shape.end() - 1, shape.end());
-  return with_shape(x, shape);
-}
-
 // Both sides with at least two dims: a 1-d one is a row on the left, a column on the right.
-Tensor left_side(const Tensor& a) { return a.rank() == 1 ? with_dim(a, 0) : a; }
-Tensor right_side(const Tensor& b) { return b.rank() == 1 ? with_dim(b, 1) : b; }
+Tensor left_side(const Tensor& a) { return a.rank() == 1 ? with_shape(a, Dims{1, a.count()}) : a; }
+Tensor right_side(const Tensor& b) { return b.rank() == 1 ? with_shape(b, Dims{b.count(), 1}) : b; }
 
 // Of a result or its gradient: the shape without the dims that 1-d sides brought in.
 Dims without_sides(Dims shape, bool left_is_row, bool right_is_column) {

@@ -137,19 +137,6 @@ constexpr Op kLogsumexp{
 
 // ---- var ------------------------------------------------------------------------------------------------------------
 
-namespace {
-
-template <typename T>
-void center_rows(Tensor& out, const Tensor& x, const Tensor& means, const Tensor& factors, int64_t rows,
-                 int64_t count) {
-  const auto centered = [](auto to, auto from, double mean, double factor)
-                            DISTAG_INLINE_LAMBDA { put(to, (from - mean) * factor); };
-  for_rows(rows, count, centered, Rows(out.mutable_data_as<T>()), Rows(x.data_as<T>()), OfEach(means.data_as<double>()),
-           OfEach(factors.data_as<double>()));
-}
-
-}  // namespace
-
 Moments::Moments(const char* op, const Tensor& matrix, double divisor, int64_t rows, int64_t count)
     : means(Tensor::empty(Dtype::kFloat64, Dims{rows})), variances(Tensor::empty(Dtype::kFloat64, Dims{rows})) {
   dispatch_floating(op, matrix.dtype(), [&]<typename T>(T) {
@@ -167,8 +154,12 @@ Tensor centered_rows(const char* op, const Tensor& matrix, const Tensor& means, 
                      int64_t count) {
   Tensor out = Tensor::empty(matrix.dtype(), matrix.shape());
   if (out.count() == 0) return out;
-  dispatch_floating(op, matrix.dtype(),
-                    [&]<typename T>(T) { center_rows<T>(out, matrix, means, factors, rows, count); });
+  const auto centered = [](auto to, auto x, double mean, double factor)
+                            DISTAG_INLINE_LAMBDA { put(to, (x - mean) * factor); };
+  dispatch_floating(op, matrix.dtype(), [&]<typename T>(T) {
+    for_rows(rows, count, centered, Rows(out.mutable_data_as<T>()), Rows(matrix.data_as<T>()),
+             OfEach(means.data_as<double>()), OfEach(factors.data_as<double>()));
+  });
   return out;
 }
 
@@ -195,14 +186,8 @@ Tensor variances_of(const char* op, const Tensor& x, const Statistic& statistic,
 
 // (x - mean) slope of each row; slopes: float64[rows].
 Tensor centered_gradient(const char* op, const Saved& saved, const Tensor& slopes) {
-  const Tensor& matrix = saved.tensors[0];
   const Grouped groups(saved.shapes[0], DimSet(static_cast<uint64_t>(saved.shapes[1][0])));
-  Tensor out = Tensor::empty(matrix.dtype(), groups.permuted_shape);
-  if (out.count() == 0) return groups.scatter(out);
-  dispatch_floating(op, matrix.dtype(), [&]<typename T>(T) {
-    center_rows<T>(out, matrix, saved.tensors[1], slopes, groups.rows, groups.count);
-  });
-  return groups.scatter(out);
+  return groups.scatter(centered_rows(op, saved.tensors[0], saved.tensors[1], slopes, groups.rows, groups.count));
 }
 
 int64_t count_of_rows(const Saved& saved) {

@@ -39,9 +39,9 @@ Tensors mul_gradients(const RecordedStep& step, const Tensors& gradients) {
 Tensors div_gradients(const RecordedStep& step, const Tensors& gradients) {
   Tensors result(2);
   const Tensor& g = gradients[0];
-  const Tensor b = step.input(1, step.saved().tensors[0]);
+  const Tensor b = step.input(1);
   if (step.needs(1)) {
-    const Tensor y = step.output(step.saved().tensors[1]);
+    const Tensor y = step.output(step.saved().tensors[2]);
     result[1] = neg(step.gradient_of(1, mul(g, div(y, b))));
   }
   if (step.needs(0)) result[0] = step.gradient_of(0, div(g, b));

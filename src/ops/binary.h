@@ -1,10 +1,12 @@
 #pragma once
 
 #include <span>
+#include <utility>
 
-#include "ops/elementwise.h"
-#include "ops/op.h"
+#include "ops/unary.h"
 
+// Elementwise ops of two tensors, each made of its name, signature, summary, and three expressions: the value of rows a
+// and b, and the gradients of both from the gradient g of the result and rows that forward saved.
 namespace distag::ops {
 
 // The type in which numbers of T are added and multiplied: integers wrap around.
@@ -29,6 +31,12 @@ constexpr auto kProductOf = [](const auto& a, const auto& b) {
     return a * b;
 };
 constexpr auto kQuotientOf = [](const auto& a, const auto& b) { return a / b; };
+constexpr auto kNegationOf = [](const auto& x) {
+  if constexpr (std::is_floating_point_v<Element<decltype(x)>>)
+    return -x;
+  else
+    return uint64_t{0} - x;
+};
 
 // Two inputs made ready: one dtype, and the shape they broadcast to.
 struct Pair {
@@ -57,6 +65,125 @@ inline void save_kinds(Saved* saved, std::span<const Tensor> inputs) {
 
 inline Tensor gradient_of(const Saved& saved, size_t input, Tensor gradient) {
   return reduce_to(std::move(gradient), saved.shapes[input], saved.dtypes[input]);
+}
+
+// -x of numbers, into `out`, which may be x.
+inline Tensor negated(const char* op, Tensor out, const Tensor& x) {
+  dispatch_numeric(op, x.dtype(), [&]<typename T>(T) { compute_alike<Wrapping<T>>(out, kNegationOf, x); });
+  return out;
+}
+
+// What an op makes of the dtype to which both inputs are promoted.
+enum class Takes {
+  kEach,       // computes in it; integers wrap around
+  kInOrder,    // the same, but integers keep their signs
+  kNumbers,    // refuses bools
+  kAsNumbers,  // bools become int64
+  kAsFloats,   // bools and integers become float32
+  kCompared,   // in order, with bools as results
+  kAsTruths,   // all become bool
+};
+
+inline Dtype dtype_for(Takes takes, Dtype promoted) {
+  if (takes == Takes::kAsTruths) return Dtype::kBool;
+  if (takes == Takes::kAsNumbers && promoted == Dtype::kBool) return Dtype::kInt64;
+  return takes == Takes::kAsFloats && !is_floating(promoted) ? Dtype::kFloat32 : promoted;
+}
+
+// value(a, b), in the shape to which both broadcast.
+template <Takes kTakes, typename F>
+Tensor value_of_pair(const char* op, const F& value, const Pair& pair) {
+  constexpr bool kIsTruth = kTakes == Takes::kCompared || kTakes == Takes::kAsTruths;
+  constexpr bool kHasSigns = kIsTruth || kTakes == Takes::kInOrder;
+  Tensor out = Tensor::empty(kIsTruth ? Dtype::kBool : pair.dtype(), pair.shape);
+  const auto visit = [&]<typename T>(T) {
+    using In = std::conditional_t<kHasSigns, T, Wrapping<T>>;
+    compute<std::conditional_t<kIsTruth, Bool, In>, In, In>(out, value, pair.a, pair.b);
+  };
+  if constexpr (kTakes == Takes::kAsTruths)
+    visit(Bool{});
+  else if constexpr (kTakes == Takes::kAsFloats)
+    dispatch_floating(op, pair.dtype(), visit);
+  else if constexpr (kTakes == Takes::kNumbers || kTakes == Takes::kAsNumbers)
+    dispatch_numeric(op, pair.dtype(), visit);
+  else
+    dispatch(pair.dtype(), visit);
+  return out;
+}
+
+// Places of the inputs and the result among the saved tensors; those that no needed gradient uses are undefined there.
+enum Place : size_t { kA, kB, kY };
+
+// A gradient of an input: that of the result.
+struct Passed {
+  static constexpr bool uses(size_t) { return false; }
+  static Tensor of(const char*, const Saved& saved, size_t input, Tensor g) {
+    return gradient_of(saved, input, std::move(g));
+  }
+};
+
+// kOf(g, rows in the places that it uses), in place of g where that is exclusive.
+template <auto kOf, Place... kUsed>
+struct Slope {
+  static constexpr bool uses(size_t place) { return ((kUsed == place) || ...); }
+  static Tensor of(const char* op, const Saved& saved, size_t input, Tensor g) {
+    return gradient_of(saved, input, combine(op, kOf, g, saved.tensors[kUsed]...));
+  }
+};
+
+// The opposite of a gradient. It is summed first: there is less to negate.
+template <typename Gradient>
+struct Minus : Gradient {
+  static Tensor of(const char* op, const Saved& saved, size_t input, Tensor g) {
+    const Tensor summed = Gradient::of(op, saved, input, std::move(g));
+    return negated(op, output_for(summed), summed);
+  }
+};
+
+template <Name kName, Takes kTakes, auto kValue, typename OfA = Passed, typename OfB = Passed>
+struct PairOp {
+  static Tensors forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
+    const Pair pair(kName.text, inputs, dtype_for(kTakes, result_dtype(inputs[0], inputs[1])));
+    const Tensor y = value_of_pair<kTakes>(kName.text, kValue, pair);
+    save_kinds(saved, inputs);
+    if (saved != nullptr && kPlaces > 0) {
+      saved->tensors.resize(kPlaces);
+      for (size_t place = 0; place < kPlaces; ++place) {
+        const bool is_used = (saved->needs(0) && OfA::uses(place)) || (saved->needs(1) && OfB::uses(place));
+        if (is_used) saved->tensors[place] = (place == kA ? pair.a : place == kB ? pair.b : y).snapshot();
+      }
+    }
+    return {y};
+  }
+
+  static Tensors backward(const Saved& saved, Tensors gradients) {
+    Tensors result(2);
+    Tensor g = std::move(gradients[0]);
+    if (!g) return result;
+    // Into new memory if the gradient is needed once more.
+    if (saved.needs(1)) result[1] = OfB::of(kName.text, saved, 1, saved.needs(0) ? g : std::move(g));
+    if (saved.needs(0)) result[0] = OfA::of(kName.text, saved, 0, std::move(g));
+    return result;
+  }
+
+ private:
+  static constexpr bool uses(size_t place) { return OfA::uses(place) || OfB::uses(place); }
+  static constexpr size_t kPlaces = uses(kY) ? 3 : uses(kB) ? 2 : uses(kA) ? 1 : 0;
+};
+
+template <Name kName, Takes kTakes, auto kValue, typename OfA, typename OfB>
+constexpr Op of_pair(const char* signature, const char* summary, Passes passes = kSeveral) {
+  return elementwise_op<PairOp<kName, kTakes, kValue, OfA, OfB>>(kName.text, signature, summary, passes);
+}
+
+// Without a gradient.
+template <Name kName, Takes kTakes, auto kValue>
+constexpr Op truth_of_pair(const char* signature, const char* summary) {
+  return {.name = kName.text,
+          .signature = signature,
+          .summary = summary,
+          .forward = PairOp<kName, kTakes, kValue>::forward,
+          .is_cheap = true};
 }
 
 }  // namespace distag::ops

@@ -1,12 +1,11 @@
-// Ops that compare elements or combine truth values, and those that choose by one: maximum, minimum, masked_fill.
+// Ops that compare elements or combine truth values, and those that choose by one: maximum, minimum, where,
+// masked_fill.
 #include <utility>
 
 #include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/binary.h"
 #include "ops/builtins.h"
-#include "ops/elementwise.h"
-#include "ops/unary.h"
 
 namespace distag::ops {
 namespace {
@@ -31,30 +30,18 @@ constexpr auto kIsEqual = [](auto&& a, auto&& b) {
   return xt::equal(std::forward<decltype(a)>(a), std::forward<decltype(b)>(b));
 };
 
-// compare(a, b) of each pair, in the dtype to which both are promoted; bools as 0 and 1.
-template <Name kName, auto kCompare>
-struct Comparison {
-  static constexpr auto kOfRows = [](const auto& a, const auto& b) {
-    if constexpr (kIsBool<decltype(a)>)
-      return kCompare(xt::not_equal(a, 0), xt::not_equal(b, 0));
-    else
-      return kCompare(a, b);
-  };
-  static Tensors forward(std::span<const Tensor> inputs, const Attributes&, Saved*) {
-    const Pair pair(kName.text, inputs);
-    Tensor out = Tensor::empty(Dtype::kBool, pair.shape);
-    dispatch(pair.dtype(), [&]<typename T>(T) { compute<Bool, T, T>(out, kOfRows, pair.a, pair.b); });
-    return {out};
-  }
+// compare(a, b), of bools as 0 and 1.
+template <auto kCompare>
+constexpr auto kComparedOf = [](const auto& a, const auto& b) {
+  if constexpr (kIsBool<decltype(a)>)
+    return kCompare(xt::not_equal(a, 0), xt::not_equal(b, 0));
+  else
+    return kCompare(a, b);
 };
 
 template <Name kName, auto kCompare>
 constexpr Op comparison(const char* signature, const char* summary) {
-  return {.name = kName.text,
-          .signature = signature,
-          .summary = summary,
-          .forward = Comparison<kName, kCompare>::forward,
-          .is_cheap = true};
+  return truth_of_pair<kName, Takes::kCompared, kComparedOf<kCompare>>(signature, summary);
 }
 
 }  // namespace
@@ -74,49 +61,24 @@ constexpr Op kNe = comparison<"ne", kIsUnequal>("ne(tensor a, tensor b) -> tenso
 
 // ---- logical_and, logical_or, logical_not ---------------------------------------------------------------------------
 
-namespace {
+constexpr Op kLogicalAnd = truth_of_pair<"logical_and", Takes::kAsTruths, kProductOf>(
+    "logical_and(tensor a, tensor b) -> tensor",
+    "Whether both are not 0 (a NaN is not), as bool, elementwise, shapes broadcast.");
+constexpr Op kLogicalOr = truth_of_pair<"logical_or", Takes::kAsTruths, kSumOf>(
+    "logical_or(tensor a, tensor b) -> tensor",
+    "Whether either is not 0 (a NaN is not), as bool, elementwise, shapes broadcast.");
 
-constexpr auto kNotOf = [](const auto& x) { return xt::equal(x, 0); };
-
-template <typename F>
-Tensors truth_of(const char* op, const F& f, std::span<const Tensor> inputs) {
-  const Pair pair(op, inputs, Dtype::kBool);
-  Tensor out = Tensor::empty(Dtype::kBool, pair.shape);
-  compute_alike<Bool>(out, f, pair.a, pair.b);
-  return {out};
-}
-
-Tensors logical_and_forward(std::span<const Tensor> inputs, const Attributes&, Saved*) {
-  return truth_of("logical_and", kProductOf, inputs);
-}
-
-Tensors logical_or_forward(std::span<const Tensor> inputs, const Attributes&, Saved*) {
-  return truth_of("logical_or", kSumOf, inputs);
-}
-
-Tensors logical_not_forward(std::span<const Tensor> inputs, const Attributes&, Saved*) {
-  const Tensor x = as_dtype(inputs[0], Dtype::kBool);
-  Tensor out = Tensor::empty(Dtype::kBool, x.shape());
-  compute_alike<Bool>(out, kNotOf, x);
-  return {out};
-}
-
-}  // namespace
-
-constexpr Op kLogicalAnd{.name = "logical_and",
-                         .signature = "logical_and(tensor a, tensor b) -> tensor",
-                         .summary = "Whether both are not 0 (a NaN is not), as bool, elementwise, shapes broadcast.",
-                         .forward = logical_and_forward,
-                         .is_cheap = true};
-constexpr Op kLogicalOr{.name = "logical_or",
-                        .signature = "logical_or(tensor a, tensor b) -> tensor",
-                        .summary = "Whether either is not 0 (a NaN is not), as bool, elementwise, shapes broadcast.",
-                        .forward = logical_or_forward,
-                        .is_cheap = true};
 constexpr Op kLogicalNot{.name = "logical_not",
                          .signature = "logical_not(tensor x) -> tensor",
                          .summary = "Whether x is 0, as bool, elementwise.",
-                         .forward = logical_not_forward,
+                         .forward =
+                             [](std::span<const Tensor> inputs, const Attributes&, Saved*) {
+                               const Tensor x = as_dtype(inputs[0], Dtype::kBool);
+                               Tensor out = empty_like(x);
+                               compute_alike<Bool>(
+                                   out, [](const auto& row) { return xt::equal(row, 0); }, x);
+                               return Tensors{out};
+                             },
                          .is_cheap = true};
 
 // ---- maximum, minimum -----------------------------------------------------------------------------------------------
@@ -124,70 +86,83 @@ constexpr Op kLogicalNot{.name = "logical_not",
 namespace {
 
 // Of two numbers the one that is_taken(it, the other), or NaN where either is; of two bools of_bools(a, b).
-template <Name kName, auto kIsTaken, auto kOfBools>
-struct Choice {
-  static constexpr auto kValueOf = [](const auto& a, const auto& b) {
-    if constexpr (kIsBool<decltype(a)>)
-      return kOfBools(a, b);
-    else
-      return select(kIsTaken(a, b) | xt::not_equal(a, a), a, b);
-  };
-  // The share of the gradient that goes to a: equal ones get half each; with a NaN, both have all of it.
-  static constexpr auto kShareOf = [](const auto& a, const auto& b) {
-    using T = Element<decltype(a)>;
-    return select(kIsTaken(b, a), T(0), select(xt::equal(a, b), T(0.5), T(1)));
-  };
-
-  static Tensors forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-    const Pair pair(kName.text, inputs);
-    if (saved != nullptr) {
-      save_kinds(saved, inputs);
-      saved->tensors = {pair.a.snapshot(), pair.b.snapshot()};
-    }
-    Tensor out = Tensor::empty(pair.dtype(), pair.shape);
-    dispatch(pair.dtype(), [&]<typename T>(T) { compute_alike<T>(out, kValueOf, pair.a, pair.b); });
-    return {out};
-  }
-
-  static Tensors backward(const Saved& saved, Tensors gradients) {
-    Tensors result(2);
-    const Tensor& g = gradients[0];
-    if (!g) return result;
-    for (size_t i = 0; i < 2; ++i) {
-      if (!saved.needs(i)) continue;
-      Tensor share = Tensor::empty(g.dtype(), g.shape());
-      dispatch_floating(kName.text, g.dtype(), [&]<typename T>(T) {
-        compute_alike<T>(share, kShareOf, saved.tensors[i], saved.tensors[1 - i]);
-      });
-      result[i] = gradient_of(saved, i, combine(kName.text, kProductOf, share, g));
-    }
-    return result;
-  }
+template <auto kIsTaken, auto kOfBools>
+constexpr auto kChoiceOf = [](const auto& a, const auto& b) {
+  if constexpr (kIsBool<decltype(a)>)
+    return kOfBools(a, b);
+  else
+    return select(kIsTaken(a, b) | xt::not_equal(a, a), a, b);
 };
+
+// The share that goes to `own`: equal ones get half each; with a NaN, both have all of it.
+template <auto kIsTaken>
+constexpr auto kShareOf = [](const auto& g, const auto& own, const auto& other) {
+  using T = Element<decltype(own)>;
+  return select(kIsTaken(other, own), T(0), select(xt::equal(own, other), T(0.5), T(1))) * g;
+};
+
+template <Name kName, auto kIsTaken, auto kOfBools>
+constexpr Op choice(const char* signature, const char* summary) {
+  constexpr auto kShare = kShareOf<kIsTaken>;
+  return of_pair<kName, Takes::kInOrder, kChoiceOf<kIsTaken, kOfBools>, Slope<kShare, kA, kB>, Slope<kShare, kB, kA>>(
+      signature, summary);
+}
 
 }  // namespace
 
-constexpr Op kMaximum = elementwise_op<Choice<"maximum", kIsGreater, kSumOf>>(
-    "maximum", "maximum(tensor a, tensor b) -> tensor",
+constexpr Op kMaximum = choice<"maximum", kIsGreater, kSumOf>(
+    "maximum(tensor a, tensor b) -> tensor",
     "The larger of a and b, elementwise, shapes broadcast; equal ones share the gradient.");
-constexpr Op kMinimum = elementwise_op<Choice<"minimum", kIsLess, kProductOf>>(
-    "minimum", "minimum(tensor a, tensor b) -> tensor",
+constexpr Op kMinimum = choice<"minimum", kIsLess, kProductOf>(
+    "minimum(tensor a, tensor b) -> tensor",
     "The smaller of a and b, elementwise, shapes broadcast; equal ones share the gradient.");
 
-// ---- masked_fill ----------------------------------------------------------------------------------------------------
+// ---- where, masked_fill ---------------------------------------------------------------------------------------------
 
 namespace {
 
-constexpr auto kFilledOf = [](const auto& mask, const auto& value, const auto& x) {
-  return xt::where(xt::not_equal(mask, 0), value, x);
-};
-
-Tensor filled_where(const Tensor& mask, double value, const Tensor& x, const Dims& shape) {
-  const Tensor number = Tensor::scalar(x.dtype(), value);
-  Tensor out = Tensor::empty(x.dtype(), shape);
-  dispatch(x.dtype(), [&]<typename T>(T) { compute<T, Bool, T, T>(out, kFilledOf, mask, number, x); });
+// a where `mask` holds, else b.
+Tensor chosen(const Tensor& mask, const Tensor& a, const Tensor& b, const Dims& shape) {
+  constexpr auto kChosen = [](const auto& is_a, const auto& x, const auto& y) {
+    return xt::where(xt::not_equal(is_a, 0), x, y);
+  };
+  Tensor out = Tensor::empty(a.dtype(), shape);
+  dispatch(a.dtype(), [&]<typename T>(T) { compute<T, Bool, T, T>(out, kChosen, mask, a, b); });
   return out;
 }
+
+Tensors where_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
+  if (inputs[0].dtype() != Dtype::kBool) {
+    fail(Status::kInvalidArgument, "where: the condition must be bool, not {}", describe(inputs[0]));
+  }
+  Pair pair("where", inputs.subspan(1));
+  if (saved != nullptr) {
+    save_kinds(saved, inputs);
+    saved->tensors = {inputs[0].snapshot()};
+  }
+  return {chosen(inputs[0], pair.a, pair.b, broadcast_shapes("where", inputs[0].shape(), pair.shape))};
+}
+
+Tensors where_backward(const Saved& saved, Tensors gradients) {
+  Tensors result(3);
+  const Tensor& g = gradients[0];
+  if (!g) return result;
+  Tensor zero = Tensor::scalar(g.dtype(), 0.0);
+  if (saved.needs(1)) result[1] = gradient_of(saved, 1, chosen(saved.tensors[0], g, zero, g.shape()));
+  if (saved.needs(2)) result[2] = gradient_of(saved, 2, chosen(saved.tensors[0], zero, g, g.shape()));
+  return result;
+}
+
+}  // namespace
+
+constexpr Op kWhere{.name = "where",
+                    .signature = "where(tensor condition, tensor x, tensor y) -> tensor",
+                    .summary = "x where condition (bool) holds, else y, elementwise, shapes broadcast.",
+                    .forward = where_forward,
+                    .backward = where_backward,
+                    .is_cheap = true};
+
+namespace {
 
 Tensors masked_fill_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
   const Tensor& x = inputs[0];
@@ -204,13 +179,15 @@ Tensors masked_fill_forward(std::span<const Tensor> inputs, const Attributes& at
     save_kinds(saved, inputs);
     saved->tensors = {mask.snapshot()};
   }
-  return {filled_where(mask, value, x, shape)};
+  return {chosen(mask, Tensor::scalar(x.dtype(), value), x, shape)};
 }
 
 Tensors masked_fill_backward(const Saved& saved, Tensors gradients) {
   Tensors result(2);
   const Tensor& g = gradients[0];
-  if (g && saved.needs(0)) result[0] = gradient_of(saved, 0, filled_where(saved.tensors[0], 0.0, g, g.shape()));
+  if (!g || !saved.needs(0)) return result;
+  const Tensor zero = Tensor::scalar(g.dtype(), 0.0);
+  result[0] = gradient_of(saved, 0, chosen(saved.tensors[0], zero, g, g.shape()));
   return result;
 }
 

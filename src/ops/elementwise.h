@@ -87,6 +87,10 @@ inline Tensor output_for(const Tensor& candidate, Dtype dtype, const Dims& shape
   }
   return Tensor::empty(dtype, shape);
 }
+inline Tensor output_for(const Tensor& candidate) {
+  return output_for(candidate, candidate.dtype(), candidate.shape());
+}
+inline Tensor empty_like(const Tensor& x) { return Tensor::empty(x.dtype(), x.shape()); }
 
 // Elements that lie in steps, made neighbours a piece at a time. A repeated one is copied once.
 template <typename T>
@@ -168,7 +172,7 @@ void compute_alike(Tensor& out, const F& f, const Inputs&... inputs) {
 // that is exclusive.
 template <typename F, typename... Inputs>
 Tensor combine(const char* op, const F& f, const Tensor& a, const Inputs&... others) {
-  Tensor out = output_for(a, a.dtype(), a.shape());
+  Tensor out = output_for(a);
   dispatch_floating(op, a.dtype(), [&]<typename T>(T) { compute_alike<T>(out, f, a, others...); });
   return out;
 }

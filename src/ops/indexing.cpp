@@ -1,5 +1,5 @@
-// Ops that choose elements by an index, or add to those: where, gather, index_select, embedding, index_add,
-// scatter_add; and one_hot.
+// Ops that choose elements by an index, or add to those: gather, index_select, embedding, index_add, scatter_add;
+// and one_hot.
 #include <algorithm>
 #include <cstring>
 #include <span>
@@ -38,52 +38,7 @@ Tensor checked_indices(const char* op, const Tensor& index, int64_t size) {
   fail(Status::kInvalidArgument, "{}: index {} out of range [0, {})", op, *bad, size);
 }
 
-// ---- where ----------------------------------------------------------------------------------------------------------
-
-constexpr auto kChosen = [](const auto& condition, const auto& x, const auto& y) {
-  return xt::where(xt::not_equal(condition, 0), x, y);
-};
-
-Tensor chosen(const Tensor& condition, const Tensor& x, const Tensor& y, const Dims& shape) {
-  Tensor out = Tensor::empty(x.dtype(), shape);
-  dispatch(x.dtype(), [&]<typename T>(T) { compute<T, Bool, T, T>(out, kChosen, condition, x, y); });
-  return out;
-}
-
-Tensors where_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  if (inputs[0].dtype() != Dtype::kBool) {
-    fail(Status::kInvalidArgument, "where: the condition must be bool, not {}", describe(inputs[0]));
-  }
-  Pair pair("where", inputs.subspan(1));
-  if (saved != nullptr) {
-    save_kinds(saved, inputs);
-    saved->tensors = {inputs[0].snapshot()};
-  }
-  return {chosen(inputs[0], pair.a, pair.b, broadcast_shapes("where", inputs[0].shape(), pair.shape))};
-}
-
-Tensors where_backward(const Saved& saved, Tensors gradients) {
-  Tensors result(3);
-  const Tensor& g = gradients[0];
-  if (!g) return result;
-  Tensor zero = Tensor::scalar(g.dtype(), 0.0);
-  if (saved.needs(1)) result[1] = gradient_of(saved, 1, chosen(saved.tensors[0], g, zero, g.shape()));
-  if (saved.needs(2)) result[2] = gradient_of(saved, 2, chosen(saved.tensors[0], zero, g, g.shape()));
-  return result;
-}
-
-}  // namespace
-
-constexpr Op kWhere{.name = "where",
-                    .signature = "where(tensor condition, tensor x, tensor y) -> tensor",
-                    .summary = "x where condition (bool) holds, else y, elementwise, shapes broadcast.",
-                    .forward = where_forward,
-                    .backward = where_backward,
-                    .is_cheap = true};
-
 // ---- gather ---------------------------------------------------------------------------------------------------------
-
-namespace {
 
 // A row of an index, along its last dim. Its element i takes the element of x at first + index[i] step + i side.
 struct IndexRow {

@@ -54,14 +54,17 @@ struct UnaryOp {
   }
 };
 
+enum Passes : bool { kSeveral, kOnePass };
+
 template <typename Made>
-constexpr Op elementwise_op(const char* name, const char* signature, const char* summary) {
+constexpr Op elementwise_op(const char* name, const char* signature, const char* summary, Passes passes = kSeveral) {
   return {.name = name,
           .signature = signature,
           .summary = summary,
           .forward = Made::forward,
           .backward = Made::backward,
-          .is_cheap = true};
+          .is_cheap = true,
+          .is_one_pass = passes == kOnePass};
 }
 
 // An op whose gradient is one of g and the result y, or of g and the argument x.

@@ -109,17 +109,14 @@ Tensor flipped(const Tensor& x, const Dims& dims) {
   return x.rank() == 0 ? x : call(ops::kFlip, {x}, make_attributes({{"dims", dims}}));
 }
 
-Tensors flip_gradients(const RecordedStep& step, const Tensors& gradients) {
-  return {flipped(gradients[0], saved_shape(step, 0))};
-}
-
 Tensors pad_gradients(const RecordedStep& step, const Tensors& gradients) {
   const Dims& what = saved_shape(step, 0);
   return {part(gradients[0], static_cast<size_t>(what[0]), what[1], what[2])};
 }
 
+// The op itself.
 template <const ops::Op& op>
-Tensors triangle_gradients(const RecordedStep& step, const Tensors& gradients) {
+Tensors applied_again(const RecordedStep& step, const Tensors& gradients) {
   return {call(op, gradients, step.saved().attributes)};
 }
 
@@ -149,24 +146,15 @@ Tensors repeat_gradients(const RecordedStep& step, const Tensors& gradients) {
 }
 
 constexpr RecordedOp kShapes[] = {
-    {&ops::kTranspose, transpose_gradients},
-    {&ops::kReshape, reshaped_gradients},
-    {&ops::kSqueeze, reshaped_gradients},
-    {&ops::kUnsqueeze, reshaped_gradients},
-    {&ops::kSlice, slice_gradients},
-    {&ops::kConcat, concat_gradients},
-    {&ops::kClone, clone_gradients},
-    {&ops::kCast, cast_gradients},
-    {&ops::kPermute, permute_gradients},
-    {&ops::kExpand, expand_gradients},
-    {&ops::kStack, stack_gradients},
-    {&ops::kSplit, split_gradients},
-    {&ops::kFlip, flip_gradients},
-    {&ops::kPad, pad_gradients},
-    {&ops::kTril, triangle_gradients<ops::kTril>},
-    {&ops::kTriu, triangle_gradients<ops::kTriu>},
-    {&ops::kCumsum, cumsum_gradients},
-    {&ops::kRepeat, repeat_gradients},
+    {&ops::kTranspose, transpose_gradients},  {&ops::kReshape, reshaped_gradients},
+    {&ops::kSqueeze, reshaped_gradients},     {&ops::kUnsqueeze, reshaped_gradients},
+    {&ops::kSlice, slice_gradients},          {&ops::kConcat, concat_gradients},
+    {&ops::kClone, clone_gradients},          {&ops::kCast, cast_gradients},
+    {&ops::kPermute, permute_gradients},      {&ops::kExpand, expand_gradients},
+    {&ops::kStack, stack_gradients},          {&ops::kSplit, split_gradients},
+    {&ops::kFlip, applied_again<ops::kFlip>}, {&ops::kPad, pad_gradients},
+    {&ops::kTril, applied_again<ops::kTril>}, {&ops::kTriu, applied_again<ops::kTriu>},
+    {&ops::kCumsum, cumsum_gradients},        {&ops::kRepeat, repeat_gradients},
 };
 
 }  // namespace

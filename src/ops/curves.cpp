@@ -7,6 +7,7 @@
 #include "ops/builtins.h"
 #include "ops/gelu.h"
 #include "ops/math.h"
+#include "ops/rows.h"
 #include "ops/unary.h"
 
 namespace distag::ops {
@@ -15,12 +16,10 @@ namespace distag::ops {
 
 namespace {
 
-template <typename T>
-struct BeyondReductionRow {
-  DISTAG_INLINE static void run(const T* x, int64_t count, int64_t* found) {
-    int64_t beyond = 0;
-    for (int64_t i = 0; i < count; ++i) beyond += math::is_beyond_reduction(x[i]);
-    *found = beyond;
+struct BeyondReduction {
+  template <typename T>
+  DISTAG_INLINE int64_t operator()(T x) const {
+    return math::is_beyond_reduction(x);
   }
 };
 
@@ -28,8 +27,9 @@ struct BeyondReductionRow {
 bool has_large_angles(const Tensor& x) {
   int64_t found = 0;
   dispatch_floating("angles", x.dtype(), [&]<typename T>(T) {
-    if (x.count() == 0) return;
-    simd::run<BeyondReductionRow<T>, const T*, int64_t, int64_t*>(x.data_as<T>(), x.count(), &found);
+    const auto count_beyond = [](int64_t& beyond, const auto& row)
+                                  DISTAG_INLINE_LAMBDA { beyond = sum_of(each(BeyondReduction(), row)); };
+    for_rows(1, x.count(), count_beyond, OfEach(&found), Rows(x.data_as<T>()));
   });
   return found != 0;
 }

@@ -11,18 +11,11 @@
 #include "ops/binary.h"
 #include "ops/builtins.h"
 #include "ops/reduce.h"
+#include "ops/rows.h"
 #include "ops/views.h"
 
 namespace distag::ops {
 namespace {
-
-struct LargestIndex {
-  DISTAG_INLINE static void run(const int64_t* indices, int64_t count, uint64_t* largest) {
-    uint64_t most = 0;
-    for (int64_t i = 0; i < count; ++i) most = std::max(most, static_cast<uint64_t>(indices[i]));
-    *largest = most;
-  }
-};
 
 // Row-major indices, all of them in [0, size).
 Tensor checked_indices(const char* op, const Tensor& index, int64_t size) {
@@ -31,12 +24,24 @@ Tensor checked_indices(const char* op, const Tensor& index, int64_t size) {
   }
   Tensor indices = index.contiguous();
   const std::span<const int64_t> values(indices.data_as<int64_t>(), static_cast<size_t>(indices.count()));
-  uint64_t largest = 0;  // of a negative one larger than any size
-  simd::run<LargestIndex, const int64_t*, int64_t, uint64_t*>(values.data(), indices.count(), &largest);
+  uint64_t largest = 0;  // a negative one is larger than any size
+  for_rows(
+      1, indices.count(),
+      [](uint64_t& most, const auto& row)
+          DISTAG_INLINE_LAMBDA { most = reduced<Maximum<uint64_t>>(xt::cast<uint64_t>(row)); },
+      OfEach(&largest), Rows(values.data()));
   if (values.empty() || largest < static_cast<uint64_t>(size)) return indices;
   const auto bad = std::find_if(values.begin(), values.end(), [size](int64_t i) { return i < 0 || i >= size; });
   fail(Status::kInvalidArgument, "{}: index {} out of range [0, {})", op, *bad, size);
 }
+
+void save_indices(Saved* saved, const Tensor& indices, const Dims& shape, size_t dim) {
+  if (saved == nullptr) return;
+  saved->tensors = {indices.snapshot()};
+  saved->shapes = {shape, Dims{static_cast<int64_t>(dim)}};
+}
+
+size_t saved_dim(const Saved& saved) { return static_cast<size_t>(saved.shapes[1][0]); }
 
 // ---- gather ---------------------------------------------------------------------------------------------------------
 
@@ -72,7 +77,8 @@ template <typename T>
 void take_row(T* out, const T* x, const IndexRow& row) {
   const T* from = x + row.first;
   if (row.side == 0 && row.step == 1) {
-    for (int64_t i = 0; i < row.count; ++i) out[i] = from[row.index[i]];
+    const int64_t* const index = row.index;
+    for (int64_t i = 0, count = row.count; i < count; ++i) out[i] = from[index[i]];
   } else {
     for (int64_t i = 0; i < row.count; ++i) out[i] = from[row.index[i] * row.step + i * row.side];
   }
@@ -118,10 +124,7 @@ Tensors gather_forward(std::span<const Tensor> inputs, const Attributes& attribu
   if (!fits) fail(Status::kInvalidArgument, "gather: index {} does not fit {}", describe(index), describe(x));
   Tensor indices = checked_indices("gather", index, x.shape()[dim]);
   Tensor y = gathered(x, indices, dim);
-  if (saved != nullptr) {
-    saved->tensors = {indices.snapshot()};
-    saved->shapes = {x.shape(), Dims{static_cast<int64_t>(dim)}};
-  }
+  save_indices(saved, indices, x.shape(), dim);
   return {y};
 }
 
@@ -129,7 +132,7 @@ Tensors gather_backward(const Saved& saved, Tensors gradients) {
   Tensors result(2);
   if (!gradients[0]) return result;
   Tensor g = gradients[0].contiguous();
-  auto dim = static_cast<size_t>(saved.shapes[1][0]);
+  auto dim = saved_dim(saved);
   const Dims& shape = saved.shapes[0];
   const Dtype total = sum_dtype(g.dtype(), g.shape()[dim]);
   const bool is_last = dim + 1 == shape.size();
@@ -163,17 +166,6 @@ constexpr Op kGather{.name = "gather",
 // ---- index_select, embedding ----------------------------------------------------------------------------------------
 
 namespace {
-
-// x as [outer, size, inner] around a dim.
-struct Slabs {
-  int64_t outer = 1;
-  int64_t size = 1;
-  int64_t inner = 1;
-  Slabs(const Dims& shape, size_t dim) : size(shape[dim]) {
-    for (size_t i = 0; i < dim; ++i) outer *= shape[i];
-    for (size_t i = dim + 1; i < shape.size(); ++i) inner *= shape[i];
-  }
-};
 
 // y[o, i, :] = x[o, indices[i], :]
 void take_slabs(Tensor& y, const Tensor& x, const Tensor& indices, const Slabs& slabs) {
@@ -222,9 +214,11 @@ void add_slabs(const char* op, Tensor& sums, const Tensor& terms, const Tensor& 
 }
 
 // The gradients of equal indices, added.
-Tensor added_slabs(const char* op, const Tensor& gradient, const Dims& shape, const Tensor& indices, size_t dim) {
-  Tensor g = gradient.contiguous();
+Tensor added_slabs(const char* op, const Tensor& gradient, const Saved& saved, size_t dim) {
+  const Tensor g = gradient.contiguous();
+  const Dims& shape = saved.shapes[0];
   if (g.count() == 0) return zero_tensor(g.dtype(), shape);
+  const Tensor& indices = saved.tensors[0];
   Tensor sums = zero_tensor(sum_dtype(g.dtype(), most_frequent(indices, shape[dim])), shape);
   add_slabs(op, sums, g, indices, dim);
   return as_dtype(sums, g.dtype());
@@ -242,18 +236,13 @@ Tensors index_select_forward(std::span<const Tensor> inputs, const Attributes& a
   shape[dim] = indices.count();
   Tensor y = Tensor::empty(x.dtype(), shape);
   take_slabs(y, x.contiguous(), indices, Slabs(x.shape(), dim));
-  if (saved != nullptr) {
-    saved->tensors = {indices.snapshot()};
-    saved->shapes = {x.shape(), Dims{static_cast<int64_t>(dim)}};
-  }
+  save_indices(saved, indices, x.shape(), dim);
   return {y};
 }
 
 Tensors index_select_backward(const Saved& saved, Tensors gradients) {
   Tensors result(2);
-  if (!gradients[0]) return result;
-  result[0] = added_slabs("index_select", gradients[0], saved.shapes[0], saved.tensors[0],
-                          static_cast<size_t>(saved.shapes[1][0]));
+  if (gradients[0]) result[0] = added_slabs("index_select", gradients[0], saved, saved_dim(saved));
   return result;
 }
 
@@ -277,16 +266,13 @@ Tensors embedding_forward(std::span<const Tensor> inputs, const Attributes&, Sav
   shape.push_back(weight.shape()[1]);
   Tensor y = Tensor::empty(weight.dtype(), shape);
   take_slabs(y, weight.contiguous(), indices, Slabs(weight.shape(), 0));
-  if (saved != nullptr) {
-    saved->tensors = {indices.snapshot()};
-    saved->shapes = {weight.shape()};
-  }
+  save_indices(saved, indices, weight.shape(), 0);
   return {y};
 }
 
 Tensors embedding_backward(const Saved& saved, Tensors gradients) {
   Tensors result(2);
-  if (gradients[0]) result[1] = added_slabs("embedding", gradients[0], saved.shapes[0], saved.tensors[0], 0);
+  if (gradients[0]) result[1] = added_slabs("embedding", gradients[0], saved, 0);
   return result;
 }
 
@@ -318,12 +304,6 @@ Tensor started_sums(const Tensor& x, int64_t terms) {
   return x.dtype() == Dtype::kInt64 ? sums : as_dtype(sums, sum_dtype(x.dtype(), terms));
 }
 
-void save_source(Saved* saved, const Tensor& indices, const Tensor& source, size_t dim) {
-  if (saved == nullptr) return;
-  saved->tensors = {indices.snapshot()};
-  saved->shapes = {source.shape(), Dims{static_cast<int64_t>(dim)}};
-}
-
 Tensors index_add_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
   const Tensor& x = inputs[0];
   const size_t dim = checked_dim("index_add", get_int(attributes, "dim", 0), x);
@@ -336,7 +316,7 @@ Tensors index_add_forward(std::span<const Tensor> inputs, const Attributes& attr
   const bool are_many = terms.count() > 0 && indices.count() >= kMostSummedPlainly;
   Tensor sums = started_sums(x, are_many ? most_frequent(indices, x.shape()[dim]) + 1 : 0);
   add_slabs("index_add", sums, terms, indices, dim);
-  save_source(saved, indices, terms, dim);
+  save_indices(saved, indices, terms.shape(), dim);
   return {as_dtype(sums, x.dtype())};
 }
 
@@ -347,7 +327,7 @@ Tensors index_add_backward(const Saved& saved, Tensors gradients) {
   if (saved.needs(0)) result[0] = g;
   if (!saved.needs(2)) return result;
   result[2] = Tensor::empty(g.dtype(), saved.shapes[0]);
-  take_slabs(result[2], g.contiguous(), saved.tensors[0], Slabs(g.shape(), static_cast<size_t>(saved.shapes[1][0])));
+  take_slabs(result[2], g.contiguous(), saved.tensors[0], Slabs(g.shape(), saved_dim(saved)));
   return result;
 }
 
@@ -376,7 +356,7 @@ Tensors scatter_add_forward(std::span<const Tensor> inputs, const Attributes& at
       in += row.count;
     });
   });
-  save_source(saved, indices, source, dim);
+  save_indices(saved, indices, source.shape(), dim);
   return {as_dtype(sums, x.dtype())};
 }
 
@@ -387,7 +367,7 @@ Tensors scatter_add_backward(const Saved& saved, Tensors gradients) {
   if (saved.needs(0)) result[0] = g;
   if (!saved.needs(2)) return result;
   const Tensor& indices = saved.tensors[0];
-  result[2] = gathered(g, indices, static_cast<size_t>(saved.shapes[1][0]));
+  result[2] = gathered(g, indices, saved_dim(saved));
   if (indices.shape() == saved.shapes[0]) return result;
   Tensor whole = zero_tensor(g.dtype(), saved.shapes[0]);
   write_part(whole, leading_part(whole, indices.shape()), result[2]);

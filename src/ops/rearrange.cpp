@@ -8,7 +8,7 @@
 #include "ops/builtins.h"
 #include "ops/dispatch.h"
 #include "ops/reduce.h"
-#include "ops/reduce_kernels.h"
+#include "ops/rows.h"
 #include "ops/unary.h"
 #include "ops/views.h"
 
@@ -42,11 +42,6 @@ size_t checked_new_dim(const char* op, int64_t dim, const Tensor& x) {
     fail(Status::kInvalidArgument, "{}: dim {} is out of range for {}", op, dim, describe(x));
   }
   return static_cast<size_t>(dim < 0 ? dim + rank + 1 : dim);
-}
-
-Tensors reshaped_back(const Saved& saved, Tensors gradients) {
-  if (gradients[0]) gradients[0] = with_shape(gradients[0], saved.shapes[0]);
-  return gradients;
 }
 
 // ---- permute --------------------------------------------------------------------------------------------------------
@@ -273,31 +268,44 @@ constexpr Op kSplit{.name = "split",
 
 namespace {
 
-Tensor flipped(const Tensor& x, const Dims& dims) {
-  if (x.count() == 0) return x.clone();
+Tensor flipped(const Tensor& x, const DimSet& dims) {
   Dims strides = x.strides();
   int64_t offset = x.offset();
-  for (int64_t dim : dims) {
-    auto index = static_cast<size_t>(dim);
-    offset += (x.shape()[index] - 1) * strides[index];
-    strides[index] = -strides[index];
+  for (size_t i = 0; i < x.rank() && x.count() > 0; ++i) {
+    if (!dims[i]) continue;
+    offset += (x.shape()[i] - 1) * strides[i];
+    strides[i] = -strides[i];
   }
-  return x.view(x.shape(), strides, offset).clone();
+  const Tensor view = x.view(x.shape(), strides, offset);
+  const RowPlan<1> plan(x.shape(), {strides});
+  if (x.count() == 0 || plan.row_strides[0] != -1) return view.clone();
+  Tensor y = empty_like(x);
+  dispatch(x.dtype(), [&]<typename T>(T) {
+    T* to = y.mutable_data_as<T>();
+    plan.for_each_row([&](const std::array<int64_t, 1>& offsets) {
+      for_rows(
+          1, plan.row_length,
+          [](auto row, const auto& reversed)
+              DISTAG_INLINE_LAMBDA { std::copy(reversed.crbegin(), reversed.crend(), row.begin()); },
+          Rows(to), Rows(view.data_as<T>() + offsets[0] - (plan.row_length - 1)));
+      to += plan.row_length;
+    });
+  });
+  return y;
+}
+
+DimSet flipped_dims(const Attributes& attributes, const Tensor& x) {
+  return checked_dims("flip", get_dims(attributes, "dims"), x);
 }
 
 Tensors flip_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  DimSet set = checked_dims("flip", get_dims(attributes, "dims"), x);
-  Dims dims;
-  for (size_t i = 0; i < x.rank(); ++i) {
-    if (set[i]) dims.push_back(static_cast<int64_t>(i));
-  }
-  if (saved != nullptr) saved->shapes = {dims};
-  return {flipped(x, dims)};
+  if (saved != nullptr) saved->attributes = attributes;
+  return {flipped(inputs[0], flipped_dims(attributes, inputs[0]))};
 }
 
 Tensors flip_backward(const Saved& saved, Tensors gradients) {
-  if (gradients[0]) gradients[0] = flipped(gradients[0], saved.shapes[0]);
+  Tensor& g = gradients[0];
+  if (g) g = flipped(g, flipped_dims(saved.attributes, g));
   return gradients;
 }
 

@@ -1,4 +1,4 @@
-// Ops that reduce dims: sum, mean, max, amin, any, all, argmax.
+// Ops that reduce dims: sum, mean, max, amin, any, all.
 #include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/binary.h"
@@ -27,10 +27,6 @@ Tensor truth_values(const Tensor& x) {
   compute_alike<Bool>(
       out, [](const auto& r) { return xt::not_equal(r, 0); }, x);
   return out;
-}
-
-void check_not_empty(const char* op, const Tensor& x, int64_t count) {
-  if (count == 0) fail(Status::kInvalidArgument, "{}: {} has no elements to choose from", op, describe(x));
 }
 
 // ---- sum ------------------------------------------------------------------------------------------------------------
@@ -63,15 +59,6 @@ constexpr Op kSum{.name = "sum",
 
 namespace {
 
-Tensor divided(const char* op, const Tensor& x, int64_t count) {
-  Tensor out = output_for(x, x.dtype(), x.shape());
-  dispatch_floating(op, x.dtype(), [&]<typename T>(T) {
-    compute_alike<T>(
-        out, [number = static_cast<T>(count)](const auto& row) { return row / number; }, x);
-  });
-  return out;
-}
-
 Tensors mean_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
   const Tensor& x = inputs[0];
   if (!is_floating(x.dtype())) {
@@ -84,10 +71,11 @@ Tensors mean_forward(std::span<const Tensor> inputs, const Attributes& attribute
 }
 
 Tensors mean_backward(const Saved& saved, Tensors gradients) {
-  Tensor g = std::move(gradients[0]);
-  if (!g) return gradients;
-  int64_t count = g.count() == 0 ? 1 : element_count(saved.shapes[0]) / g.count();
-  Tensor share = divided("mean", g, count);
+  if (!gradients[0]) return gradients;
+  const Tensor g = std::move(gradients[0]);
+  const int64_t count = g.count() == 0 ? 1 : element_count(saved.shapes[0]) / g.count();
+  const Tensor share = combine(
+      "mean", [count](const auto& row) { return row / static_cast<Element<decltype(row)>>(count); }, g);
   return {broadcast_to(with_shape(share, saved.shapes[1]), saved.shapes[0])};
 }
 
@@ -111,13 +99,15 @@ constexpr auto kIsChosen = [](const auto& x, const auto& chosen) {
   return xt::where(xt::equal(x, chosen), T(1), T(0));
 };
 
-// The one that `reduce` chooses in each group.
-Tensors chosen_forward(const char* op, Tensor (*reduce)(const Tensor&, const DimSet&, const Dims&),
-                       std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+// The one that kReduce chooses in each group.
+template <Name kName, auto kReduce>
+Tensors chosen_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
   const Tensor& x = inputs[0];
-  Reduction reduction(op, x, attributes);
-  check_not_empty(op, x, reduced_count(x.shape(), reduction.dims));
-  Tensor y = reduce(x, reduction.dims, reduction.shape);
+  const Reduction reduction(kName.text, x, attributes);
+  if (reduced_count(x.shape(), reduction.dims) == 0) {
+    fail(Status::kInvalidArgument, "{}: {} has no elements to choose from", kName.text, describe(x));
+  }
+  const Tensor y = kReduce(x, reduction.dims, reduction.shape);
   if (saved != nullptr) {
     saved->tensors = {x.snapshot(), with_shape(y, reduction.kept_shape).snapshot()};
     saved->shapes = {reduction.kept_shape};
@@ -143,14 +133,6 @@ Tensors chosen_backward(const Saved& saved, Tensors gradients) {
   return {result};
 }
 
-Tensors max_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  return chosen_forward("max", max_over, inputs, attributes, saved);
-}
-
-Tensors amin_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  return chosen_forward("amin", min_over, inputs, attributes, saved);
-}
-
 }  // namespace
 
 constexpr Op kMax{
@@ -158,7 +140,7 @@ constexpr Op kMax{
     .signature = "max(tensor x, int64[] dims = [], bool keepdim = false) -> tensor",
     .summary =
         "The largest element over dims ([] for all), which go away or stay with size 1; equal ones share the gradient.",
-    .forward = max_forward,
+    .forward = chosen_forward<"max", max_over>,
     .backward = chosen_backward,
     .is_cheap = true};
 
@@ -167,7 +149,7 @@ constexpr Op kAmin{.name = "amin",
                    .summary =
                        "The smallest element over dims ([] for all), which go away or stay with size 1; equal ones "
                        "share the gradient.",
-                   .forward = amin_forward,
+                   .forward = chosen_forward<"amin", min_over>,
                    .backward = chosen_backward,
                    .is_cheap = true};
 
@@ -176,24 +158,15 @@ constexpr Op kAmin{.name = "amin",
 namespace {
 
 // Of bools as bytes 0 and 1 the largest is whether any is true, the smallest whether all are.
-Tensors truth_over(const char* op, bool of_any, std::span<const Tensor> inputs, const Attributes& attributes) {
+template <Name kName, auto kReduce, bool kOfNone>
+Tensors truth_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved*) {
   const Tensor& x = inputs[0];
-  const Reduction reduction(op, x, attributes);
-  const Tensor truths = x.dtype() == Dtype::kBool ? truth_values(x) : as_dtype(x, Dtype::kBool);
+  const Reduction reduction(kName.text, x, attributes);
   if (reduced_count(x.shape(), reduction.dims) == 0) {
-    Tensor out = Tensor::empty(Dtype::kBool, reduction.shape);
-    if (out.count() > 0) std::fill_n(out.mutable_data_as<Bool>(), out.count(), Bool{of_any ? Bool{0} : Bool{1}});
-    return {out};
+    return {broadcast_to(Tensor::scalar(Dtype::kBool, kOfNone), reduction.shape).clone()};
   }
-  return {(of_any ? max_over : min_over)(truths, reduction.dims, reduction.shape)};
-}
-
-Tensors any_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved*) {
-  return truth_over("any", true, inputs, attributes);
-}
-
-Tensors all_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved*) {
-  return truth_over("all", false, inputs, attributes);
+  const Tensor truths = x.dtype() == Dtype::kBool ? truth_values(x) : as_dtype(x, Dtype::kBool);
+  return {kReduce(truths, reduction.dims, reduction.shape)};
 }
 
 }  // namespace
@@ -203,61 +176,14 @@ constexpr Op kAny{.name = "any",
                   .summary =
                       "Whether any element over dims ([] for all) is not 0 (a NaN is not), as bool; of none it is "
                       "false. The dims go away or stay with size 1.",
-                  .forward = any_forward,
+                  .forward = truth_forward<"any", max_over, false>,
                   .is_cheap = true};
 constexpr Op kAll{.name = "all",
                   .signature = "all(tensor x, int64[] dims = [], bool keepdim = false) -> tensor",
                   .summary =
                       "Whether all elements over dims ([] for all) are not 0 (a NaN is not), as bool; of none it is "
                       "true. The dims go away or stay with size 1.",
-                  .forward = all_forward,
+                  .forward = truth_forward<"all", min_over, true>,
                   .is_cheap = true};
-
-// ---- argmax ---------------------------------------------------------------------------------------------------------
-
-namespace {
-
-template <typename T>
-int64_t first_largest(const T* row, int64_t count) {
-  int64_t best = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    if (row[i] != row[i]) return i;
-    if (row[i] > row[best]) best = i;
-  }
-  return best;
-}
-
-Tensors argmax_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved*) {
-  const Tensor& x = inputs[0];
-  size_t dim = checked_dim("argmax", get_int(attributes, "dim", -1), x);
-  if (x.rank() == 0) return {Tensor::scalar(Dtype::kInt64, 0)};
-  int64_t count = x.shape()[dim];
-  Dims shape = x.shape();
-  std::copy(shape.begin() + dim + 1, shape.end(), shape.begin() + dim);
-  shape.pop_back();
-  Tensor out = Tensor::empty(Dtype::kInt64, shape);
-  if (out.count() == 0) return {out};
-  check_not_empty("argmax", x, count);
-  // The dim that goes away as the last one.
-  Dims order;
-  for (size_t i = 0; i < x.rank(); ++i) {
-    if (i != dim) order.push_back(static_cast<int64_t>(i));
-  }
-  order.push_back(static_cast<int64_t>(dim));
-  Tensor rows = permuted(x, order).contiguous();
-  dispatch(x.dtype(), [&]<typename T>(T) {
-    auto* indices = out.mutable_data_as<int64_t>();
-    for (int64_t r = 0; r < out.count(); ++r) indices[r] = first_largest(rows.data_as<T>() + r * count, count);
-  });
-  return {out};
-}
-
-}  // namespace
-
-constexpr Op kArgmax{.name = "argmax",
-                     .signature = "argmax(tensor x, int64 dim = -1) -> tensor",
-                     .summary = "The index (int64) of the first largest element along dim, which goes away.",
-                     .forward = argmax_forward,
-                     .is_cheap = true};
 
 }  // namespace distag::ops

@@ -1,4 +1,5 @@
-// Ops that order the elements of a dim or find some of them: topk, sort, min_with_indices, max_with_indices, nonzero.
+// Ops that order the elements of a dim or find some of them: topk, sort, argmax, min_with_indices,
+// max_with_indices, nonzero.
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -6,7 +7,7 @@
 #include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/builtins.h"
-#include "ops/dispatch.h"
+#include "ops/rows.h"
 #include "ops/views.h"
 
 namespace distag::ops {
@@ -151,48 +152,78 @@ constexpr Op kSort{.name = "sort",
                    .backward = chosen_along_backward,
                    .is_cheap = true};
 
-// ---- min_with_indices, max_with_indices -----------------------------------------------------------------------------
+// ---- argmax, min_with_indices, max_with_indices ---------------------------------------------------------------------
 
 namespace {
 
-// The first NaN wins over all numbers, as in PyTorch.
-template <typename T, bool kOfLargest>
-int64_t first_extreme(const T* row, int64_t count) {
-  int64_t best = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    if (row[i] != row[i]) return i;
-    if (kOfLargest ? row[i] > row[best] : row[i] < row[best]) best = i;
+// Rows that are shorter are searched in one pass.
+constexpr int64_t kLeastReduced = 64;
+
+// The index of the first element that F chooses; the first NaN wins over all numbers, as in PyTorch.
+template <typename F, typename Row>
+DISTAG_INLINE int64_t first_chosen(const Row& row) {
+  using T = Element<Row>;
+  const T* x = row.data();
+  const auto count = static_cast<int64_t>(row.size());
+  T best = x[0];
+  int64_t place = 0;
+  if (count < kLeastReduced) {
+    for (int64_t i = 1; i < count && best == best; ++i) {
+      if (const T joined = F::join(best, x[i]); joined != best) best = joined, place = i;
+    }
+    return place;
   }
-  return best;
+  best = reduced<F>(row);
+  while (best == best ? x[place] != best : x[place] == x[place]) ++place;
+  return place;
 }
 
-template <bool kOfLargest>
+template <template <typename> typename F>
+void choose_first(int64_t* indices, const Tensor& rows, int64_t row_count, int64_t count) {
+  dispatch(rows.dtype(), [&]<typename T>(T) {
+    const auto choose = [](int64_t& index, const auto& row) DISTAG_INLINE_LAMBDA { index = first_chosen<F<T>>(row); };
+    for_rows(row_count, count, choose, OfEach(indices), Rows(rows.data_as<T>()));
+  });
+}
+
+Dims without_dim(Dims shape, size_t dim) {
+  if (shape.empty()) return shape;
+  std::copy(shape.begin() + dim + 1, shape.end(), shape.begin() + dim);
+  shape.pop_back();
+  return shape;
+}
+
+Tensors argmax_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved*) {
+  const Tensor& x = inputs[0];
+  const size_t dim = checked_dim("argmax", get_int(attributes, "dim", -1), x);
+  Tensor out = Tensor::empty(Dtype::kInt64, without_dim(x.shape(), dim));
+  if (out.count() == 0) return {out};
+  if (x.count() == 0) fail(Status::kInvalidArgument, "argmax: {} has no elements to choose from", describe(x));
+  const Tensor rows = MovedLast(x.rank(), dim).rows_of(x);
+  choose_first<Maximum>(out.mutable_data_as<int64_t>(), rows, out.count(), x.count() / out.count());
+  return {out};
+}
+
+template <template <typename> typename F>
 Tensors extreme_along(const char* op, const Tensor& x, const Attributes& attributes, Saved* saved) {
   const size_t dim = checked_dim(op, get_int(attributes, "dim", -1), x);
-  const MovedLast moved(x.rank(), dim);
-  const Tensor rows = moved.rows_of(x);
-  const int64_t count = x.rank() == 0 ? 1 : x.shape()[dim];
-  const bool keepdim = get_bool(attributes, "keepdim", false);
-  Dims shape;
-  for (size_t d = 0; d < x.rank(); ++d) {
-    if (d != dim) shape.push_back(x.shape()[d]);
-    if (d == dim && keepdim) shape.push_back(1);
-  }
-  if (count == 0 && element_count(shape) > 0) {
+  const Tensor rows = MovedLast(x.rank(), dim).rows_of(x);
+  Dims shape = without_dim(x.shape(), dim);
+  if (get_bool(attributes, "keepdim", false) && x.rank() > 0) shape = x.shape(), shape[dim] = 1;
+  if (x.count() == 0 && element_count(shape) > 0) {
     fail(Status::kInvalidArgument, "{}: {} has no elements along dim {}", op, describe(x), dim);
   }
   Tensor values = Tensor::empty(x.dtype(), shape);
   Tensor indices = Tensor::empty(Dtype::kInt64, shape);
-  dispatch(x.dtype(), [&]<typename T>(T) {
-    if (values.count() == 0) return;
-    T* value = values.mutable_data_as<T>();
+  if (values.count() > 0) {
+    const int64_t count = x.count() / values.count();
     auto* index = indices.mutable_data_as<int64_t>();
-    const T* row = rows.data_as<T>();
-    for (int64_t r = 0; r < values.count(); ++r, row += count) {
-      index[r] = first_extreme<T, kOfLargest>(row, count);
-      value[r] = row[index[r]];
-    }
-  });
+    choose_first<F>(index, rows, values.count(), count);
+    dispatch(x.dtype(), [&]<typename T>(T) {
+      T* value = values.mutable_data_as<T>();
+      for (int64_t r = 0; r < values.count(); ++r) value[r] = rows.data_as<T>()[r * count + index[r]];
+    });
+  }
   if (saved != nullptr) {
     Dims rows_shape = rows.shape();
     if (x.rank() > 0) rows_shape[x.rank() - 1] = 1;
@@ -203,11 +234,11 @@ Tensors extreme_along(const char* op, const Tensor& x, const Attributes& attribu
 }
 
 Tensors min_with_indices_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  return extreme_along<false>("min_with_indices", inputs[0], attributes, saved);
+  return extreme_along<Minimum>("min_with_indices", inputs[0], attributes, saved);
 }
 
 Tensors max_with_indices_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  return extreme_along<true>("max_with_indices", inputs[0], attributes, saved);
+  return extreme_along<Maximum>("max_with_indices", inputs[0], attributes, saved);
 }
 
 // As if the dim had been kept.
@@ -219,6 +250,12 @@ Tensors extreme_along_backward(const Saved& saved, Tensors gradients) {
 }
 
 }  // namespace
+
+constexpr Op kArgmax{.name = "argmax",
+                     .signature = "argmax(tensor x, int64 dim = -1) -> tensor",
+                     .summary = "The index (int64) of the first largest element along dim, which goes away.",
+                     .forward = argmax_forward,
+                     .is_cheap = true};
 
 constexpr Op kMinWithIndices{
     .name = "min_with_indices",

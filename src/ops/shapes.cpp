@@ -75,18 +75,13 @@ Tensors reshape_forward(std::span<const Tensor> inputs, const Attributes& attrib
   return {y};
 }
 
-Tensors reshape_backward(const Saved& saved, Tensors gradients) {
-  if (gradients[0]) gradients[0] = with_shape(gradients[0], saved.shapes[0]);
-  return gradients;
-}
-
 }  // namespace
 
 constexpr Op kReshape{.name = "reshape",
                       .signature = "reshape(tensor x, int64[] shape) -> tensor",
                       .summary = "x in another shape, in which one size may be -1.",
                       .forward = reshape_forward,
-                      .backward = reshape_backward,
+                      .backward = reshaped_back,
                       .is_view = true,
                       .is_cheap = true};
 
@@ -274,23 +269,14 @@ Dims checked_repeats(const Tensor& x, const Dims& repeats) {
        to_string(repeats), x.rank(), kMostRepeats, describe(x));
 }
 
-// A row-major tensor around one of its dims: the elements before it, and those of one index of it and all dims behind.
-struct DimPlace {
-  int64_t outer = 1;
-  int64_t inner = 1;
-
-  DimPlace(const Dims& shape, size_t dim) {
-    for (size_t d = 0; d < shape.size(); ++d) (d < dim ? outer : inner) *= shape[d];
-  }
-};
-
 // Row-major x, which has elements, `count` times along dim.
 Tensor with_copies(const Tensor& x, size_t dim, int64_t count) {
-  const DimPlace place(x.shape(), dim);
-  const Tensor one = with_shape(x, Dims{place.outer, 1, place.inner});
+  const Slabs slabs(x.shape(), dim);
+  const int64_t inner = slabs.size * slabs.inner;
+  const Tensor one = with_shape(x, Dims{slabs.outer, 1, inner});
   Dims shape = x.shape();
   shape[dim] *= count;
-  return with_shape(broadcast_to(one, Dims{place.outer, count, place.inner}).contiguous(), shape);
+  return with_shape(broadcast_to(one, Dims{slabs.outer, count, inner}).contiguous(), shape);
 }
 
 Tensors repeat_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
@@ -327,8 +313,8 @@ Tensors repeat_backward(const Saved& saved, Tensors gradients) {
   for (size_t d = 0; d < left.size(); ++d) {
     if (repeats[d] == 1) continue;
     left[d] /= repeats[d];
-    const DimPlace place(left, d);
-    const Tensor copies = with_shape(g, Dims{place.outer, repeats[d], place.inner});
+    const Slabs slabs(left, d);
+    const Tensor copies = with_shape(g, Dims{slabs.outer, repeats[d], slabs.size * slabs.inner});
     g = sum_over(copies, DimSet(2), left);
   }
   return {as_dtype(with_shape(g, saved.shapes[0]), dtype)};

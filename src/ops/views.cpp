@@ -46,6 +46,11 @@ void write_part(Tensor& target, const Tensor& part, const Tensor& x) {
   copy_strided(out, part.strides(), x.data(), x.strides(), x.shape(), item_size);
 }
 
+Slabs::Slabs(const Dims& shape, size_t dim) : size(shape[dim]) {
+  for (size_t d = 0; d < dim; ++d) outer *= shape[d];
+  for (size_t d = dim + 1; d < shape.size(); ++d) inner *= shape[d];
+}
+
 int64_t joined_size(const char* op, int64_t a, int64_t b) {
   int64_t size = 0;
   if (__builtin_add_overflow(a, b, &size)) {

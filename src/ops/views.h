@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tensor/tensor.h"
+#include "ops/op.h"
 
 namespace distag::ops {
 
@@ -14,9 +14,23 @@ Tensor transposed(const Tensor& x, size_t dim0, size_t dim1);
 // for a shape of another count.
 Tensor with_shape(const Tensor& x, const Dims& shape);
 
+// The backward of ops that only give another shape, and save that of their input.
+inline Tensors reshaped_back(const Saved& saved, Tensors gradients) {
+  if (gradients[0]) gradients[0] = with_shape(gradients[0], saved.shapes[0]);
+  return gradients;
+}
+
 // The strides that `x` has under another shape of the same count; false where only a copy can have it. Throws
 // INVALID_ARGUMENT for a shape of another count.
 bool strides_for_shape(const Tensor& x, const Dims& shape, Dims& out_strides);
+
+// A row-major tensor of `shape` as [outer, size, inner] around a dim.
+struct Slabs {
+  int64_t outer = 1;
+  int64_t size = 1;
+  int64_t inner = 1;
+  Slabs(const Dims& shape, size_t dim);
+};
 
 // The size of a dim made of two. Throws INVALID_ARGUMENT where no int64 holds it.
 int64_t joined_size(const char* op, int64_t a, int64_t b);

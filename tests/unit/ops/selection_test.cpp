@@ -86,6 +86,32 @@ TEST(SelectionTest, AFirstNanIsBothTheSmallestAndTheLargest) {
   EXPECT_EQ(floats_of(found[0])[1], kInfinity);
 }
 
+// The first of equal numbers, or the first NaN.
+int64_t first_extreme(const std::vector<float>& row, float sign) {
+  size_t best = 0;
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (std::isnan(row[i])) return static_cast<int64_t>(i);
+    if (row[i] * sign > row[best] * sign) best = i;
+  }
+  return static_cast<int64_t>(best);
+}
+
+TEST(SelectionTest, ExtremesOfRowsOfAnyLength) {
+  for (const size_t count : {1u, 2u, 63u, 64u, 65u, 257u, 1500u}) {
+    for (const size_t nan : {size_t{0}, count / 2, count - 1, count}) {
+      for (const float unit : {1.0f, 0.0f, -0.0f, kInfinity, -kInfinity}) {
+        std::vector<float> row(count);
+        for (size_t i = 0; i < count; ++i) row[i] = static_cast<float>(1 + i * 7919 % 11) * unit;
+        if (nan < count) row[nan] = kNan;
+        const Tensor x = floats({static_cast<int64_t>(count)}, row);
+        EXPECT_EQ(run("argmax", {x}).item(), static_cast<double>(first_extreme(row, 1)));
+        EXPECT_EQ(integers_of(run_all("max_with_indices", {x}, {})[1])[0], first_extreme(row, 1));
+        EXPECT_EQ(integers_of(run_all("min_with_indices", {x}, {})[1])[0], first_extreme(row, -1));
+      }
+    }
+  }
+}
+
 TEST(SelectionTest, ExtremesAreThereForAllDtypesAndForNoDims) {
   Tensors found = run_all("min_with_indices", {integers({3}, {kMost, -kMost, -kMost})}, {});
   EXPECT_EQ(integers_of(found[0]), (Indices{-kMost}));

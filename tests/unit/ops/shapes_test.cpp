@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "apply_op.h"
+#include "ops/broadcast.h"
 #include "ops/views.h"
 
 namespace distag::testing {
@@ -117,6 +118,31 @@ TEST(CastTest, KeepsTheValuesOfNow) {
   EXPECT_EQ(same.item(), 1.0);
   EXPECT_EQ(copy.item(), 1.0);
   EXPECT_EQ(alias.item(), 2.0);
+}
+
+TEST(FlipTest, EqualsItsDefinitionInAnyLayout) {
+  std::vector<float> numbers(2 * 3 * 37);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
+  const Tensor plain = floats({2, 3, 37}, numbers);
+  const Tensor turned = run("transpose", {floats({37, 3, 2}, numbers)}, {{"dim0", 0}, {"dim1", 2}});
+  const Tensor repeated =
+      ops::broadcast_to(floats({1, 3, 37}, std::vector<float>(numbers.begin(), numbers.begin() + 111)), Dims{2, 3, 37});
+  for (const Tensor& x : {plain, with_gaps(plain), turned, repeated}) {
+    for (int64_t set = 1; set < 8; ++set) {
+      Dims dims;
+      for (int64_t d = 0; d < 3; ++d) {
+        if (((set >> d) & 1) != 0) dims.push_back(d);
+      }
+      const std::vector<float> flipped = floats_of(run("flip", {x}, {{"dims", dims}}));
+      const std::vector<float> source = floats_of(x.contiguous());
+      for (int64_t i = 0; i < x.count(); ++i) {
+        int64_t place[] = {i / 111, i / 37 % 3, i % 37};
+        for (const int64_t d : dims) place[d] = x.shape()[static_cast<size_t>(d)] - 1 - place[d];
+        ASSERT_EQ(flipped[static_cast<size_t>(i)],
+                  source[static_cast<size_t>((place[0] * 3 + place[1]) * 37 + place[2])]);
+      }
+    }
+  }
 }
 
 }  // namespace

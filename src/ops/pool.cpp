@@ -7,13 +7,26 @@
 #include "ops/attributes.h"
 #include "ops/broadcast.h"
 #include "ops/builtins.h"
-#include "ops/dispatch.h"
 #include "ops/reduce.h"
+#include "ops/rows.h"
 #include "ops/views.h"
 #include "ops/window.h"
 
 namespace distag::ops {
 namespace {
+
+// Every window holds an element of the image.
+Window pooling_window(const char* op, const Dims& shape, const Attributes& attributes) {
+  const Dims kernel = get_dims(attributes, "kernel");
+  const Window window = make_window(op, attributes, Dims{shape[2], shape[3]}, kernel, kernel);
+  if (window.rows.padding <= kernel[0] / 2 && window.columns.padding <= kernel[1] / 2) return window;
+  fail(Status::kInvalidArgument, "{}: padding [{}, {}] is more than half of the kernel {}", op, window.rows.padding,
+       window.columns.padding, to_string(kernel));
+}
+
+void check_images(const char* op, const Tensor& x) {
+  if (x.rank() != 4) fail(Status::kInvalidArgument, "{}: x must be [n, c, h, w], not {}", op, describe(x));
+}
 
 // ---- max_pool2d -----------------------------------------------------------------------------------------------------
 
@@ -31,51 +44,93 @@ std::vector<Places> places_along(const Axis& axis) {
   return places;
 }
 
-// The first largest element of a window, and its index in the plane; NaN is the largest.
-template <typename T>
-struct Largest {
-  T value;
-  int64_t index;
-
-  void meet(T other, int64_t at) {
-    const bool is_larger = other > value || (other != other && value == value);
-    value = is_larger ? other : value;
-    index = is_larger ? at : index;
+// Whether an element of a window takes the place of the largest before it; NaN is the largest.
+struct Exceeds {
+  template <typename T>
+  DISTAG_INLINE bool operator()(T other, T largest) const {
+    return other > largest || (other != other && largest == largest);
   }
 };
+
+// The first largest element of each window, and its index in the plane.
+template <typename T>
+void pool_rows(T* out, int64_t* indices, const T* x, const Window& window, const std::vector<Places>& rows,
+               const std::vector<Places>& columns) {
+  const int64_t width = window.columns.size;
+  for (const Places& row : rows) {
+    for (const Places& column : columns) {
+      int64_t place = row.first * width + column.first;
+      T largest = x[place];
+      for (int64_t i = row.first; i < row.end; i += window.rows.dilation) {
+        for (int64_t j = column.first; j < column.end; j += window.columns.dilation) {
+          const int64_t at = i * width + j;
+          const T other = x[at];
+          const bool is_larger = Exceeds()(other, largest);
+          largest = is_larger ? other : largest;
+          place = is_larger ? at : place;
+        }
+      }
+      *out++ = largest;
+      *indices++ = place;
+    }
+  }
+}
+
+// In rows of at least this many outputs, all windows meet one of their elements at a time.
+constexpr int64_t kLeastWide = 16;
+
+template <typename T>
+void pool_wide_rows(T* out, int64_t* indices, const T* x, const Window& window, const std::vector<Places>& rows,
+                    const std::vector<Places>& columns, const int64_t* steps) {
+  const Axis& axis = window.columns;
+  const auto meet = [](auto largest, auto place, const auto& others, const auto& step, int64_t start)
+                        DISTAG_INLINE_LAMBDA {
+                          put(place, select(each(Exceeds(), others, largest), step + start, place));
+                          put(largest, select(each(Exceeds(), others, largest), others, largest));
+                        };
+  for (const Places& row : rows) {
+    std::fill_n(out, axis.out, Maximum<T>::kStart);
+    for (int64_t o = 0; o < axis.out; ++o) indices[o] = row.first * axis.size + columns[static_cast<size_t>(o)].first;
+    for (int64_t i = row.first; i < row.end; i += window.rows.dilation) {
+      for (int64_t k = axis.first_element(axis.out - 1); k < axis.last_element(0); ++k) {
+        const int64_t last = axis.last_inside(k);
+        int64_t first = axis.first_inside(k);
+        if (first >= last) continue;
+        const int64_t start = i * axis.size + axis.position(0, k);
+        PackedRow<T> elements(x + (start + first * axis.stride), axis.stride, last - first);
+        for (int64_t count = 0; first < last; first += count) {
+          count = std::min(PackedRow<T>::kPiece, last - first);
+          for_rows(1, count, meet, Rows(out + first), Rows(indices + first), Rows(elements.next(count)),
+                   Rows(steps + first), Same(start));
+        }
+      }
+    }
+    out += axis.out;
+    indices += axis.out;
+  }
+}
 
 template <typename T>
 void pool_planes(T* out, int64_t* indices, const T* x, int64_t planes, const Window& window) {
   const std::vector<Places> rows = places_along(window.rows);
   const std::vector<Places> columns = places_along(window.columns);
-  const int64_t width = window.columns.size;
-  for (int64_t p = 0; p < planes; ++p, x += window.rows.size * width) {
-    for (const Places& row : rows) {
-      for (const Places& column : columns) {
-        const int64_t first = row.first * width + column.first;
-        Largest<T> largest{x[first], first};
-        for (int64_t i = row.first; i < row.end; i += window.rows.dilation) {
-          for (int64_t j = column.first; j < column.end; j += window.columns.dilation) {
-            largest.meet(x[i * width + j], i * width + j);
-          }
-        }
-        *out++ = largest.value;
-        *indices++ = largest.index;
-      }
-    }
+  std::vector<int64_t> steps(columns.size());
+  for (size_t o = 0; o < steps.size(); ++o) steps[o] = static_cast<int64_t>(o) * window.columns.stride;
+  const bool is_wide = window.columns.out >= kLeastWide;
+  for (int64_t p = 0; p < planes; ++p, x += window.rows.size * window.columns.size) {
+    if (is_wide)
+      pool_wide_rows(out, indices, x, window, rows, columns, steps.data());
+    else
+      pool_rows(out, indices, x, window, rows, columns);
+    out += window.positions();
+    indices += window.positions();
   }
 }
 
 Tensors max_pool2d_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
   const Tensor& x = inputs[0];
-  if (x.rank() != 4) fail(Status::kInvalidArgument, "max_pool2d: x must be [n, c, h, w], not {}", describe(x));
-  Dims kernel = get_dims(attributes, "kernel");
-  Window window = make_window("max_pool2d", attributes, Dims{x.shape()[2], x.shape()[3]}, kernel, kernel);
-  // Then every window holds an element of the image.
-  if (window.rows.padding > kernel[0] / 2 || window.columns.padding > kernel[1] / 2) {
-    fail(Status::kInvalidArgument, "max_pool2d: padding [{}, {}] is more than half of the kernel {}",
-         window.rows.padding, window.columns.padding, to_string(kernel));
-  }
+  check_images("max_pool2d", x);
+  const Window window = pooling_window("max_pool2d", x.shape(), attributes);
   if (x.count() == 0 && x.shape()[0] * x.shape()[1] > 0) {
     fail(Status::kInvalidArgument, "max_pool2d: {} has no elements to choose from", describe(x));
   }
@@ -150,12 +205,13 @@ struct Averaging {
 
 template <typename T>
 void average_planes(T* out, const T* x, int64_t planes, const Averaging& windows) {
-  for (int64_t p = 0; p < planes; ++p, x += windows.height * windows.width) {
+  const int64_t width = windows.width;
+  for (int64_t p = 0; p < planes; ++p, x += windows.height * width) {
     for (const Places& row : windows.rows) {
       for (const Places& column : windows.columns) {
         double sum = 0;
         for (int64_t i = row.first; i < row.end; ++i) {
-          for (int64_t j = column.first; j < column.end; ++j) sum += static_cast<double>(x[i * windows.width + j]);
+          for (int64_t j = column.first; j < column.end; ++j) sum += static_cast<double>(x[i * width + j]);
         }
         *out++ = static_cast<T>(sum / windows.divisor(row, column));
       }
@@ -177,46 +233,52 @@ void spread_planes(Total* out, const T* g, int64_t planes, const Averaging& wind
   }
 }
 
-Window averaging_window(const Dims& shape, const Attributes& attributes) {
-  const Dims kernel = get_dims(attributes, "kernel");
-  const Window window = make_window("avg_pool2d", attributes, Dims{shape[2], shape[3]}, kernel, kernel);
-  if (window.rows.padding <= kernel[0] / 2 && window.columns.padding <= kernel[1] / 2) return window;
-  fail(Status::kInvalidArgument, "avg_pool2d: padding [{}, {}] is more than half of the kernel {}", window.rows.padding,
-       window.columns.padding, to_string(kernel));
+// The means of the windows that make_windows() gives, `rows` times `columns` in each plane.
+template <typename MakeWindows>
+Tensor averaged(const char* op, const Tensor& x, int64_t rows, int64_t columns, MakeWindows make_windows) {
+  const Tensor in = x.contiguous();
+  Tensor y = Tensor::empty(x.dtype(), Dims{x.shape()[0], x.shape()[1], rows, columns});
+  dispatch_floating(op, x.dtype(), [&]<typename T>(T) {
+    if (y.count() == 0) return;
+    average_planes(y.mutable_data_as<T>(), in.data_as<T>(), x.shape()[0] * x.shape()[1], make_windows());
+  });
+  return y;
 }
 
-bool counts_padding(const Attributes& attributes) { return get_bool(attributes, "count_include_pad", true); }
+// The gradient of an image of `shape`, of which up to `overlap` windows share an element.
+template <typename MakeWindows>
+Tensor averaged_back(const char* op, const Tensor& gradient, const Dims& shape, int64_t overlap,
+                     MakeWindows make_windows) {
+  const Tensor g = gradient.contiguous();
+  Tensor sums = zero_tensor(sum_dtype(g.dtype(), overlap), shape);
+  dispatch_sum(op, g.dtype(), sums.dtype(), [&]<typename T, typename Total>(T, Total) {
+    if (g.count() == 0 || sums.count() == 0) return;
+    spread_planes(sums.mutable_data_as<Total>(), g.data_as<T>(), shape[0] * shape[1], make_windows());
+  });
+  return as_dtype(sums, g.dtype());
+}
+
+Averaging averaging_windows(const Window& window, const Attributes& attributes) {
+  return Averaging(window, get_bool(attributes, "count_include_pad", true));
+}
 
 Tensors avg_pool2d_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
   const Tensor& x = inputs[0];
-  if (x.rank() != 4) fail(Status::kInvalidArgument, "avg_pool2d: x must be [n, c, h, w], not {}", describe(x));
-  const Tensor in = x.contiguous();
-  const Window window = averaging_window(x.shape(), attributes);
-  Tensor y = Tensor::empty(x.dtype(), Dims{x.shape()[0], x.shape()[1], window.rows.out, window.columns.out});
-  dispatch_floating("avg_pool2d", x.dtype(), [&]<typename T>(T) {
-    if (y.count() == 0) return;
-    average_planes(y.mutable_data_as<T>(), in.data_as<T>(), x.shape()[0] * x.shape()[1],
-                   Averaging(window, counts_padding(attributes)));
-  });
+  check_images("avg_pool2d", x);
+  const Window window = pooling_window("avg_pool2d", x.shape(), attributes);
   if (saved != nullptr) {
     saved->shapes = {x.shape()};
     saved->attributes = attributes;
   }
-  return {y};
+  return {averaged("avg_pool2d", x, window.rows.out, window.columns.out,
+                   [&] { return averaging_windows(window, attributes); })};
 }
 
 Tensors avg_pool2d_backward(const Saved& saved, Tensors gradients) {
   if (!gradients[0]) return gradients;
-  const Tensor g = gradients[0].contiguous();
-  const Dims& shape = saved.shapes[0];
-  const Window window = averaging_window(shape, saved.attributes);
-  Tensor result = zero_tensor(sum_dtype(g.dtype(), window.rows.overlap() * window.columns.overlap()), shape);
-  dispatch_sum("avg_pool2d", g.dtype(), result.dtype(), [&]<typename T, typename Total>(T, Total) {
-    if (g.count() == 0 || result.count() == 0) return;
-    spread_planes(result.mutable_data_as<Total>(), g.data_as<T>(), shape[0] * shape[1],
-                  Averaging(window, counts_padding(saved.attributes)));
-  });
-  return {as_dtype(result, g.dtype())};
+  const Window window = pooling_window("avg_pool2d", saved.shapes[0], saved.attributes);
+  return {averaged_back("avg_pool2d", gradients[0], saved.shapes[0], window.rows.overlap() * window.columns.overlap(),
+                        [&] { return averaging_windows(window, saved.attributes); })};
 }
 
 }  // namespace
@@ -245,9 +307,7 @@ void check_adaptive_outputs(const Tensor& x, const Dims& output, size_t side) {
 }
 
 Dims adaptive_outputs(const Tensor& x, const Attributes& attributes) {
-  if (x.rank() != 4) {
-    fail(Status::kInvalidArgument, "adaptive_avg_pool2d: x must be [n, c, h, w], not {}", describe(x));
-  }
+  check_images("adaptive_avg_pool2d", x);
   const Dims output = get_dims(attributes, "output_size");
   if (output.size() != 2) {
     fail(Status::kInvalidArgument, "adaptive_avg_pool2d: output_size {} must be two numbers", to_string(output));
@@ -278,30 +338,18 @@ int64_t adaptive_overlap(int64_t size, int64_t outputs) { return outputs / size 
 Tensors adaptive_avg_pool2d_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
   const Tensor& x = inputs[0];
   const Dims output = adaptive_outputs(x, attributes);
-  const Tensor in = x.contiguous();
-  Tensor y = Tensor::empty(x.dtype(), Dims{x.shape()[0], x.shape()[1], output[0], output[1]});
-  dispatch_floating("adaptive_avg_pool2d", x.dtype(), [&]<typename T>(T) {
-    if (y.count() == 0) return;
-    average_planes(y.mutable_data_as<T>(), in.data_as<T>(), x.shape()[0] * x.shape()[1],
-                   adaptive_windows(x.shape(), output));
-  });
   if (saved != nullptr) saved->shapes = {x.shape(), output};
-  return {y};
+  return {
+      averaged("adaptive_avg_pool2d", x, output[0], output[1], [&] { return adaptive_windows(x.shape(), output); })};
 }
 
 Tensors adaptive_avg_pool2d_backward(const Saved& saved, Tensors gradients) {
   if (!gradients[0]) return gradients;
-  const Tensor g = gradients[0].contiguous();
   const Dims& shape = saved.shapes[0];
   const Dims& output = saved.shapes[1];
   const int64_t overlap = adaptive_overlap(shape[2], output[0]) * adaptive_overlap(shape[3], output[1]);
-  Tensor result = zero_tensor(sum_dtype(g.dtype(), overlap), shape);
-  dispatch_sum("adaptive_avg_pool2d", g.dtype(), result.dtype(), [&]<typename T, typename Total>(T, Total) {
-    if (g.count() == 0) return;
-    spread_planes(result.mutable_data_as<Total>(), g.data_as<T>(), shape[0] * shape[1],
-                  adaptive_windows(shape, output));
-  });
-  return {as_dtype(result, g.dtype())};
+  return {averaged_back("adaptive_avg_pool2d", gradients[0], shape, overlap,
+                        [&] { return adaptive_windows(shape, output); })};
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <random>
+#include <string>
 
 #include "apply_op.h"
 #include "ops/broadcast.h"
@@ -205,6 +207,61 @@ TEST(MaxPool2dTest, LooksOnlyAtTheImageOfAHugeWindow) {
   Tensor y = run("max_pool2d", {floats({1, 1, 1, 2}, {3, 4})},
                  {{"kernel", Dims{size, size}}, {"stride", Dims{size, size}}, {"padding", Dims{size / 2, size / 2}}});
   EXPECT_EQ(floats_of(y), (std::vector<float>{4}));
+}
+
+// What max_pool2d gives for one row of an image, and the gradient of the image where that of each output is 1.
+struct PooledRow {
+  std::vector<float> largest;
+  std::vector<float> gradient;
+};
+
+PooledRow pooled_by_definition(const std::vector<float>& x, int64_t kernel, int64_t stride, int64_t padding) {
+  PooledRow result{{}, std::vector<float>(x.size())};
+  const auto size = static_cast<int64_t>(x.size());
+  for (int64_t start = -padding; start + kernel <= size + padding; start += stride) {
+    int64_t best = std::max<int64_t>(start, 0);
+    for (int64_t i = best; i < std::min(start + kernel, size); ++i) {
+      const float one = x[static_cast<size_t>(i)];
+      const float other = x[static_cast<size_t>(best)];
+      if (one > other || (std::isnan(one) && !std::isnan(other))) best = i;
+    }
+    result.largest.push_back(x[static_cast<size_t>(best)]);
+    result.gradient[static_cast<size_t>(best)] += 1;
+  }
+  return result;
+}
+
+TEST(MaxPool2dTest, RowsOfAnyWidthEqualTheirDefinition) {
+  for (const int64_t size : {15, 16, 17, 33, 600}) {
+    std::vector<float> x(static_cast<size_t>(size));
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 7919 % 13);
+    for (size_t i = 3; i < x.size(); i += 11) x[i] = i % 2 == 0 ? std::nanf("") : -HUGE_VALF;
+    x[0] = x[1] = -HUGE_VALF;
+    for (const auto& [kernel, stride, padding] : {std::array<int64_t, 3>{1, 1, 0}, {3, 1, 1}, {2, 2, 1}, {5, 1, 2}}) {
+      const PooledRow expected = pooled_by_definition(x, kernel, stride, padding);
+      ops::Saved saved;
+      saved.needed = 1;
+      const Tensor y =
+          ops::find_op("max_pool2d")
+              ->forward(Tensors{floats({1, 1, 1, size}, x)},
+                        ops::make_attributes(
+                            {{"kernel", Dims{1, kernel}}, {"padding", Dims{0, padding}}, {"stride", Dims{1, stride}}}),
+                        &saved)[0];
+      const auto bits = [](const std::vector<float>& all) {
+        return std::string(reinterpret_cast<const char*>(all.data()), all.size() * sizeof(float));
+      };
+      EXPECT_EQ(bits(floats_of(y)), bits(expected.largest)) << size << " by " << kernel;
+      const Tensor ones = floats(y.shape(), std::vector<float>(expected.largest.size(), 1.0f));
+      EXPECT_EQ(floats_of(ops::find_op("max_pool2d")->backward(saved, {ones})[0]), expected.gradient);
+    }
+  }
+}
+
+TEST(MaxPool2dTest, LooksOnlyAtTheImageOfAHugeWindowThatMovesByOne) {
+  const int64_t size = int64_t{1} << 30;
+  const Tensor y = run("max_pool2d", {floats({1, 1, 1, 20}, std::vector<float>(20, 3.0f))},
+                       {{"kernel", Dims{1, size}}, {"stride", Dims{1, 1}}, {"padding", Dims{0, size / 2}}});
+  EXPECT_EQ(floats_of(y), std::vector<float>(21, 3.0f));
 }
 
 TEST(MaxPool2dTest, GivesTheGradientToTheFirstLargest) {

@@ -109,12 +109,12 @@ struct PowOf {
 
 constexpr auto kPowerOf = [](const auto& a, const auto& b) { return each(PowOf(), a, b); };
 // b a^(b - 1); 0 for b = 0, whatever a is.
-constexpr auto kSlopeInBase = [](const auto& g, const auto& a, const auto& b) {
-  return select(xt::equal(b, 0), Element<decltype(a)>(0), b * each(PowOf(), a, b - 1)) * g;
+constexpr auto kSlopeInBase = [](const auto& a, const auto& b) {
+  return select(xt::equal(b, 0), Element<decltype(a)>(0), b * each(PowOf(), a, b - 1));
 };
 // a^b log(a); 0 for a = 0 where the power stays finite.
-constexpr auto kSlopeInExponent = [](const auto& g, const auto& a, const auto& b) {
-  return select(xt::equal(a, 0) & (b >= 0), Element<decltype(a)>(0), each(PowOf(), a, b) * xt::log(a)) * g;
+constexpr auto kSlopeInExponent = [](const auto& a, const auto& b) {
+  return select(xt::equal(a, 0) & (b >= 0), Element<decltype(a)>(0), each(PowOf(), a, b) * xt::log(a));
 };
 
 }  // namespace
@@ -125,7 +125,7 @@ constexpr Op kDiv =
         "div(tensor a, tensor b) -> tensor", "a / b, elementwise, shapes broadcast; integers give floats.");
 
 constexpr Op kPow =
-    of_pair<"pow", Takes::kAsNumbers, kPowerOf, Slope<kSlopeInBase, kA, kB>, Slope<kSlopeInExponent, kA, kB>>(
+    of_pair<"pow", Takes::kAsNumbers, kPowerOf, Share<kSlopeInBase, kA, kB>, Share<kSlopeInExponent, kA, kB>>(
         "pow(tensor a, tensor b) -> tensor",
         "a to the power of b, elementwise, shapes broadcast; integers give int64.");
 

@@ -131,6 +131,24 @@ struct Slope {
   }
 };
 
+// kOf(rows in the places that it uses) * g. In two passes where one of these repeats an element along a row: that is
+// slow beside two others.
+template <auto kOf, Place... kUsed>
+struct Share : Slope<kOf, kUsed...> {
+  static constexpr auto kTimes = [](const auto& g, const auto&... rows) { return kOf(rows...) * g; };
+  static Tensor of(const char* op, const Saved& saved, size_t input, Tensor g) {
+    const auto has_rows = [&g](const Tensor& x) {
+      return x.is_contiguous() && x.rank() > 0 && x.shape().back() == g.shape().back();
+    };
+    if (has_rows(g) && (has_rows(saved.tensors[kUsed]) && ...)) {
+      return Slope<kTimes, kUsed...>::of(op, saved, input, std::move(g));
+    }
+    Tensor share = empty_like(g);
+    dispatch_floating(op, g.dtype(), [&]<typename T>(T) { compute_alike<T>(share, kOf, saved.tensors[kUsed]...); });
+    return gradient_of(saved, input, combine(op, kProductOf, share, g));
+  }
+};
+
 // The opposite of a gradient. It is summed first: there is less to negate.
 template <typename Gradient>
 struct Minus : Gradient {

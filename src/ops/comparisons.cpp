@@ -96,15 +96,15 @@ constexpr auto kChoiceOf = [](const auto& a, const auto& b) {
 
 // The share that goes to `own`: equal ones get half each; with a NaN, both have all of it.
 template <auto kIsTaken>
-constexpr auto kShareOf = [](const auto& g, const auto& own, const auto& other) {
+constexpr auto kShareOf = [](const auto& own, const auto& other) {
   using T = Element<decltype(own)>;
-  return select(kIsTaken(other, own), T(0), select(xt::equal(own, other), T(0.5), T(1))) * g;
+  return select(kIsTaken(other, own), T(0), select(xt::equal(own, other), T(0.5), T(1)));
 };
 
 template <Name kName, auto kIsTaken, auto kOfBools>
 constexpr Op choice(const char* signature, const char* summary) {
   constexpr auto kShare = kShareOf<kIsTaken>;
-  return of_pair<kName, Takes::kInOrder, kChoiceOf<kIsTaken, kOfBools>, Slope<kShare, kA, kB>, Slope<kShare, kB, kA>>(
+  return of_pair<kName, Takes::kInOrder, kChoiceOf<kIsTaken, kOfBools>, Share<kShare, kA, kB>, Share<kShare, kB, kA>>(
       signature, summary);
 }
 

@@ -1,7 +1,5 @@
 // Ops that make tensors of numbers: zeros, ones, full, arange.
 #include <cmath>
-#include <xtensor/xbuilder.hpp>
-#include <xtensor/xnoalias.hpp>
 
 #include "base/error.h"
 #include "ops/attributes.h"
@@ -81,8 +79,9 @@ Tensors arange_forward(std::span<const Tensor>, const Attributes& attributes, Sa
     element_of<T>("arange", step);
     if (out.count() > 0) element_of<T>("arange", start + static_cast<double>(out.count() - 1) * step);
     const auto count_up = [](auto row, double first, double by) DISTAG_INLINE_LAMBDA {
-      const auto places = xt::arange<int64_t>(static_cast<int64_t>(row.size()));
-      xt::noalias(row) = xt::cast<T>(first + xt::cast<double>(places) * by);
+      T* const to = row.data();
+      const auto size = static_cast<int64_t>(row.size());
+      for (int64_t i = 0; i < size; ++i) to[i] = static_cast<T>(first + static_cast<double>(i) * by);
     };
     if (out.count() > 0) for_rows(1, out.count(), count_up, Rows(out.mutable_data_as<T>()), Same(start), Same(step));
   });

@@ -221,12 +221,13 @@ void average_planes(T* out, const T* x, int64_t planes, const Averaging& windows
 
 template <typename T, typename Total>
 void spread_planes(Total* out, const T* g, int64_t planes, const Averaging& windows) {
-  for (int64_t p = 0; p < planes; ++p, out += windows.height * windows.width) {
+  const int64_t width = windows.width;
+  for (int64_t p = 0; p < planes; ++p, out += windows.height * width) {
     for (const Places& row : windows.rows) {
       for (const Places& column : windows.columns) {
         const auto share = static_cast<Total>(static_cast<double>(*g++) / windows.divisor(row, column));
         for (int64_t i = row.first; i < row.end; ++i) {
-          for (int64_t j = column.first; j < column.end; ++j) out[i * windows.width + j] += share;
+          for (int64_t j = column.first; j < column.end; ++j) out[i * width + j] += share;
         }
       }
     }

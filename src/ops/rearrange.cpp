@@ -268,6 +268,9 @@ constexpr Op kSplit{.name = "split",
 
 namespace {
 
+// Shorter rows are copied element by element.
+constexpr int64_t kLeastReversed = 64;
+
 Tensor flipped(const Tensor& x, const DimSet& dims) {
   Dims strides = x.strides();
   int64_t offset = x.offset();
@@ -277,8 +280,9 @@ Tensor flipped(const Tensor& x, const DimSet& dims) {
     strides[i] = -strides[i];
   }
   const Tensor view = x.view(x.shape(), strides, offset);
+  if (x.count() == 0 || strides.empty() || strides.back() != -1 || x.shape().back() < kLeastReversed)
+    return view.clone();
   const RowPlan<1> plan(x.shape(), {strides});
-  if (x.count() == 0 || plan.row_strides[0] != -1) return view.clone();
   Tensor y = empty_like(x);
   dispatch(x.dtype(), [&]<typename T>(T) {
     T* to = y.mutable_data_as<T>();

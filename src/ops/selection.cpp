@@ -1,6 +1,7 @@
 // Ops that order the elements of a dim or find some of them: topk, sort, argmax, min_with_indices,
 // max_with_indices, nonzero.
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <vector>
 
@@ -27,7 +28,10 @@ struct MovedLast {
     for (size_t d = 0; d < rank; ++d) inverse[static_cast<size_t>(order[d])] = static_cast<int64_t>(d);
   }
   // Row-major, with a row for each place of the other dims.
-  Tensor rows_of(const Tensor& x) const { return permuted(x, order).contiguous(); }
+  Tensor rows_of(const Tensor& x) const {
+    const bool is_last = order.empty() || order.back() + 1 == static_cast<int64_t>(order.size());
+    return is_last ? x.contiguous() : permuted(x, order).contiguous();
+  }
   Tensor back(const Tensor& rows) const { return permuted(rows, inverse).contiguous(); }
 };
 
@@ -159,30 +163,34 @@ namespace {
 // Rows that are shorter are searched in one pass.
 constexpr int64_t kLeastReduced = 64;
 
-// The index of the first element that F chooses; the first NaN wins over all numbers, as in PyTorch.
+// The index of the first element that none is Better than; the first NaN wins over all numbers, as in PyTorch.
+template <typename Better, typename T>
+int64_t first_best(const T* row, int64_t count) {
+  int64_t best = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (row[i] != row[i]) return i;
+    if (Better()(row[i], row[best])) best = i;
+  }
+  return best;
+}
+
+// The index of the first element that F chooses.
 template <typename F, typename Row>
 DISTAG_INLINE int64_t first_chosen(const Row& row) {
-  using T = Element<Row>;
-  const T* x = row.data();
-  const auto count = static_cast<int64_t>(row.size());
-  T best = x[0];
+  const auto* x = row.data();
+  const auto chosen = reduced<F>(row);
   int64_t place = 0;
-  if (count < kLeastReduced) {
-    for (int64_t i = 1; i < count && best == best; ++i) {
-      if (const T joined = F::join(best, x[i]); joined != best) best = joined, place = i;
-    }
-    return place;
-  }
-  best = reduced<F>(row);
-  while (best == best ? x[place] != best : x[place] == x[place]) ++place;
+  while (chosen == chosen ? x[place] != chosen : x[place] == x[place]) ++place;
   return place;
 }
 
-template <template <typename> typename F>
+template <template <typename> typename F, typename Better>
 void choose_first(int64_t* indices, const Tensor& rows, int64_t row_count, int64_t count) {
   dispatch(rows.dtype(), [&]<typename T>(T) {
+    const T* x = rows.data_as<T>();
     const auto choose = [](int64_t& index, const auto& row) DISTAG_INLINE_LAMBDA { index = first_chosen<F<T>>(row); };
-    for_rows(row_count, count, choose, OfEach(indices), Rows(rows.data_as<T>()));
+    if (count >= kLeastReduced) return for_rows(row_count, count, choose, OfEach(indices), Rows(x));
+    for (int64_t r = 0; r < row_count; ++r) indices[r] = first_best<Better>(x + r * count, count);
   });
 }
 
@@ -200,11 +208,11 @@ Tensors argmax_forward(std::span<const Tensor> inputs, const Attributes& attribu
   if (out.count() == 0) return {out};
   if (x.count() == 0) fail(Status::kInvalidArgument, "argmax: {} has no elements to choose from", describe(x));
   const Tensor rows = MovedLast(x.rank(), dim).rows_of(x);
-  choose_first<Maximum>(out.mutable_data_as<int64_t>(), rows, out.count(), x.count() / out.count());
+  choose_first<Maximum, std::greater<>>(out.mutable_data_as<int64_t>(), rows, out.count(), x.count() / out.count());
   return {out};
 }
 
-template <template <typename> typename F>
+template <template <typename> typename F, typename Better>
 Tensors extreme_along(const char* op, const Tensor& x, const Attributes& attributes, Saved* saved) {
   const size_t dim = checked_dim(op, get_int(attributes, "dim", -1), x);
   const Tensor rows = MovedLast(x.rank(), dim).rows_of(x);
@@ -218,7 +226,7 @@ Tensors extreme_along(const char* op, const Tensor& x, const Attributes& attribu
   if (values.count() > 0) {
     const int64_t count = x.count() / values.count();
     auto* index = indices.mutable_data_as<int64_t>();
-    choose_first<F>(index, rows, values.count(), count);
+    choose_first<F, Better>(index, rows, values.count(), count);
     dispatch(x.dtype(), [&]<typename T>(T) {
       T* value = values.mutable_data_as<T>();
       for (int64_t r = 0; r < values.count(); ++r) value[r] = rows.data_as<T>()[r * count + index[r]];
@@ -234,11 +242,11 @@ Tensors extreme_along(const char* op, const Tensor& x, const Attributes& attribu
 }
 
 Tensors min_with_indices_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  return extreme_along<Minimum>("min_with_indices", inputs[0], attributes, saved);
+  return extreme_along<Minimum, std::less<>>("min_with_indices", inputs[0], attributes, saved);
 }
 
 Tensors max_with_indices_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  return extreme_along<Maximum>("max_with_indices", inputs[0], attributes, saved);
+  return extreme_along<Maximum, std::greater<>>("max_with_indices", inputs[0], attributes, saved);
 }
 
 // As if the dim had been kept.

@@ -774,7 +774,7 @@ typedef struct distag_worker_options {
   uint32_t thread_count;        /* of the pool; 0: one per core */
   distag_log_level_type log_level;
   int64_t call_timeout_ns;      /* of calls that set none; 0: 60 s */
-  int64_t lease_ns;             /* silence after which a member is lost; 0: 5 s */
+  int64_t lease_ns;             /* silence after which a member is lost, lacks of this process apart; 0: 5 s */
   uint64_t max_in_flight_bytes; /* of requests and answers for one worker, see distag_call; 0: 256 MiB; since 0.3 */
   uint64_t max_message_bytes;   /* largest it sends and takes; peers send it no more; 0: 1 GiB */
   const char *name;             /* nullable: "worker<rank>". 1..127 of A-Z a-z 0-9 _ - . : and unique in the group */
@@ -1033,8 +1033,8 @@ typedef struct distag_call_options {
  *  3. Any other failure: it did not run.
  * Ownership: arguments are retained until nothing needs them, never copied.
  * Blocks. Fails: NOT_FOUND (worker, function), DENIED, DEADLINE, DISCONNECTED, PEER_RESTARTED, OVERLOADED (budgets),
- * CANCELLED; INVALID_STATE (not started, context ended); INVALID_ARGUMENT (a context of another worker); or as the
- * function does, with its status and the rank where it arose. */
+ * CANCELLED; INVALID_STATE (not started, context ended); INVALID_ARGUMENT (a context of another worker); OUT_OF_MEMORY
+ * (a lack of this process or of that of `to`); or as the function does, with its status and the rank where it arose. */
 DISTAG_API distag_status distag_call(distag_worker *worker, distag_context *context /* nullable */, const char *to,
                                      const char *function, distag_value *const *args, size_t arg_count,
                                      const distag_call_options *options /* nullable */,
@@ -1560,7 +1560,7 @@ typedef struct distag_mesh_stats {
   uint64_t hidden_moves;   /* see distag_hidden_moves */
   uint64_t bytes_sent;     /* of elements, to other members */
   uint64_t bytes_received;
-  uint64_t bytes_held;     /* now: pieces of calls under way */
+  uint64_t bytes_held;     /* now: pieces of calls under way, without what came before its call or step */
   uint64_t bytes_held_max;
   uint64_t plan_misses;    /* ops whose placement was worked out; the others were found in the cache */
 } distag_mesh_stats;

@@ -61,7 +61,8 @@ constexpr auto kSoftmaxOfRow = [](auto y, auto x) DISTAG_INLINE_LAMBDA {
   const auto largest = largest_of(x);
   put(y, each(math::ExpNotPositive(), x - largest));
   const auto scale = static_cast<Element<decltype(y)>>(1 / sum_of(y));
-  put(y, y * scale);
+  // As another row: clang does not vectorise where the row that is written is an operand itself.
+  put(y, row(y.data(), length_of(y)) * scale);
 };
 
 // y (g - sum(g y)), with h = g - g[i] in the place of g where an element y[i] is above 1/2: y[i] near 1 has lost the

@@ -76,7 +76,8 @@ void pool_rows(T* out, int64_t* indices, const T* x, const Window& window, const
   }
 }
 
-// In rows of at least this many outputs, all windows meet one of their elements at a time.
+// In rows of at least this many outputs, all windows meet one of their elements at a time: by the registers of the
+// baseline that takes longer.
 constexpr int64_t kLeastWide = 16;
 
 template <typename T>
@@ -116,7 +117,7 @@ void pool_planes(T* out, int64_t* indices, const T* x, int64_t planes, const Win
   const std::vector<Places> columns = places_along(window.columns);
   std::vector<int64_t> steps(columns.size());
   for (size_t o = 0; o < steps.size(); ++o) steps[o] = static_cast<int64_t>(o) * window.columns.stride;
-  const bool is_wide = window.columns.out >= kLeastWide;
+  const bool is_wide = window.columns.out >= kLeastWide && simd::registers() != simd::Registers::kBaseline;
   for (int64_t p = 0; p < planes; ++p, x += window.rows.size * window.columns.size) {
     if (is_wide)
       pool_wide_rows(out, indices, x, window, rows, columns, steps.data());

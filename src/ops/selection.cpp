@@ -179,8 +179,14 @@ template <typename F, typename Row>
 DISTAG_INLINE int64_t first_chosen(const Row& row) {
   const auto* x = row.data();
   const auto chosen = reduced<F>(row);
+  const auto is_there = [x, chosen](int64_t i)
+                            DISTAG_INLINE_LAMBDA { return (x[i] == chosen) | ((x[i] != x[i]) & (chosen != chosen)); };
   int64_t place = 0;
-  while (chosen == chosen ? x[place] != chosen : x[place] == x[place]) ++place;
+  for (int found = 0; place + kLanes <= static_cast<int64_t>(row.size()); place += kLanes) {
+    for (int64_t l = 0; l < kLanes; ++l) found |= is_there(place + l);
+    if (found != 0) break;
+  }
+  while (!is_there(place)) ++place;
   return place;
 }
 

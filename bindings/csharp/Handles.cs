@@ -374,7 +374,7 @@ namespace Distag {
         public ulong BytesSent { get; private set; }
         /// <summary>bytes_received</summary>
         public ulong BytesReceived { get; private set; }
-        /// <summary>now: pieces of calls under way</summary>
+        /// <summary>now: pieces of calls under way, without what came before its call or step</summary>
         public ulong BytesHeld { get; private set; }
         /// <summary>bytes_held_max</summary>
         public ulong BytesHeldMax { get; private set; }

@@ -29,6 +29,7 @@ from .rref import RRef
 from .security import KeyPair, create_keys
 from .tensor import Tensor, from_dlpack, from_numpy, full, tensor  # this full stands for that of ops
 from .worker import OPEN_WORLD, Member, Worker
+from . import dtensor
 
 __version__ = _raw.VERSION
 __all__ = ["Box", "CURRENT", "ClosedError", "Context", "CustomOp", "DType", "DistagError", "Environment", "FOREVER", "Future",
@@ -36,7 +37,7 @@ __all__ = ["Box", "CURRENT", "ClosedError", "Context", "CustomOp", "DType", "Dis
            "OtherError", "Partial", "Plan", "RRef", "ReconnectError", "Replicate", "Reply", "RetryError", "Shard", "Spec",
            "Status", "Tensor", "UnsupportedError", "UsageError", "UserError", "Worker", "apply", "bool_",
            "checkpoint", "create_keys", "current_call", "current_context", "deferred", "distribute_module",
-           "distribute_tensor", "float32", "float64", "from_dlpack", "from_local", "from_numpy", "function", "get_environment",
+           "distribute_tensor", "dtensor", "float32", "float64", "from_dlpack", "from_local", "from_numpy", "function", "get_environment",
            "handle_count", "handle_report", "init", "int64", "is_grad_enabled", "mark_sharding", "nn", "no_grad", "ops", "optim", "tensor",
            "visualize_sharding", "visualize_tensor_sharding", "wait_all", *_op_names]
 

@@ -136,7 +136,10 @@ class Caller:
         """Waits for something to run here, or for the end of a call, and runs it."""
         workers = HostExecutor.polled_here()
         descriptors = [lib.distag_worker_get_fd(worker) for worker in workers]
-        ready, _, _ = select.select([self._ended, *descriptors], (), (), SLICE_S)
+        looked_at = select.poll()  # select.select refuses descriptors from 1,024 on
+        for descriptor in (self._ended, *descriptors):
+            looked_at.register(descriptor, select.POLLIN)
+        ready = [descriptor for descriptor, _ in looked_at.poll(SLICE_S * 1000)]
         if self._ended in ready:
             os.read(self._ended, 4096)
         for worker, descriptor in zip(workers, descriptors):

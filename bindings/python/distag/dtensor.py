@@ -1,5 +1,5 @@
 """Sharded tensors with the names that a user of torch.distributed.tensor (DTensor) and FSDP2 knows, where they mean the
-same. The README has a table of what stands for the rest."""
+same. docs/python-from-torch.md has a table of what stands for the rest."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from . import rpc
-from ._arguments import invalid, mesh_of
+from ._arguments import double, invalid, mesh_of
 from ._distribute import distribute_module
 from ._dtypes import DType, float32
 from ._sharded import deferred, distribute_tensor, mark_sharding
@@ -51,7 +51,7 @@ def ones(*size: Any, dtype: DType = float32, requires_grad: bool = False, device
 def full(size: Sequence[int], fill_value: float, *, dtype: DType = float32, requires_grad: bool = False,
          device_mesh: Mesh, placements: Spec | None = None) -> Tensor:
     """A sharded tensor filled with a value. Collective."""
-    return _lay(deferred(size, dtype, shift=fill_value), requires_grad, device_mesh, placements)
+    return _lay(deferred(size, dtype, shift=double(fill_value, "fill_value")), requires_grad, device_mesh, placements)
 
 
 def rand(*size: Any, seed: int, dtype: DType = float32, requires_grad: bool = False, device_mesh: Mesh,
@@ -99,7 +99,9 @@ def parallelize_module(module: M, device_mesh: Mesh, parallelize_plan: ParallelS
                        src_data_rank: int | None = 0) -> M:
     """Shards the layers of a module, by their paths (patterns as in distribute_module), along the last axis of the
     mesh. Inputs and results stay what they are, wholes that lie over the mesh. Collective."""
-    styles = {"": parallelize_plan} if isinstance(parallelize_plan, ParallelStyle) else dict(parallelize_plan)
+    styles = {"": parallelize_plan} if isinstance(parallelize_plan, ParallelStyle) else parallelize_plan
+    if not isinstance(styles, Mapping) or not all(isinstance(style, ParallelStyle) for style in styles.values()):
+        raise invalid("parallelize_module: the plan is ColwiseParallel(), RowwiseParallel(), or a map from paths to these")
     names = list(module.state_dict()) if isinstance(module, Module) else []
     before = _axes(device_mesh, "parallelize_module")[1:]
     rules: dict[str, Spec] = {}
@@ -117,8 +119,11 @@ def _fits(name: str, pattern: str) -> bool:
 
 def fully_shard(module: M, *, mesh: Mesh, src_data_rank: int | None = 0) -> M:
     """Cuts the first dim of each tensor over the last axis of the mesh (along others it is repeated, as FSDP2 does): it
-    is gathered where it is used, its gradient is reduced and scattered. Collective."""
-    return distribute_module(module, mesh, {"**": [*_axes(mesh, "fully_shard")[1:], Shard(0)]}, src_data_rank)
+    is gathered where it is used, its gradient is reduced and scattered. What has no dims is repeated. Collective."""
+    whole = _axes(mesh, "fully_shard")
+    tensors = module.state_dict() if isinstance(module, Module) else {}
+    rules: dict[str, Spec] = {name: whole for name, tensor in tensors.items() if tensor.ndim == 0}
+    return distribute_module(module, mesh, {**rules, "**": [*whole[1:], Shard(0)]}, src_data_rank)
 
 
 def _axes(mesh: Mesh, name: str) -> list[Placement]:

@@ -126,8 +126,8 @@ class Names(unittest.TestCase):
         self.assertEqual([name for name, _ in model.named_buffers()], ["mean"])
         self.assertEqual((model.buffers(), len(model.parameters())), ([model.mean], 2))
 
-    def test_the_table_of_the_readme_names_what_there_is(self):
-        with open(os.path.join(TOP, "bindings", "python", "README.md"), encoding="utf-8") as file:
+    def test_the_table_of_the_guide_names_what_there_is(self):
+        with open(os.path.join(TOP, "docs", "python-from-torch.md"), encoding="utf-8") as file:
             table = "\n".join(line.split(" | ")[1] for line in file.read().split("| DTensor, FSDP2 |")[1].splitlines()
                               if " | " in line)
         places = {"dtensor": dtensor, "checkpoint": checkpoint, "mesh": distag.Mesh, "worker": distag.Worker,
@@ -170,11 +170,11 @@ class Stumbles(unittest.TestCase):
                 worker.mesh((1,), ("x",), name="one") as mesh, worker.mesh((1,), ("x",), name="two") as other:
             x, y = (each.shard(distag.ones((4,)), ("x",)) for each in (mesh, other))
             cures = {
-                "gather: the rank is none of the 1 members of mesh \"one\": give one of its ranks, or -1 for all":
+                "gather: the rank is not among the 1 members of mesh \"one\": give one of its ranks, or -1 for all":
                     lambda: x.gather(7),
-                "mark_sharding: the source is none of the 1 members of mesh \"one\": give one of its ranks, or -1":
+                "mark_sharding: the source is not among the 1 members of mesh \"one\": give one of its ranks, or -1":
                     lambda: mesh.shard(distag.ones((4,)), ("x",), 7),
-                "broadcast: root 7 is none of the 1 members: give a position from 0 on":
+                "broadcast: root 7 is not among the 1 members: give a position from 0 on":
                     lambda: mesh.broadcast(distag.ones((4,)), root=7),
                 "add: its inputs are sharded over two meshes, \"one\" and \"two\": gather one": lambda: x + y,
             }

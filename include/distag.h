@@ -774,7 +774,7 @@ typedef struct distag_worker_options {
   uint32_t thread_count;        /* of the pool; 0: one per core */
   distag_log_level_type log_level;
   int64_t call_timeout_ns;      /* of calls that set none; 0: 60 s */
-  int64_t lease_ns;             /* silence after which a member is lost, lacks of this process apart; 0: 5 s */
+  int64_t lease_ns;             /* silence after which a member is lost, not counting what this worker lacks; 0: 5 s */
   uint64_t max_in_flight_bytes; /* of requests and answers for one worker, see distag_call; 0: 256 MiB; since 0.3 */
   uint64_t max_message_bytes;   /* largest it sends and takes; peers send it no more; 0: 1 GiB */
   const char *name;             /* nullable: "worker<rank>". 1..127 of A-Z a-z 0-9 _ - . : and unique in the group */
@@ -1034,7 +1034,7 @@ typedef struct distag_call_options {
  * Ownership: arguments are retained until nothing needs them, never copied.
  * Blocks. Fails: NOT_FOUND (worker, function), DENIED, DEADLINE, DISCONNECTED, PEER_RESTARTED, OVERLOADED (budgets),
  * CANCELLED; INVALID_STATE (not started, context ended); INVALID_ARGUMENT (a context of another worker); OUT_OF_MEMORY
- * (a lack of this process or of that of `to`); or as the function does, with its status and the rank where it arose. */
+ * (here or at `to`); or as the function does, with its status and the rank where it arose. */
 DISTAG_API distag_status distag_call(distag_worker *worker, distag_context *context /* nullable */, const char *to,
                                      const char *function, distag_value *const *args, size_t arg_count,
                                      const distag_call_options *options /* nullable */,

@@ -182,7 +182,7 @@ namespace Distag.Raw {
         public int log_level;
         /// <summary>of calls that set none; 0: 60 s</summary>
         public long call_timeout_ns;
-        /// <summary>silence after which a member is lost, lacks of this process apart; 0: 5 s</summary>
+        /// <summary>silence after which a member is lost, not counting what this worker lacks; 0: 5 s</summary>
         public long lease_ns;
         /// <summary>of requests and answers for one worker, see distag_call; 0: 256 MiB; since 0.3</summary>
         public ulong max_in_flight_bytes;
@@ -1835,8 +1835,8 @@ namespace Distag.Raw {
         /// DISTAG_ERROR_MAY_HAVE_RUN: it ran and failed, or may have run. 3. Any other failure: it did not run.
         /// Ownership: arguments are retained until nothing needs them, never copied. Blocks. Fails: NOT_FOUND (worker,
         /// function), DENIED, DEADLINE, DISCONNECTED, PEER_RESTARTED, OVERLOADED (budgets), CANCELLED; INVALID_STATE
-        /// (not started, context ended); INVALID_ARGUMENT (a context of another worker); OUT_OF_MEMORY (a lack of this
-        /// process or of that of `to`); or as the function does, with its status and the rank where it arose.</summary>
+        /// (not started, context ended); INVALID_ARGUMENT (a context of another worker); OUT_OF_MEMORY (here or at
+        /// `to`); or as the function does, with its status and the rank where it arose.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_call(WorkerHandle worker, ContextHandle context, byte[] to, byte[] function,
             IntPtr[] args, UIntPtr arg_count, distag_call_options* options, IntPtr* out_result, distag_error* err);
@@ -1848,8 +1848,8 @@ namespace Distag.Raw {
         /// DISTAG_ERROR_MAY_HAVE_RUN: it ran and failed, or may have run. 3. Any other failure: it did not run.
         /// Ownership: arguments are retained until nothing needs them, never copied. Blocks. Fails: NOT_FOUND (worker,
         /// function), DENIED, DEADLINE, DISCONNECTED, PEER_RESTARTED, OVERLOADED (budgets), CANCELLED; INVALID_STATE
-        /// (not started, context ended); INVALID_ARGUMENT (a context of another worker); OUT_OF_MEMORY (a lack of this
-        /// process or of that of `to`); or as the function does, with its status and the rank where it arose.</summary>
+        /// (not started, context ended); INVALID_ARGUMENT (a context of another worker); OUT_OF_MEMORY (here or at
+        /// `to`); or as the function does, with its status and the rank where it arose.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_call_async(WorkerHandle worker, ContextHandle context, byte[] to, byte[]
             function, IntPtr[] args, UIntPtr arg_count, distag_call_options* options, IntPtr* out_future,

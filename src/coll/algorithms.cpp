@@ -415,8 +415,8 @@ void check_collective(const layout::MeshShape& mesh, const CollectiveCall& call)
                          call.kind == CollectiveKind::kScatter;
   const int64_t members = mesh.size_of(call.axes);
   if (uses_root && (call.root < 0 || call.root >= members)) {
-    fail(Status::kInvalidArgument, "{}: root {} is none of the {} members: give a position from 0 on", name, call.root,
-         members);
+    fail(Status::kInvalidArgument, "{}: root {} is not among the {} members: give a position from 0 on", name,
+         call.root, members);
   }
   if (has_reduction(call.kind) && std::string_view(reduction_name(call.reduction)) == "unknown") {
     fail(Status::kInvalidArgument, "{}: {} is no reduction: use sum, product, min or max", name,

@@ -48,7 +48,7 @@ class Meshes {
   void refuse(const Peer& from, const wire::Message& outline, const Error& why);
   void on_lost(const Peer& peer, const Error& error);
   void on_left(const Peer& peer);
-  // This worker lacks for long what it takes to reach the peer: a mesh with calls under way ends with that.
+  // No answer of the peer can come for long (SessionConfig::on_lack): a mesh with calls under way ends with that.
   void on_long_lack(const Peer& peer, const Error& lack);
   bool is_idle() const;
   // On the loop: at most that many collectives under way.

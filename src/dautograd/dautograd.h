@@ -83,7 +83,7 @@ class Dautograd final : public CallHook {
   void refuse(const Peer& from, const wire::Message& outline, const Error& why);
   void on_lost(const Peer& peer, const Error& error);
   void on_left(const Peer& peer);
-  // This worker lacks for long what it takes to reach the peer: passes from here that need it fail with that.
+  // No answer of the peer can come for long (SessionConfig::on_lack): passes that need it fail with that.
   void on_long_lack(const Peer& peer, const Error& lack);
   void on_restarted(const Peer& peer, const Error& error);
   bool is_idle() const;

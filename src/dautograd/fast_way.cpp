@@ -8,7 +8,6 @@ using autograd::GraphTask;
 
 void FastWay::begin(std::vector<autograd::Edge> roots, Reached, Entries) {
   assert_on_loop(part_.shared.environment.loop);
-  assert_on_loop(part_.shared.environment.loop);
   part_.reach.add_all(all_sends(part_.context));
   std::vector<std::shared_ptr<SendNode>> sends;
   sends.reserve(part_.reach.sends().size());

@@ -17,7 +17,7 @@ namespace distag {
 // The pairs of a context that one pass reaches on one worker: sends, whose gradients come from elsewhere, and recvs,
 // whose gradients go there. Touched by its part alone.
 //
-// The worker with the other half of each pair is one of peers(), as are workers that were added by need(): losing any
+// The worker with the other half of each pair is one of its peers, as are workers that were added by need(): losing any
 // of them fails the pass. What is reached stays so until the pass ends; a pass without retain_graph then frees exactly
 // these pairs.
 class PassReach {
@@ -37,7 +37,6 @@ class PassReach {
 
   void need(Incarnation peer) { peers_.insert(peer); }
   bool needs(Incarnation peer) const { return peers_.contains(peer); }
-  const std::set<Incarnation>& peers() const { return peers_; }
 
   // ---- the end ----
 

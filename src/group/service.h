@@ -48,7 +48,7 @@ class GroupService {
   virtual void end(const Error& why, ShutdownReport& report) = 0;
   // A member is lost or has left, of which the membership knows.
   virtual void on_gone(const Peer& peer, const Error& error) = 0;
-  // This worker lacks what it takes to reach a member or to hear it: SessionConfig::on_lack.
+  // No answer of a member can come, for want of something here or there: SessionConfig::on_lack.
   virtual void on_lack(const Peer& peer, const Error& lack, bool is_long) = 0;
 };
 

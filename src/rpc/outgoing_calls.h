@@ -41,7 +41,7 @@ class OutgoingCalls {
 
   enum class Why {
     kGone,      // the callee: all of them
-    kLack,      // of something here: those that have not gone out
+    kLack,      // of something here or there: those that have not gone out
     kLongLack,  // the same: all of them, as no answer can be counted on
   };
   void end_calls_to(Incarnation peer, const Error& error, Why why);

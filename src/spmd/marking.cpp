@@ -53,7 +53,7 @@ Spec check_marking(const Tensor& tensor, const Line& line, const std::string& te
   }
   if (source < -1 || source >= mesh.count()) {
     fail(Status::kInvalidArgument,
-         "mark_sharding: the source is none of the {} members of mesh \"{}\": give one of its ranks, or -1",
+         "mark_sharding: the source is not among the {} members of mesh \"{}\": give one of its ranks, or -1",
          mesh.count(), mesh.name());
   }
   if (const Sharding* there = Sharding::of(tensor)) {

@@ -245,7 +245,7 @@ std::shared_ptr<Future<Tensor>> begin_gather(const Tensor& x, int64_t position, 
   checked(call, what, [&] {
     if (position >= -1 && position < mesh.count()) return;
     fail(Status::kInvalidArgument,
-         "gather: the rank is none of the {} members of mesh \"{}\": give one of its ranks, or -1 for all",
+         "gather: the rank is not among the {} members of mesh \"{}\": give one of its ranks, or -1 for all",
          mesh.count(), mesh.name());
   });
   call.note(what, fingerprint_of(what, x, sharding));

@@ -123,7 +123,7 @@ static void failures(members *group, int32_t rank) {
   CHECK_FAILS(distag_tensor_to_local(x, "(None, 'x')", &out, &err), DISTAG_E_INVALID_ARGUMENT, "gradient_spec");
   CHECK_FAILS(distag_tensor_from_local(mesh, x, "('x', None)", shape, 2, NULL, &out, &err), DISTAG_E_INVALID_ARGUMENT,
               "already");
-  CHECK_FAILS(distag_tensor_gather(x, 77, 0, &out, &err), DISTAG_E_INVALID_ARGUMENT, "is none of the 2 members");
+  CHECK_FAILS(distag_tensor_gather(x, 77, 0, &out, &err), DISTAG_E_INVALID_ARGUMENT, "is not among the 2 members");
   CHECK_FAILS(distag_tensor_gather_async(plain, -1, 0, &future, &err), DISTAG_E_INVALID_ARGUMENT, "not sharded");
   CHECK_FAILS(distag_mul(x, y, &out, &err), DISTAG_E_INVALID_STATE, "redistribute");
   CHECK_FAILS(distag_tensor_assign(x, y, &err), DISTAG_E_INVALID_ARGUMENT, "redistribute it first");

@@ -653,7 +653,7 @@ pub struct distag_worker_options {
     pub log_level: i32,
     /// of calls that set none; 0: 60 s
     pub call_timeout_ns: i64,
-    /// silence after which a member is lost, lacks of this process apart; 0: 5 s
+    /// silence after which a member is lost, not counting what this worker lacks; 0: 5 s
     pub lease_ns: i64,
     /// of requests and answers for one worker, see distag_call; 0: 256 MiB; since 0.3
     pub max_in_flight_bytes: u64,
@@ -1822,8 +1822,7 @@ extern "C" {
     /// Ownership: arguments are retained until nothing needs them, never copied. Blocks. Fails: NOT_FOUND
     /// (worker, function), DENIED, DEADLINE, DISCONNECTED, PEER_RESTARTED, OVERLOADED (budgets), CANCELLED;
     /// INVALID_STATE (not started, context ended); INVALID_ARGUMENT (a context of another worker); OUT_OF_MEMORY
-    /// (a lack of this process or of that of `to`); or as the function does, with its status and the rank where
-    /// it arose.
+    /// (here or at `to`); or as the function does, with its status and the rank where it arose.
     pub fn distag_call(worker: *mut distag_worker, context: *mut distag_context, to: *const c_char, function: *const c_char, args: *const *mut distag_value, arg_count: usize, options: *const distag_call_options, out_result: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Calls a function of the worker named `to`, possibly itself, and waits for the answer. A built-in op can be
     /// called as well: its inputs (null: left out), then a map if it needs attributes; several outputs come as a
@@ -1833,8 +1832,7 @@ extern "C" {
     /// Ownership: arguments are retained until nothing needs them, never copied. Blocks. Fails: NOT_FOUND
     /// (worker, function), DENIED, DEADLINE, DISCONNECTED, PEER_RESTARTED, OVERLOADED (budgets), CANCELLED;
     /// INVALID_STATE (not started, context ended); INVALID_ARGUMENT (a context of another worker); OUT_OF_MEMORY
-    /// (a lack of this process or of that of `to`); or as the function does, with its status and the rank where
-    /// it arose.
+    /// (here or at `to`); or as the function does, with its status and the rank where it arose.
     pub fn distag_call_async(worker: *mut distag_worker, context: *mut distag_context, to: *const c_char, function: *const c_char, args: *const *mut distag_value, arg_count: usize, options: *const distag_call_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// 1 once it is complete, with a value or a failure.
     pub fn distag_future_poll(future: *mut distag_future) -> i32;

@@ -48,6 +48,10 @@ class Fifo {
     }
   }
   void erase(size_t index) {
+    if (index == 0) {
+      take_front();
+      return;
+    }
     const auto place = items_.begin() + static_cast<ptrdiff_t>(first_ + index);
     const std::unique_ptr<T> erased = std::move(*place);
     items_.erase(place);

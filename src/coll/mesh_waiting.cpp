@@ -44,9 +44,11 @@ Error MeshWaiting::deadline_error(const OpenCollective& call) const {
   for (const int64_t position : behind(call)) {
     members += "; " + place_.describe_member(position) + whereabouts_of(position, call.line);
   }
+  std::string lack;  // of the first that has one
   for (const int64_t position : call.missing()) {
-    members += place_.environment.group.shared()->lack_text(place_.peer(position).incarnation);
+    if (lack.empty()) lack = place_.environment.group.shared()->lack_text(place_.peer(position).incarnation);
   }
+  members += lack;
   return Error(Status::kDeadline, fmt::format("{}: after {} call {}, {}, waits for {}", place_.where(call.line),
                                               describe_time(call.timeout), call.number, call.text,
                                               members.empty() ? "its own work" : members));

@@ -1,6 +1,5 @@
 #include "dautograd/pass_initiator.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/each_step.h"
@@ -261,11 +260,11 @@ std::vector<std::string> PassInitiator::waits_for() const {
 
 void PassInitiator::on_deadline() {
   assert_on_loop(shared_.environment.loop);
-  std::string waits, lacks;
+  std::string waits, lack;  // that of the first one
   for (const auto& [worker, participant] : participants_.all()) {
     if (participant.is_done) continue;
     waits += (waits.empty() ? "" : ", ") + shared_.describe(worker);
-    lacks += shared_.session->lack_text(worker);
+    if (lack.empty() && shared_.session != nullptr) lack = shared_.session->lack_text(worker);
   }
   const char* phase = is_planned_ ? "not done: " : "still finding out what the roots depend on, from ";
   // For longer than a moment only a worker that breaks the protocol counts otherwise than the others.
@@ -275,7 +274,7 @@ void PassInitiator::on_deadline() {
   }
   abort(Error(Status::kDeadline,
               fmt::format("not done within {:g} s; {}{}{}",
-                          static_cast<double>(plan_.timeout) / static_cast<double>(kSecond), phase, waits, lacks)));
+                          static_cast<double>(plan_.timeout) / static_cast<double>(kSecond), phase, waits, lack)));
 }
 
 // ---- the end ----

@@ -299,6 +299,8 @@ void OutgoingCalls::end_calls_to(Incarnation peer, const Error& error, Why why) 
   for (const auto& [id, call] : open_) {
     if (call->to == peer && (why != Why::kLack || !call->is_numbered)) hit.push_back(call);
   }
+  // As they wait to be sent: each is the first one when it is taken back.
+  std::sort(hit.begin(), hit.end(), [](const auto& a, const auto& b) { return a->ticket < b->ticket; });
   turns_.for_each(
       std::move(hit),
       [this, error, why](const std::shared_ptr<OutgoingCall>& call) {

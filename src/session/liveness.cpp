@@ -37,7 +37,7 @@ Obstacle obstacle_between(const PeerRecord& record, const StreamShared& shared) 
     return {&record.lack, "cannot answer, as it says", record.lack.last() - record.lack.since(), false};
   }
   const Lack& deafness = shared.deafness;
-  const Nanos silent_since = std::max(deafness.since(), record.last.spoken);
+  const Nanos silent_since = std::max({deafness.since(), record.last.spoken, record.last.part});
   if (!deafness.is_there(now) || deafness.last() <= silent_since) return {};
   if (shared.transport.reports_every_loss()) return {};  // no peer is asked whether it lives
   return {&deafness, "may not be heard from here", deafness.last() - silent_since, false};
@@ -80,6 +80,16 @@ void Session::State::acknowledge(PeerRecord& record) {
   });
 }
 
+namespace {
+
+// It is being dialled, and may turn out to be one that cannot be for want of something here: WELCOME says it then.
+bool is_unsaid(const PeerRecord& record) {
+  return record.is_member() && record.owes_ack() && !record.connection.empty() && !record.outgoing.is_open() &&
+         !record.outgoing.lack().is_unmet();
+}
+
+}  // namespace
+
 void Session::State::on_ack_timer() {
   assert_on_loop(shared.loop);
   ack_timer = 0;
@@ -90,6 +100,7 @@ void Session::State::on_ack_timer() {
       record->ack_due = kNever;
       // Of repetitions too: what acknowledged them first may be lost.
       if (record->is_member()) acknowledge(*record);
+      if (is_unsaid(*record)) record->ack_due = now + kAckAgain;
     }
     next = std::min(next, record->ack_due);
     record->is_ack_listed = record->ack_due != kNever;
@@ -148,6 +159,7 @@ void Session::State::tick(PeerRecord& record, Nanos now, bool was_paused) {
       shared.config.on_lack(peer, why, is_long);
     });
   }
+  if (obstacle.lack == &record.outgoing.lack()) acknowledge(record);
   // Its messages are large or the way is slow: it is told that this worker lives, before there is one to acknowledge.
   if (record.last.part >= 0 && now - record.last.part < shared.config.lease / 4) acknowledge(record);
   record.outgoing.tick(now, record.last.heard, record.hears_at());

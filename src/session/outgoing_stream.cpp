@@ -443,7 +443,11 @@ void OutgoingStream::tick(Nanos now, Nanos heard_at, Nanos hears_at) {
   assert_on_loop(shared_.loop);
   const Nanos lease = shared_.config.lease;
   connection_.tick();
-  if (lack_.is_unmet() && connection_.is_ready()) on_ready();
+  if (lack_.is_unmet() && connection_.is_ready()) {
+    on_ready();
+  } else if (lack_.is_unmet() && connection_.is_open()) {
+    lack_.try_again(now);  // what waits for the peer to take more does not wait for want of something here
+  }
   const Nanos patience = hears_at >= 0 && now - hears_at < lease / 2 ? 2 * lease : lease / 2;
   if (owed_since_ != kNever && now - std::max(owed_since_, connection_.dialled_at()) >= patience) {
     connection_.stall();

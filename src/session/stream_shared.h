@@ -16,6 +16,7 @@ inline constexpr size_t kChunkBytes = size_t{1} << 20;
 inline constexpr size_t kMaxUnacknowledgedChunkBytes = size_t{8} << 20;
 // An acknowledgement goes alone after this time or this much.
 inline constexpr Nanos kAckDelay = 5 * kMillisecond;
+inline constexpr Nanos kAckAgain = 50 * kMillisecond;  // of one that no connection could take
 inline constexpr size_t kAckBytes = size_t{256} << 10;
 
 // The state that all streams of a session share.

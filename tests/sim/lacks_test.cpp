@@ -5,16 +5,22 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
+#include "coll/meshes.h"
 #include "ops/builtins.h"
 #include "support/leaves.h"
 #include "support/sim_group.h"
+#include "support/tensors.h"
 
 namespace distag::sim {
 namespace {
+
+using distag::testing::tensor_of;
 
 constexpr Nanos kLackLease = 5 * kSecond;
 
@@ -186,6 +192,42 @@ TEST(LacksTest, APassEndsWithTheLackBetweenTwoOthers) {
     EXPECT_EQ(pass->error()->status(), Status::kOutOfMemory) << pass->error()->message();
     EXPECT_NE(pass->error()->message().find("ulimit -n"), std::string::npos) << pass->error()->message();
     group.network().set_mute("w1", false);
+  });
+}
+
+// "w1" waits for what "w0" cannot send to it. The others, who wait for nothing, hear of it by the end of the mesh.
+TEST(LacksTest, AMeshWithACallUnderWayEndsWithTheLackOnAllMembers) {
+  for_each_seed(50, [](uint64_t seed) {
+    SimGroupOptions options;
+    options.size = 3;
+    options.lease = kLackLease;
+    SimWorkerGroup group(seed, options);
+    group.start();
+    layout::MeshRequest request;
+    request.name = "train";
+    request.shape = {3};
+    request.axis_names = {"x"};
+    std::vector<std::shared_ptr<Future<std::shared_ptr<Mesh>>>> made;
+    for (int32_t rank = 0; rank < 3; ++rank) made.push_back(group.worker(rank).meshes().create(request, 30 * kSecond));
+    for (const auto& one : made) wait(*one, kForever);
+    group.network().set_mute("w0", true);
+    group.network().hang_up("w0", "w1");
+    CollectiveCall call;
+    call.axes = {0};
+    call.tensor = tensor_of<double>({1}, {1});
+    call.timeout = kForever;
+    const auto expect_lack = [](Future<Tensor>& sum) {
+      wait(sum, kForever);
+      ASSERT_NE(sum.error(), nullptr);
+      EXPECT_EQ(sum.error()->status(), Status::kOutOfMemory) << sum.error()->message();
+      EXPECT_NE(sum.error()->message().find("ulimit -n"), std::string::npos) << sum.error()->message();
+    };
+    std::vector<std::shared_ptr<Future<Tensor>>> sums;
+    for (const auto& mesh : made) sums.push_back(mesh->value()->collective(call));
+    expect_lack(*sums[1]);
+    group.scheduler().run_for(kSecond);
+    for (const auto& mesh : made) expect_lack(*mesh->value()->collective(call));
+    group.network().set_mute("w0", false);
   });
 }
 

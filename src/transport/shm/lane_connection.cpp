@@ -66,6 +66,7 @@ class LaneConnection::State final : public std::enable_shared_from_this<LaneConn
   std::optional<LaneMemory> memory_;
   Loop::TimerId timer_ = 0;
   std::shared_ptr<Lane> lane_;
+  std::optional<Error> lane_lack_;          // for want of which here the lane drops
   std::unique_ptr<Connection> connection_;  // below
 };
 
@@ -143,11 +144,15 @@ void LaneConnection::State::open_lane(uint64_t worker) {
     const auto state = weak.lock();
     if (state && state->events_.on_writable) state->events_.on_writable();
   };
+  events.on_lack = [weak = weak_from_this()](const Error& why) {
+    if (const auto state = weak.lock()) state->lane_lack_ = why;
+  };
   events.on_dropped = [weak = weak_from_this()] {
     const auto state = weak.lock();
     if (!state) return;
-    state->note_end_of_lane();
-    state->drop(false);
+    const std::optional<Error> lack = std::exchange(state->lane_lack_, std::nullopt);
+    if (!lack) state->note_end_of_lane();
+    state->drop(false, lack ? &*lack : nullptr);
   };
   FdLoop& loop = context_->loop();
   loop.unwatch(socket_.fd());

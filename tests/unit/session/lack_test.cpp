@@ -140,7 +140,7 @@ TEST_F(LackTest, IsToldSoonAndNamedForADeadlineAtOnce) {
   EXPECT_FALSE(a.lacks.back().is_long);
 }
 
-// The other side hears nothing, which its own lease bounds: that is no fault of its.
+// The other side hears nothing and gives up by its own lease, rightly.
 TEST_F(LackTest, WhoComesBackAfterTheOtherGaveItUpLosesItAndNamesTheLack) {
   meet();
   network.set_short("a", true);
@@ -276,6 +276,33 @@ TEST_F(LackOfOtherTest, WhatIsSentIsAcknowledgedAllTheSame) {
   EXPECT_EQ(a->session->stats().messages_replayed + network.traffic().dials, dials);
   network.set_short("b", false);
   expect_room();
+}
+
+// What came right before it could not be dialled, too: "b" acknowledged it on the connection that then dropped, or was
+// about to. It says nothing more.
+TEST_F(LackOfOtherTest, WhatCameRightBeforeIsAcknowledgedAllTheSame) {
+  for (Nanos before = 0; before < 20 * kMillisecond; before += kMillisecond) {
+    SimScheduler clock(1 + static_cast<uint64_t>(before));
+    SimNetwork links(clock);
+    SessionConfig config;
+    config.lease = kLackLease;
+    Node caller(clock, links, "a", 0, config);
+    Node callee(clock, links, "b", 1, config);
+    caller.know(callee);
+    callee.know(caller);
+    caller.say(callee, 1);
+    callee.say(caller, 1);
+    ASSERT_TRUE(clock.run_until([&] { return caller.is_drained() && callee.is_drained(); }, kSecond));
+    links.set_mute("b", true);
+    links.hang_up("b", "a");
+    caller.say(callee, 2);
+    clock.run_for(before);
+    links.set_short("b", true);
+    clock.run_for(20 * kLackLease);
+    EXPECT_EQ(callee.heard, (std::vector<uint64_t>{1, 2})) << before;
+    EXPECT_TRUE(caller.lost.empty()) << before << ": " << caller.lost[0].second.message();
+    EXPECT_TRUE(callee.lost.empty()) << before << ": " << callee.lost[0].second.message();
+  }
 }
 
 TEST_F(LackOfOtherTest, ThatIsGoneMeanwhileIsLostByTheLease) {

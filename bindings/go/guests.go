@@ -1,3 +1,5 @@
+//go:build cgo
+
 package distag
 
 import (
@@ -58,7 +60,8 @@ func (l *guestList) serving(w *Worker) *guest {
 	return nil
 }
 
-// within names what of a worker runs on this goroutine, for whose end that waits when it leaves; empty on others.
+// within names the callback of the worker that runs on this goroutine ("OnLog", "OnMember"), or "": a worker that leaves
+// waits for its end.
 func (l *guestList) within(w *Worker) string {
 	g := l.current()
 	switch {

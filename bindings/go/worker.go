@@ -31,7 +31,7 @@ type Options struct {
 	MaxMessageBytes  uint64
 	NoLane           bool
 	LogLevel         LogLevel
-	OnLog            func(level LogLevel, message string) // nil: nothing is logged. The worker waits for it: it does not wait
+	OnLog            func(level LogLevel, message string) // nil: nothing is logged. The worker waits for its end, so it must not block
 	OnMember         func(member Member)                  // when one joins, leaves or is lost
 
 	GroupKey             string            // of all workers of the group

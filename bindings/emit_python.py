@@ -10,7 +10,7 @@ CTYPES = {"int32_t": "c_int32", "uint32_t": "c_uint32", "int64_t": "c_int64", "u
 ANNOTATIONS = {"int64": "int", "float64": "float", "bool": "bool", "text": "str", "int64[]": "Ints", "dtype": "DType"}
 
 
-# Attributes that say more where they are given, though with their default: without, sharded rows are counted unread.
+# Left out unless the caller gives them: ops on sharded tensors tell a default from the same value that is given.
 LEFT_OUT = {"ignore_index"}
 
 

@@ -76,7 +76,7 @@ def _is_main() -> bool:
 
 
 def _is_sharded(argument: Any) -> bool:
-    """Of an input of an op, or an array of them."""
+    """Whether an argument of an op is a sharded tensor, or an array that has one."""
     if isinstance(argument, TensorHandle):
         return _get_spec(argument) is not None
     return any(map(_is_sharded, getattr(argument, "keep", ())))

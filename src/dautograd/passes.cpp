@@ -319,7 +319,7 @@ void Passes::on_gone(Incarnation peer, const Error& error) {
   }
 }
 
-// Each tells its initiator, and that the others, where it can.
+// A part tells the initiator of its pass, and that tells the other participants, where they can.
 void Passes::on_long_lack(Incarnation peer, const Error& lack) {
   assert_on_loop(shared_.environment.loop);
   for (const auto& [id, context] : shared_.open_passes.all()) {

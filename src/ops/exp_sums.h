@@ -1,5 +1,8 @@
 #pragma once
 
+#include <limits>
+#include <type_traits>
+
 #include "ops/math.h"
 #include "ops/rows.h"
 

@@ -70,8 +70,8 @@ class WaitScope {
   ~WaitScope() {
     const WaitsAccess waits(g_waits);
     Wait** place = &waits->first;
-    while (*place != &wait_) place = &(*place)->next;
-    *place = wait_.next;
+    while (*place != nullptr && *place != &wait_) place = &(*place)->next;
+    if (*place != nullptr) *place = wait_.next;  // in a forked child they are not those of its parent
   }
   WaitScope(const WaitScope&) = delete;
   WaitScope& operator=(const WaitScope&) = delete;

@@ -418,10 +418,11 @@ TEST(ZmqAcceptor, AThousandWhoHangUpAreCountedAndLeaveNothing) {
   };
   hang_up();
   served.pass(100 * kMillisecond);
-  const size_t descriptors = entries_of("/proc/self/fd"), before = resident_kib();
+  const size_t descriptors = entries_of("/proc/self/fd");
+  [[maybe_unused]] const size_t before = resident_kib();
   hang_up();
   served.pass(100 * kMillisecond);
-  const size_t after = resident_kib();
+  [[maybe_unused]] const size_t after = resident_kib();
   ASSERT_TRUE(member.send({text_frame("still here")}));
   EXPECT_EQ(text_of(served.record().next("message").frames.at(0)), "still here");
   EXPECT_LE(entries_of("/proc/self/fd"), descriptors);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "capi/check.h"
+#include "capi/support/descriptor_limit.h"
 #include "capi/support/engine.h"
 #include "capi/support/group.h"
 #include "capi/support/processes.h"
@@ -24,21 +25,6 @@ enum { kFew = 30 /* free ones, of which an open world tells */, kLeftForHost = 6
 static distag_error err = DISTAG_ERROR_INIT;
 
 static int is_zmtp(void) { return engine_keeps("descriptors run out"); }
-
-static void set_limit(rlim_t limit) {
-  struct rlimit now;
-  CHECK_INT(getrlimit(RLIMIT_NOFILE, &now), 0);
-  now.rlim_cur = limit;
-  CHECK_INT(setrlimit(RLIMIT_NOFILE, &now), 0);
-}
-
-/* So that as many numbers are free, from the lowest on. */
-static void leave_free(int count) {
-  rlim_t limit = 0;
-  for (; count > 0; ++limit)
-    if (fcntl((int)limit, F_GETFD) < 0) --count;
-  set_limit(limit);
-}
 
 /* ---- the start ---- */
 
@@ -67,14 +53,14 @@ static void a_start_above_the_limit(void) {
   char numbers[2][32];
   snprintf(numbers[0], sizeof numbers[0], "takes %d descriptors", needs);
   snprintf(numbers[1], sizeof numbers[1], "may have %d", needs - 1);
-  set_limit((rlim_t)needs - 1);
+  CHECK(set_descriptor_limit(needs - 1));
   CHECK_INT(start_alone(size, 120 * DISTAG_SECOND), DISTAG_E_OUT_OF_MEMORY);
   for (int i = 0; i < 2; ++i) {
     if (!CHECK(strstr(err.message, numbers[i]) != NULL)) fprintf(stderr, "%s: %s\n", numbers[i], err.message);
   }
   CHECK(strstr(err.message, "ulimit -n") != NULL);
   CHECK((strstr(err.message, "DISTAG_SOCKET_ENGINE=zmtp") != NULL) == !is_zmtp());
-  set_limit((rlim_t)needs);
+  CHECK(set_descriptor_limit(needs));
   CHECK_INT(start_alone(size, DISTAG_SECOND), DISTAG_E_DEADLINE); /* nobody else comes */
 }
 
@@ -104,11 +90,11 @@ static distag_worker *join(const char *rendezvous, int32_t rank) {
 /* The first one that joins finds plenty; for each other one few are left, and the first of these is told of. */
 static void let_join(distag_worker *worker, turns *shared) {
   for (int next = 1; next < kMembers; ++next) {
-    if (next > 1) leave_free(kFew);
+    if (next > 1) CHECK(leave_descriptors_free(kFew));
     sem_post(&shared->may_join[next]);
     sem_wait(&shared->has_joined);
     while (distag_worker_get_world_size(worker) <= next) poll(NULL, 0, 1);
-    set_limit(kPlenty);
+    CHECK(set_descriptor_limit(kPlenty));
     CHECK_INT(atomic_load(&told), next > 1);
   }
   for (int i = 1; i < kMembers; ++i) sem_post(&shared->may_leave);
@@ -209,7 +195,7 @@ static void who_accepts_without_a_descriptor_ends(void) {
 int main(void) {
   alarm(500);
   a_start_above_the_limit();
-  set_limit(kPlenty);
+  CHECK(set_descriptor_limit(kPlenty));
   an_open_world_that_grows();
   if (!engine_keeps("descriptors run out")) who_accepts_without_a_descriptor_ends();
   return check_end();

@@ -11,19 +11,19 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "capi/check.h"
+#include "capi/support/descriptor_limit.h"
 #include "capi/support/engine.h"
 #include "capi/support/group.h"
 #include "capi/support/processes.h"
 
 enum { kLane, kSocket, kTcp, kPorts, kCallee, kWays };
 enum { kFirstPort = 40000, kPortCount = 16, kLeases = 5 };
-enum { kToAccept = 12 }; /* free descriptors: enough to accept one, too few to dial */
+enum { kPlenty = 1024, kToAccept = 12 }; /* free descriptors: enough to accept one, too few to dial */
 
 static const char *const kNames[kWays] = {"lanes", "sockets", "tcp", "tcp without ports", "tcp of the other"};
 static const int64_t kLease = 2 * DISTAG_SECOND;
@@ -44,23 +44,6 @@ static distag_status call(distag_worker *worker, int64_t timeout) {
 }
 
 /* ---- the lacks ---- */
-
-/* `left` numbers are free from here on. */
-static void take_descriptors(rlim_t left) {
-  struct rlimit few;
-  const int next = dup(0);
-  CHECK(next >= 0 && close(next) == 0);
-  CHECK(getrlimit(RLIMIT_NOFILE, &few) == 0);
-  few.rlim_cur = (rlim_t)next + left;
-  CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
-}
-
-static void give_descriptors(void) {
-  struct rlimit all;
-  CHECK(getrlimit(RLIMIT_NOFILE, &all) == 0);
-  all.rlim_cur = all.rlim_max < 1024 ? all.rlim_max : 1024;
-  CHECK(setrlimit(RLIMIT_NOFILE, &all) == 0);
-}
 
 static int ports[kPortCount];
 
@@ -120,6 +103,7 @@ static void tell(const int *way) {
   CHECK(write(way[1], &byte, 1) == 1);
 }
 
+/* Fails where the other one has ended. */
 static void await(const int *way) {
   char byte = 0;
   CHECK(read(way[0], &byte, 1) == 1);
@@ -128,7 +112,7 @@ static void await(const int *way) {
 static void lack(distag_worker *worker, const struct plan *plan) {
   const int way = plan->way;
   if (way == kPorts) take_ports();
-  if (way < kPorts) take_descriptors(0);
+  if (way < kPorts) CHECK(leave_descriptors_free(0));
   if (way == kCallee) await(plan->short_of);
   for (const int64_t until = now_ns() + kLeases * kLease; now_ns() < until && check_failures == 0;) {
     CHECK_INT(call(worker, DISTAG_FOREVER), DISTAG_E_OUT_OF_MEMORY);
@@ -138,11 +122,18 @@ static void lack(distag_worker *worker, const struct plan *plan) {
     expect_cure(way);
   }
   if (way == kPorts) give_ports();
-  if (way < kPorts) give_descriptors();
+  if (way < kPorts) CHECK(set_descriptor_limit(kPlenty));
   if (way == kCallee) tell(plan->room);
   while (call(worker, 0) != DISTAG_OK && check_failures == 0) {
     if (!CHECK_INT(err.code, DISTAG_E_OUT_OF_MEMORY)) fprintf(stderr, "%s: %s\n", kNames[way], err.message);
   }
+}
+
+/* The ends of the pipes that are the other one's: what it does not say any more is the end then. */
+static void close_ends(const struct plan *plan, int32_t rank) {
+  close(plan->short_of[rank == 0]);
+  close(plan->room[rank != 0]);
+  close(plan->done[rank != 0]);
 }
 
 static int live(const char *rendezvous, int32_t rank, int32_t count, void *data) {
@@ -152,6 +143,7 @@ static int live(const char *rendezvous, int32_t rank, int32_t count, void *data)
   distag_worker_options options = group_options(rank, count, rendezvous);
   check_failures = 0;
   alarm(500);
+  close_ends(plan, rank);
   /* The other one would give up a peer that it cannot hear, by its own lease. */
   options.lease_ns = rank == 0 ? kLease : 600 * DISTAG_SECOND;
   options.no_lane = way == kSocket;
@@ -164,10 +156,10 @@ static int live(const char *rendezvous, int32_t rank, int32_t count, void *data)
     tell(plan->done);
   } else {
     if (way == kCallee) {
-      take_descriptors(kToAccept);
+      CHECK(leave_descriptors_free(kToAccept));
       tell(plan->short_of);
       await(plan->room);
-      give_descriptors();
+      CHECK(set_descriptor_limit(kPlenty));
     }
     await(plan->done);
   }
@@ -190,6 +182,8 @@ static int try_way(int way) {
   }
   CHECK(pipe(plan.short_of) == 0 && pipe(plan.room) == 0 && pipe(plan.done) == 0);
   CHECK_INT(processes_start(&group, 2, live, &plan), 0);
+  close_ends(&plan, 0);
+  close_ends(&plan, 1);
   CHECK_INT(processes_end(&group, -1), 0);
   if (check_failures != 0) fprintf(stderr, "%s\n", kNames[way]);
   return check_failures != 0;

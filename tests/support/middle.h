@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -51,7 +52,11 @@ class Middle {
     listener.reset();
     const int server = connect_to(target);
     pollfd ends[2] = {{client, POLLIN, 0}, {server, POLLIN, 0}};
-    for (bool open = true; open && poll(ends, 2, 30'000) > 0;) {
+    for (bool open = true; open;) {
+      if (poll(ends, 2, 30'000) == 0) {
+        ADD_FAILURE() << "neither side has hung up within 30 s";
+        break;
+      }
       for (int i = 0; i < 2 && open; ++i) {
         if (ends[i].revents == 0) continue;
         char bytes[4096];

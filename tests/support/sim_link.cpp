@@ -1,6 +1,7 @@
 #include "support/sim_link.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace distag::sim {
@@ -85,6 +86,7 @@ void SimLink::end_without_port() {
 bool SimLink::send(const Frames& frames) {
   const MemoryScope own(nullptr);
   if (dropped_) return false;
+  if (network_.without_memory_.contains(dialer_host_)) throw std::bad_alloc();
   const bool refuse = !connected_ || forward_.queue.size() >= network_.faults.capacity;
   SimScheduler& scheduler = network_.scheduler_;
   if (refuse || scheduler.chance(network_.faults.would_block)) {

@@ -82,6 +82,8 @@ void SimNetwork::set_deaf(const std::string& host, bool is_deaf) { put(deaf_, ho
 void SimNetwork::set_mute(const std::string& host, bool is_mute) { put(mute_, host, is_mute); }
 void SimNetwork::set_without_ports(const std::string& host, bool has_none) { put(without_ports_, host, has_none); }
 
+void SimNetwork::set_without_memory(const std::string& host, bool has_none) { put(without_memory_, host, has_none); }
+
 void SimNetwork::kill(const std::string& host) {
   for (SimTransport* transport : transports_) {
     if (transport->host_ == host) transport->dead_ = true;

@@ -68,6 +68,8 @@ class SimNetwork {
   void set_mute(const std::string& host, bool is_mute);
   // The system has no port for a connection from the host: it says so once the dial is under way.
   void set_without_ports(const std::string& host, bool has_none);
+  // The host has no memory to send: std::bad_alloc.
+  void set_without_memory(const std::string& host, bool has_none);
   // From now on the host has descriptors for redials alone.
   void let_redial_only(const std::string& host) { redial_only_.insert(host); }
   // The host's process dies: its connections drop, its endpoints refuse. A transport made later on it lives.
@@ -103,6 +105,7 @@ class SimNetwork {
   std::set<std::string> deaf_;
   std::set<std::string> mute_;
   std::set<std::string> without_ports_;
+  std::set<std::string> without_memory_;
   std::set<std::string> redial_only_;
   uint64_t next_name_ = 1;
 };

@@ -45,7 +45,7 @@ class LaneAcceptor::State final : public std::enable_shared_from_this<LaneAccept
   static ConnectionToken token_of(Id id);
   void watch();
   void accept_waiting();
-  void pause();
+  void pause(int error);
   void watch_again();
   void begin(LaneSocket socket);
   void close_listener();
@@ -99,13 +99,13 @@ void LaneAcceptor::State::accept_waiting() {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return;
     } else if (errno != ECONNABORTED) {
-      return pause();
+      return pause(errno);
     }
   }
 }
 
 // A dialler that waits goes another way in the end, or is accepted once descriptors are free again.
-void LaneAcceptor::State::pause() {
+void LaneAcceptor::State::pause(int error) {
   FdLoop& loop = context_->loop();
   try {
     pause_timer_ = loop.start_timer(loop.now() + kPause, [weak = weak_from_this()] {
@@ -115,9 +115,10 @@ void LaneAcceptor::State::pause() {
     return;  // it is watched still, and tried again
   }
   loop.unwatch(listener_->fd());
-  EachStep each;  // without memory for the words they are said another time
-  each([this] {
-    if (events_.on_lack) events_.on_lack(no_descriptors_to_accept());
+  const std::optional<Error> lack = lack_to_accept(error);
+  EachStep each;  // without memory it is told another time
+  each([&] {
+    if (lack && events_.on_lack) events_.on_lack(*lack);
   });
 }
 

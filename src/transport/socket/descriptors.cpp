@@ -50,11 +50,6 @@ void require_descriptors(int count) {
        count);
 }
 
-Error no_descriptors_to_accept() {
-  return {Status::kOutOfMemory,
-          "no descriptors are left to accept connections: raise the limit of open files (ulimit -n)"};
-}
-
 namespace {
 
 struct Words {
@@ -65,7 +60,9 @@ struct Words {
 std::optional<Words> words_for(int error) {
   switch (error) {
     case EADDRNOTAVAIL:
-      return Words{"no local address or port is free", ": close some, or widen net.ipv4.ip_local_port_range"};
+      return Words{
+          "no local address or port is free",
+          ": close some, widen net.ipv4.ip_local_port_range, or take an address that this machine has a way to"};
     case EMFILE:
     case ENFILE:
       return Words{"no descriptor is left", ": raise the limit of open files (ulimit -n)"};
@@ -77,15 +74,21 @@ std::optional<Words> words_for(int error) {
   }
 }
 
-}  // namespace
-
-std::optional<Error> own_lack(int error, const std::string& endpoint) noexcept {
+std::optional<Error> lack_for(int error, const char* what, const std::string& endpoint) noexcept {
   const std::optional<Words> words = words_for(error);
   if (!words) return std::nullopt;
   std::string text = "no memory";  // for the words: needs none
   EachStep each;
-  each([&] { text = fmt::format("{} for a connection to {}{}", words->lack, endpoint, words->cure); });
+  each([&] { text = fmt::format("{} {}{}{}", words->lack, what, endpoint, words->cure); });
   return Error(Status::kOutOfMemory, std::move(text));
 }
+
+}  // namespace
+
+std::optional<Error> own_lack(int error, const std::string& endpoint) noexcept {
+  return lack_for(error, "for a connection to ", endpoint);
+}
+
+std::optional<Error> lack_to_accept(int error) noexcept { return lack_for(error, "to accept connections", ""); }
 
 }  // namespace distag

@@ -27,6 +27,7 @@ void require_descriptors(int count);
 // OUT_OF_MEMORY, with the cure, where `error` of the system says that this machine lacks something for a connection to
 // the endpoint, which tells nothing of the other side. Else nullopt.
 std::optional<Error> own_lack(int error, const std::string& endpoint) noexcept;
-Error no_descriptors_to_accept();
+// The same for connections that wait to be accepted.
+std::optional<Error> lack_to_accept(int error) noexcept;
 
 }  // namespace distag

@@ -95,7 +95,7 @@ class ZmtpAcceptor::State final : public SocketWork, public std::enable_shared_f
   static ConnectionToken token_of(Id id);
   static Id id_of(const ConnectionToken& token);  // 0: not one of ours
   void accept_waiting();
-  void pause();
+  void pause(int error);
   void begin(int fd);
   void read(Id id);
   bool hand_out(Id id, Accepted& connection, int& left);
@@ -132,7 +132,7 @@ void ZmtpAcceptor::State::watch() {
 void ZmtpAcceptor::State::accept_waiting() {
   assert_on_loop(loop_);
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
-    if (!has_descriptors(kAcceptReserve)) return pause();
+    if (!has_descriptors(kAcceptReserve)) return pause(EMFILE);
     const int fd = listener_->accept();
     if (fd >= 0 && has_hung_up(fd)) {
       OwnDescriptors::close(fd);  // at once: many of them would take all descriptors, and hold up who waits behind them
@@ -141,13 +141,13 @@ void ZmtpAcceptor::State::accept_waiting() {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return;
     } else if (errno != EINTR && errno != ECONNABORTED) {
-      return pause();
+      return pause(errno);
     }
   }
 }
 
 // A dialer that waits is accepted once descriptors are free again.
-void ZmtpAcceptor::State::pause() {
+void ZmtpAcceptor::State::pause(int error) {
   loop_.unwatch(listener_->fd());
   pause_timer_ = loop_.start_timer(loop_.now() + kPause, [weak = weak_from_this()] {
     if (const auto state = weak.lock()) state->watch();
@@ -158,9 +158,10 @@ void ZmtpAcceptor::State::pause() {
     const Accepted& connection = *connections_.at(id);
     if (!connection.reader.is_ready() && connection.since <= latest) drop(id, "descriptors ran short in its handshake");
   }
-  EachStep each;  // without memory for the words they are said another time
-  each([this] {
-    if (events_.on_lack) events_.on_lack(no_descriptors_to_accept());
+  const std::optional<Error> lack = lack_to_accept(error);
+  EachStep each;  // without memory it is told another time
+  each([&] {
+    if (lack && events_.on_lack) events_.on_lack(*lack);
   });
 }
 

@@ -85,12 +85,6 @@ TEST(OneLackTest, TellsTheTimeThatItTookOnce) {
 
 class LackTest : public PairOfSessions {
  protected:
-  void meet() {
-    a.say(b, 1);
-    b.say(a, 1);
-    ASSERT_TRUE(
-        run_until([&] { return a.heard.size() == 1 && b.heard.size() == 1 && a.is_drained() && b.is_drained(); }));
-  }
   bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
   void expect_told(const char* cure) {
     ASSERT_FALSE(a.lacks.empty());
@@ -200,11 +194,10 @@ TEST_F(LackTest, ShortLacksAreNoLongOne) {
   EXPECT_TRUE(a.lacks.empty());
 }
 
-// ---- of the other one, which hears this one and cannot dial it ----
-
-class LackOfOtherTest : public testing::Test {
+// Two workers with leases of their own.
+class TwoLeasesTest : public testing::Test {
  protected:
-  void begin(Nanos lease, Nanos lease_of_other) {
+  void make(Nanos lease, Nanos lease_of_other) {
     SessionConfig config;
     config.lease = lease;
     a.emplace(scheduler, network, "a", 0, config);
@@ -212,6 +205,42 @@ class LackOfOtherTest : public testing::Test {
     b.emplace(scheduler, network, "b", 1, config);
     a->know(*b);
     b->know(*a);
+  }
+
+  SimScheduler scheduler{1};
+  SimNetwork network{scheduler};
+  std::optional<Node> a, b;
+};
+
+// A shortage of memory is over, and nothing has shown that: a peer that takes no more is not excused by it.
+TEST_F(LackTest, OfMemoryDoesNotKeepAPeerThatTakesNoMore) {
+  meet();
+  network.set_without_memory("a", true);
+  a.say(b, 2);
+  network.part("a", "b");
+  network.set_without_memory("a", false);
+  network.faults.capacity = 0;
+  a.say(b, 3);
+  ASSERT_TRUE(run_until([&] { return !a.lost.empty(); }, 3 * kLackLease));
+}
+
+TEST_F(LackTest, OfMemoryIsOverOnceASendGoesWell) {
+  meet();
+  network.set_without_memory("a", true);
+  a.say(b, 2);
+  scheduler.run_for(10 * kLackLease);
+  EXPECT_TRUE(a.lost.empty()) << a.lost[0].second.message();
+  network.set_without_memory("a", false);
+  ASSERT_TRUE(run_until([&] { return b.heard.size() == 2 && a.is_drained(); }, kLackLease));
+  EXPECT_EQ(a.lack_text(b), "");
+}
+
+// ---- of the other one, which hears this one and cannot dial it ----
+
+class LackOfOtherTest : public TwoLeasesTest {
+ protected:
+  void begin(Nanos lease, Nanos lease_of_other) {
+    make(lease, lease_of_other);
     network.set_mute("b", true);
     a->say(*b, 1);
   }
@@ -235,10 +264,6 @@ class LackOfOtherTest : public testing::Test {
     EXPECT_EQ(a->heard, std::vector<uint64_t>{7});
     EXPECT_TRUE(a->lost.empty() && b->lost.empty());
   }
-
-  SimScheduler scheduler{1};
-  SimNetwork network{scheduler};
-  std::optional<Node> a, b;
 };
 
 TEST_F(LackOfOtherTest, IsToldByItAndGivesUpNobodyHoweverLongItLasts) {
@@ -334,17 +359,11 @@ TEST_F(LackOfOtherTest, KeepsNoLeaveWaiting) {
 
 // ---- of one that cannot be dialled ----
 
-class DeafnessTest : public testing::Test {
+class DeafnessTest : public TwoLeasesTest {
  protected:
   // Two that have met; then `a` can dial, and cannot accept who dials it.
   void begin(Nanos lease, Nanos lease_of_other) {
-    SessionConfig config;
-    config.lease = lease;
-    a.emplace(scheduler, network, "a", 0, config);
-    config.lease = lease_of_other;
-    b.emplace(scheduler, network, "b", 1, config);
-    a->know(*b);
-    b->know(*a);
+    make(lease, lease_of_other);
     a->say(*b, 1);
     b->say(*a, 1);
     ASSERT_TRUE(scheduler.run_until([this] { return a->heard.size() == 1 && b->heard.size() == 1; }, kSecond));
@@ -352,10 +371,6 @@ class DeafnessTest : public testing::Test {
     network.cut_all();
     a->say(*b, 2);
   }
-
-  SimScheduler scheduler{1};
-  SimNetwork network{scheduler};
-  std::optional<Node> a, b;
 };
 
 TEST_F(DeafnessTest, WhoCannotAcceptTheOtherDoesNotGiveItUp) {

@@ -31,6 +31,14 @@ class PairOfSessions : public testing::Test {
     return scheduler.run_until(condition, timeout);
   }
 
+  // One message each way, so that both streams are open.
+  void meet() {
+    a.say(b, 1);
+    b.say(a, 1);
+    ASSERT_TRUE(
+        run_until([&] { return a.heard.size() == 1 && b.heard.size() == 1 && a.is_drained() && b.is_drained(); }));
+  }
+
   SimScheduler scheduler;
   SimNetwork network;
   Node a;

@@ -113,6 +113,7 @@ void pool_wide_rows(T* out, int64_t* indices, const T* x, const Window& window, 
 
 template <typename T>
 void pool_planes(T* out, int64_t* indices, const T* x, int64_t planes, const Window& window) {
+  if (planes == 0) return;  // and no places, of which there may be more than memory has room for
   const std::vector<Places> rows = places_along(window.rows);
   const std::vector<Places> columns = places_along(window.columns);
   std::vector<int64_t> steps(columns.size());

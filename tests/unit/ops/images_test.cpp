@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <random>
 #include <string>
 
@@ -255,6 +257,46 @@ TEST(MaxPool2dTest, RowsOfAnyWidthEqualTheirDefinition) {
       EXPECT_EQ(floats_of(ops::find_op("max_pool2d")->backward(saved, {ones})[0]), expected.gradient);
     }
   }
+}
+
+// Planes of several rows, wide enough for vectors, with ties and NaN across the rows of a window.
+TEST(MaxPool2dTest, WideImagesEqualTheirDefinition) {
+  constexpr int64_t kPlanes = 4, kRows = 3, kColumns = 40;
+  std::vector<float> x(kPlanes * kRows * kColumns);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 7919 % 5);
+  for (size_t i = 7; i < x.size(); i += 29) x[i] = std::nanf("");
+  std::vector<float> largest, gradient(x.size());
+  for (int64_t p = 0; p < kPlanes; ++p) {
+    for (int64_t top = -1; top + 2 <= kRows + 1; ++top) {
+      for (int64_t left = -1; left + 3 <= kColumns + 1; ++left) {
+        int64_t best = -1;
+        for (int64_t r = std::max<int64_t>(top, 0); r < std::min(top + 2, kRows); ++r) {
+          for (int64_t c = std::max<int64_t>(left, 0); c < std::min(left + 3, kColumns); ++c) {
+            const int64_t i = (p * kRows + r) * kColumns + c;
+            const float one = x[static_cast<size_t>(i)], other = best < 0 ? one : x[static_cast<size_t>(best)];
+            if (best < 0 || one > other || (std::isnan(one) && !std::isnan(other))) best = i;
+          }
+        }
+        largest.push_back(x[static_cast<size_t>(best)]);
+        gradient[static_cast<size_t>(best)] += 1;
+      }
+    }
+  }
+  ops::Saved saved;
+  saved.needed = 1;
+  const ops::Op* op = ops::find_op("max_pool2d");
+  const Tensor y = op->forward(
+      Tensors{floats({2, 2, kRows, kColumns}, x)},
+      ops::make_attributes({{"kernel", Dims{2, 3}}, {"padding", Dims{1, 1}}, {"stride", Dims{1, 1}}}), &saved)[0];
+  const std::vector<float> got = floats_of(y);
+  ASSERT_EQ(got.size(), largest.size());
+  EXPECT_EQ(std::memcmp(got.data(), largest.data(), got.size() * sizeof(float)), 0);
+  const Tensor ones = floats(y.shape(), std::vector<float>(largest.size(), 1.0f));
+  EXPECT_EQ(floats_of(op->backward(saved, {ones})[0]), gradient);
+}
+
+TEST(MaxPool2dTest, NoImagesOfAnySizeNeedNoMemory) {
+  EXPECT_EQ(run("max_pool2d", {floats({0, 1, int64_t{1} << 40, 1}, {})}, {{"kernel", Dims{1, 1}}}).count(), 0);
 }
 
 TEST(MaxPool2dTest, LooksOnlyAtTheImageOfAHugeWindowThatMovesByOne) {

@@ -93,6 +93,7 @@ TEST(RowsTest, EachInstructionSetGivesTheSameBits) {
   }
   if (simd::registers() == simd::Registers::kAvx512) run_by([](auto... args) { simd::run_avx512<Kernel>(args...); });
 #endif
+  if (results.size() == 1) GTEST_SKIP() << "this processor has the baseline alone: there is nothing to compare with";
   for (size_t set = 1; set < results.size(); ++set) {
     EXPECT_EQ(results[set], results[0]) << "set " << set;
     EXPECT_EQ(sums[set], sums[0]) << "set " << set;

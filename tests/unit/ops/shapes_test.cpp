@@ -120,26 +120,29 @@ TEST(CastTest, KeepsTheValuesOfNow) {
   EXPECT_EQ(alias.item(), 2.0);
 }
 
+// Rows below and above the length from which they are reversed in one piece.
 TEST(FlipTest, EqualsItsDefinitionInAnyLayout) {
-  std::vector<float> numbers(2 * 3 * 37);
-  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
-  const Tensor plain = floats({2, 3, 37}, numbers);
-  const Tensor turned = run("transpose", {floats({37, 3, 2}, numbers)}, {{"dim0", 0}, {"dim1", 2}});
-  const Tensor repeated =
-      ops::broadcast_to(floats({1, 3, 37}, std::vector<float>(numbers.begin(), numbers.begin() + 111)), Dims{2, 3, 37});
-  for (const Tensor& x : {plain, with_gaps(plain), turned, repeated}) {
-    for (int64_t set = 1; set < 8; ++set) {
-      Dims dims;
-      for (int64_t d = 0; d < 3; ++d) {
-        if (((set >> d) & 1) != 0) dims.push_back(d);
-      }
-      const std::vector<float> flipped = floats_of(run("flip", {x}, {{"dims", dims}}));
-      const std::vector<float> source = floats_of(x.contiguous());
-      for (int64_t i = 0; i < x.count(); ++i) {
-        int64_t place[] = {i / 111, i / 37 % 3, i % 37};
-        for (const int64_t d : dims) place[d] = x.shape()[static_cast<size_t>(d)] - 1 - place[d];
-        ASSERT_EQ(flipped[static_cast<size_t>(i)],
-                  source[static_cast<size_t>((place[0] * 3 + place[1]) * 37 + place[2])]);
+  for (const int64_t last : {37, 67}) {
+    std::vector<float> numbers(static_cast<size_t>(2 * 3 * last));
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
+    const Tensor plain = floats({2, 3, last}, numbers);
+    const Tensor turned = run("transpose", {floats({last, 3, 2}, numbers)}, {{"dim0", 0}, {"dim1", 2}});
+    const std::vector<float> half(numbers.begin(), numbers.begin() + 3 * last);
+    const Tensor repeated = ops::broadcast_to(floats({1, 3, last}, half), Dims{2, 3, last});
+    for (const Tensor& x : {plain, with_gaps(plain), turned, repeated}) {
+      for (int64_t set = 1; set < 8; ++set) {
+        Dims dims;
+        for (int64_t d = 0; d < 3; ++d) {
+          if (((set >> d) & 1) != 0) dims.push_back(d);
+        }
+        const std::vector<float> flipped = floats_of(run("flip", {x}, {{"dims", dims}}));
+        const std::vector<float> source = floats_of(x.contiguous());
+        for (int64_t i = 0; i < x.count(); ++i) {
+          int64_t place[] = {i / (3 * last), i / last % 3, i % last};
+          for (const int64_t d : dims) place[d] = x.shape()[static_cast<size_t>(d)] - 1 - place[d];
+          ASSERT_EQ(flipped[static_cast<size_t>(i)],
+                    source[static_cast<size_t>((place[0] * 3 + place[1]) * last + place[2])]);
+        }
       }
     }
   }

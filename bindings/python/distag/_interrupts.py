@@ -90,16 +90,17 @@ class Caller:
     _is_polling = False  # whether the main thread runs callbacks meanwhile
 
     def __init__(self) -> None:
-        self._calls: SimpleQueue[Call] = SimpleQueue()
+        self._calls: SimpleQueue[tuple[Call, Caller] | None] = SimpleQueue()
         self._ended, self._end = os.pipe()
         os.set_blocking(self._end, False)
-        self._thread = threading.Thread(target=self._serve, name="distag call", daemon=True)
+        self._thread = threading.Thread(target=_serve, args=[self._calls], name="distag call", daemon=True)
         self._thread.start()
 
     def __del__(self) -> None:
         if hasattr(self, "_end"):
             os.close(self._end)
             os.close(self._ended)
+            self._calls.put(None)
 
     @classmethod
     def take(cls) -> Caller | None:
@@ -113,10 +114,6 @@ class Caller:
         except (OSError, RuntimeError):
             return None
 
-    def _serve(self) -> None:
-        while True:
-            self._calls.get().run(self)
-
     def release(self) -> None:
         """The call is over."""
         self.free.append(self)
@@ -127,7 +124,7 @@ class Caller:
     def call(self, function: Callable[..., int], arguments: tuple[Any, ...]) -> int:
         call = Call(function, arguments)
         self._is_polling = bool(HostExecutor.polled_here())
-        self._calls.put(call)
+        self._calls.put((call, self))
         while self._is_polling and not call.is_over:
             self._poll()
         return call.result()
@@ -146,6 +143,14 @@ class Caller:
             if descriptor in ready:
                 lib.distag_worker_poll(worker, 1, -1, None, byref(distag_error()))
                 raise_interrupt()
+
+
+def _serve(calls: SimpleQueue[tuple[Call, Caller] | None]) -> None:
+    """Of a caller, which it knows only while a call of it runs: one that is forgotten ends it."""
+    while given := calls.get():
+        call, caller = given
+        call.run(caller)
+        del given, call, caller
 
 
 class Call:

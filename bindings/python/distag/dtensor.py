@@ -108,7 +108,8 @@ def parallelize_module(module: M, device_mesh: Mesh, parallelize_plan: ParallelS
     for path, style in styles.items():
         for part, placement in vars(style).items():
             pattern = f"{path}.{part}".removeprefix(".")
-            if part == "weight" or any(_fits(name, pattern) for name in names):  # a layer may have no bias
+            left = [name for name in names if not any(_fits(name, earlier) for earlier in rules)]
+            if part == "weight" or any(_fits(name, pattern) for name in left):  # a layer may have no bias
                 rules[pattern] = [*before, placement]
     return distribute_module(module, device_mesh, rules, src_data_rank)
 
@@ -123,7 +124,9 @@ def fully_shard(module: M, *, mesh: Mesh, src_data_rank: int | None = 0) -> M:
     whole = _axes(mesh, "fully_shard")
     tensors = module.state_dict() if isinstance(module, Module) else {}
     rules: dict[str, Spec] = {name: whole for name, tensor in tensors.items() if tensor.ndim == 0}
-    return distribute_module(module, mesh, {**rules, "**": [*whole[1:], Shard(0)]}, src_data_rank)
+    if len(rules) < len(tensors) or not tensors:
+        rules["**"] = [*whole[1:], Shard(0)]
+    return distribute_module(module, mesh, rules, src_data_rank)
 
 
 def _axes(mesh: Mesh, name: str) -> list[Placement]:

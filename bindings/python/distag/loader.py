@@ -1,6 +1,7 @@
 """Loaders: batches that a source makes ahead of the program, as tensors that lie over the members of a mesh."""
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from ctypes import addressof, byref, c_char_p, c_int64, c_uint32, c_uint64, sizeof
@@ -140,7 +141,7 @@ class Loader(Owner):
 
 
 def _epochs(number: Any) -> int:
-    if not isinstance(number, Real) or number != int(number):
+    if not isinstance(number, Real) or not math.isfinite(number) or number != int(number):
         raise invalid(f"epochs: a whole number, or FOREVER, is wanted, not {number!r}")
     return int(number)
 

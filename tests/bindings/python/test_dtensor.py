@@ -101,6 +101,25 @@ class Names(unittest.TestCase):
                 name: spec for name, spec in expected.items() if name.endswith("weight")}
             self.assertEqual(on_members(program), [wanted] * 4)
 
+    def test_a_layer_without_a_bias_behind_one_with_it_hides_no_rule(self):
+        def program(worker, mesh):
+            model = nn.Sequential(nn.Linear(6, 8), distag.tanh, nn.Linear(8, 2, False))
+            plan = {"0": dtensor.ColwiseParallel(), "*": dtensor.RowwiseParallel()}
+            return lies(dtensor.parallelize_module(model, mesh, plan))
+
+        wanted = {"0.weight": "('model', None)", "0.bias": "('model',)", "2.weight": "(None, 'model')"}
+        self.assertEqual(on_members(program), [wanted] * 4)
+
+    def test_what_has_no_dims_is_repeated(self):
+        def program(worker, mesh):
+            both, alone = nn.Linear(4, 6), nn.Module()
+            for module in (both, alone):
+                module.scale = distag.full(2.0, ()).requires_grad_()
+                dtensor.fully_shard(module, mesh=mesh)
+            return both.scale.spec, alone.scale.spec, both.weight.spec != "(None, None)"
+
+        self.assertEqual(on_members(program), [("()", "()", True)] * 4)
+
     def test_modules_are_fully_sharded(self):
         def program(worker, mesh):
             model = dtensor.fully_shard(nn.Linear(4, 6), mesh=mesh)

@@ -91,7 +91,7 @@ if rank == 1:
     sys.stdin.readline()
 else:
     end = time.monotonic() + 60
-    while time.monotonic() < end and not (all(call.is_over for call in made) and distag.handle_count() == before):
+    while time.monotonic() < end and not (all(call.is_over for call, _ in made) and distag.handle_count() == before):
         threading.Event().wait(0.001)
     print(distag.handle_count() - before, flush=True)
     sys.stdin.readline()

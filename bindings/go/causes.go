@@ -42,7 +42,7 @@ func ends(text, message string) string {
 	return text + "\x00" + message
 }
 
-// expect begins to keep causes for a call; forget ends that, once nobody can ask for its failure any more.
+// expect begins to keep causes for a call; forget ends that, once its failure cannot be asked for any more.
 func (l *causeList) expect(to string) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

@@ -13,7 +13,7 @@ import (
 )
 
 // guest is code of the user on a goroutine of its own: a panic or Goexit that went through frames of C would end the process.
-// Where C waits for it, the thread of C makes its blocking calls, so that the pool can run others meanwhile.
+// If C waits for it, the thread of C makes its blocking calls, so that the pool can run others meanwhile.
 type guest struct {
 	asked    chan func() // waits for that thread; nil where C does not wait
 	waited   chan struct{}
@@ -60,8 +60,8 @@ func (l *guestList) serving(w *Worker) *guest {
 	return nil
 }
 
-// within names the callback of the worker that runs on this goroutine ("OnLog", "OnMember"), or "": a worker that leaves
-// waits for its end.
+// within names the code of the user that runs on this goroutine ("a function", "OnLog", "OnMember"), or "": a
+// worker that leaves waits for its end.
 func (l *guestList) within(w *Worker) string {
 	g := l.current()
 	switch {
@@ -185,6 +185,9 @@ func protect(run func() error) error {
 // callback runs a callback of a worker, and waits for it.
 func callback(name string, options *Options, run func()) {
 	g := &guest{callback: name, options: options}
+	if outer := guests.current(); outer != nil { // of a function that is heard meanwhile
+		g.call, g.function = outer.call, outer.function
+	}
 	g.host(func() error {
 		run()
 		return nil

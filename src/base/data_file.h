@@ -26,7 +26,7 @@ class DataFile {
  public:
   // A new file; something at the path is a failure.
   static DataFile create(const std::string& path);
-  // One that is there, to be read. nullptr: nothing is at the path.
+  // Opens an existing file for reading. nullptr: nothing is at the path.
   static std::shared_ptr<const DataFile> open(const std::string& path, Links links = Links::kRefused);
   ~DataFile();
   DataFile(const DataFile&) = delete;

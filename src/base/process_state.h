@@ -11,9 +11,9 @@
 
 namespace distag {
 
-// What all threads of the process share, behind a lock. A forked child begins with an empty one: a thread of the parent
-// may have held the lock, and have left the state half changed. Nothing is held while a fork waits. A leaf of all
-// locks, unless its owner says otherwise; without a destructor, so that nothing is left to run when the library is
+// State that all threads of the process share, behind a lock. A forked child begins with an empty one: a thread of the
+// parent may have held the lock, and have left the state half changed. Nothing is held while a fork waits. A leaf of
+// all locks, unless its owner says otherwise; without a destructor, so that nothing is left to run when the library is
 // unloaded.
 template <typename State>
 class ProcessState {

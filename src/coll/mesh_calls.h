@@ -30,7 +30,7 @@ class MeshCalls {
   void begin(const std::shared_ptr<Mesh>& mesh, const RedistributeCall& call, const Result& future);
   // A call that sends nothing.
   void note(const std::string& line, const std::string& text, uint64_t fingerprint);
-  // It has its result.
+  // Called when a collective has its result.
   void finish(const std::shared_ptr<OpenCollective>& call);
 
   MeshSnapshot snapshot() const;

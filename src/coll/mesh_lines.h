@@ -19,7 +19,7 @@ namespace distag {
 
 struct OpenCollective;
 
-// One line of a mesh, as one member has it.
+// A line of a mesh on this member.
 struct LineState {
   struct EarlyKey {
     uint64_t number;
@@ -28,7 +28,7 @@ struct LineState {
     auto operator<=>(const EarlyKey&) const = default;
   };
   static constexpr Nanos kNotYet = INT64_MIN;
-  // What another member has said about its own calls on the line.
+  // The latest word of another member about its own calls on the line.
   struct Whereabouts {
     wire::Here here;
     Nanos heard = kNotYet;
@@ -83,7 +83,7 @@ class MeshLines {
   // False: one is there already.
   bool keep_early(LineState& line, int64_t from, const wire::Part& part);
   std::vector<std::pair<int64_t, wire::Part>> take_early(LineState& line, uint64_t number, uint32_t part);
-  // Those of one call; of all.
+  // Drops the early parts of one call, or of all.
   void drop_early(LineState& line, uint64_t number);
   void drop_early(LineState& line);
   uint64_t early_bytes() const { return early_bytes_; }

@@ -19,8 +19,8 @@ class Mesh;
 
 // A call of a mesh that waits for parts of other members. On the loop.
 //
-// It goes from step to step by exchange() and work(), and ends once: by complete(), or by give_up(), after which
-// nothing that comes for it has an effect.
+// A collective goes from step to step by exchange() and work(), and ends once: by complete(), or by give_up(), after
+// which nothing that comes for it has an effect.
 struct OpenCollective : std::enable_shared_from_this<OpenCollective> {
   // A piece that is to come from a member: `open_dim` of the shape is not known.
   struct Expected {
@@ -66,7 +66,7 @@ struct OpenCollective : std::enable_shared_from_this<OpenCollective> {
   // The positions of the members that have yet to send something.
   std::vector<int64_t> missing() const;
 
-  // It ends in some other way than by its result, which may be on its way.
+  // Ends it in another way than by its result, which may be on its way.
   void give_up(const Error& why);
   void stop_timer();
   void trace(Status status) const;

@@ -44,8 +44,8 @@ struct DistributedContext {
   TaskPlace again;  // for the next attempt to tell the holders, where there was no memory
   bool waits_to_release = false;
 
-  // Of a joint one. At the creator: those who have yet to release it. Elsewhere: whether the release was reported to
-  // the creator.
+  // For a joint context. At the creator: members that have yet to release it. Elsewhere: whether the release was
+  // reported to the creator.
   JointMembers members;
   bool has_told_release = false;
 

@@ -31,7 +31,7 @@ class FastRounds {
 
   // A round is due soon: something has happened, which may have been the last thing.
   void begin_soon();
-  // It takes part too, and another round asks it.
+  // A further participant: the next round asks it as well.
   void add(Incarnation worker);
   void on_answer(const Peer& from, const wire::ProbeAnswer& answer);
   void stop();

@@ -1,7 +1,8 @@
 /* What a process lacks itself says nothing of its peers, however long it lasts: with no descriptor left, or no local
  * port, calls to a member fail soon with OUT_OF_MEMORY and the cure, a deadline that comes first names it too, the
  * member is not given up, and calls work again once there is room. Over lanes, sockets and tcp. Where it is the member
- * that can accept the caller and cannot dial it, the same holds. */
+ * that can accept the caller and cannot dial it, the same holds. An address for which this machine has no family any
+ * more (IPv6 is switched off) is no lack that ends: there the member is given up. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,11 +22,12 @@
 #include "capi/support/group.h"
 #include "capi/support/processes.h"
 
-enum { kLane, kSocket, kTcp, kPorts, kCallee, kWays };
+enum { kLane, kSocket, kTcp, kPorts, kCallee, kFamily, kWays };
 enum { kFirstPort = 40000, kPortCount = 16, kLeases = 5 };
 enum { kPlenty = 1024, kToAccept = 12 }; /* free descriptors: enough to accept one, too few to dial */
 
-static const char *const kNames[kWays] = {"lanes", "sockets", "tcp", "tcp without ports", "tcp of the other"};
+static const char *const kNames[kWays] = {"lanes",           "sockets", "tcp", "tcp without ports", "tcp of the other",
+                                          "tcp without IPv6"};
 static const int64_t kLease = 2 * DISTAG_SECOND;
 static distag_error err = DISTAG_ERROR_INIT;
 
@@ -83,6 +85,12 @@ static int enter_small_network(void) {
   return is_up && is_set;
 }
 
+static void switch_ipv6(int is_on) {
+  const int file = open("/proc/sys/net/ipv6/conf/all/disable_ipv6", O_WRONLY | O_CLOEXEC);
+  CHECK(file >= 0 && write(file, is_on ? "0" : "1", 1) == 1);
+  if (file >= 0) close(file);
+}
+
 /* ---- the process that calls, before its first word to the other ---- */
 
 static void expect_cure(int way) {
@@ -107,6 +115,12 @@ static void tell(const int *way) {
 static void await(const int *way) {
   char byte = 0;
   CHECK(read(way[0], &byte, 1) == 1);
+}
+
+static void lose(distag_worker *worker) {
+  switch_ipv6(0);
+  if (CHECK_INT(call(worker, DISTAG_FOREVER), DISTAG_E_DISCONNECTED)) return;
+  fprintf(stderr, "%s: %s\n", kNames[kFamily], err.message);
 }
 
 static void lack(distag_worker *worker, const struct plan *plan) {
@@ -147,12 +161,16 @@ static int live(const char *rendezvous, int32_t rank, int32_t count, void *data)
   /* The other one would give up a peer that it cannot hear, by its own lease. */
   options.lease_ns = rank == 0 ? kLease : 600 * DISTAG_SECOND;
   options.no_lane = way == kSocket;
-  if (way >= kTcp) options.bind = "tcp://127.0.0.1:0";
+  if (way >= kTcp) options.bind = way == kFamily ? "tcp://[::1]:0" : "tcp://127.0.0.1:0";
   CHECK_OK(distag_worker_create(&options, &worker, &err));
   CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
   /* A shutdown greets the first one: the other waits with it, so that there is no stream yet. */
   if (rank == 0) {
-    lack(worker, plan);
+    if (way == kFamily) {
+      lose(worker);
+    } else {
+      lack(worker, plan);
+    }
     tell(plan->done);
   } else {
     if (way == kCallee) {
@@ -164,7 +182,11 @@ static int live(const char *rendezvous, int32_t rank, int32_t count, void *data)
     await(plan->done);
   }
   err.code = DISTAG_OK;
-  CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
+  if (way == kFamily) {
+    distag_worker_shutdown(worker, 0, NULL, NULL); /* of a group that has no way between its members */
+  } else {
+    CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
+  }
   distag_worker_release(worker);
   return check_failures != 0;
 }
@@ -172,7 +194,7 @@ static int live(const char *rendezvous, int32_t rank, int32_t count, void *data)
 static int try_way(int way) {
   processes group;
   struct plan plan = {way, {-1, -1}, {-1, -1}, {-1, -1}};
-  if (way == kPorts && !enter_small_network()) {
+  if ((way == kPorts || way == kFamily) && !enter_small_network()) {
     printf("skipped: %s, as this process may not make a network of its own\n", kNames[way]);
     return 0;
   }

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,9 +61,8 @@ struct Words {
 std::optional<Words> words_for(int error) {
   switch (error) {
     case EADDRNOTAVAIL:
-      return Words{
-          "no local address or port is free",
-          ": close some, widen net.ipv4.ip_local_port_range, or take an address that this machine has a way to"};
+      return Words{"no local port is free",
+                   ": end some connections, or let net.ipv4.ip_local_port_range have more of them"};
     case EMFILE:
     case ENFILE:
       return Words{"no descriptor is left", ": raise the limit of open files (ulimit -n)"};
@@ -72,6 +72,17 @@ std::optional<Words> words_for(int error) {
     default:
       return std::nullopt;
   }
+}
+
+// The system has one word for a machine whose ports are used up and for one without an address of that family. Ports of
+// datagrams are others, and connect() sends none: only an address can be missing there.
+bool has_source_for(const SocketAddress& address) noexcept {
+  const int fd = socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno != EAFNOSUPPORT;
+  const bool is_missing =
+      connect(fd, reinterpret_cast<const sockaddr*>(&address.address), address.length) != 0 && errno == EADDRNOTAVAIL;
+  close(fd);
+  return !is_missing;
 }
 
 std::optional<Error> lack_for(int error, const char* what, const std::string& endpoint) noexcept {
@@ -85,8 +96,9 @@ std::optional<Error> lack_for(int error, const char* what, const std::string& en
 
 }  // namespace
 
-std::optional<Error> own_lack(int error, const std::string& endpoint) noexcept {
-  return lack_for(error, "for a connection to ", endpoint);
+std::optional<Error> own_lack(int error, const SocketAddress& address) noexcept {
+  if (error == EADDRNOTAVAIL && !has_source_for(address)) return std::nullopt;
+  return lack_for(error, "for a connection to ", address.endpoint);
 }
 
 std::optional<Error> lack_to_accept(int error) noexcept { return lack_for(error, "to accept connections", ""); }

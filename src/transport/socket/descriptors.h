@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "transport/socket/address.h"
 
 namespace distag {
 
@@ -25,8 +26,9 @@ bool has_descriptors(int count);
 // Throws OUT_OF_MEMORY when it cannot.
 void require_descriptors(int count);
 // OUT_OF_MEMORY, with the cure, where `error` of the system says that this machine lacks something for a connection to
-// the endpoint, which tells nothing of the other side. Else nullopt.
-std::optional<Error> own_lack(int error, const std::string& endpoint) noexcept;
+// the address, which tells nothing of the other side. Else nullopt: also where this machine has no address from which
+// the other one is reached (IPv6 is switched off), as no time changes that.
+std::optional<Error> own_lack(int error, const SocketAddress& address) noexcept;
 // The same for connections that wait to be accepted.
 std::optional<Error> lack_to_accept(int error) noexcept;
 

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 namespace distag::findings {
+
+const char* of_connect(int error) { return error == EADDRNOTAVAIL ? kNoSource : std::strerror(error); }
 
 std::string begins_with(std::span<const std::byte> bytes) {
   std::string text;

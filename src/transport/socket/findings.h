@@ -13,6 +13,10 @@ inline constexpr const char* kHangsUp = "a process there closes the connection a
 inline constexpr const char* kIsSilent = "a process there takes connections and says nothing, as another program may";
 inline constexpr const char* kBrokeOff = "a process there began a handshake and did not end it";
 inline constexpr const char* kNoAnswer = "the host does not answer";
+inline constexpr const char* kNoSource = "this machine has no address from which it could be reached";
+
+// The words for an error of connect(), where this machine lacks nothing (own_lack).
+const char* of_connect(int error);
 
 // "it begins with "HTTP/1.1 400 Bad"": for a stream that is not ZMTP. Shows up to 16 bytes.
 std::string begins_with(std::span<const std::byte> bytes);

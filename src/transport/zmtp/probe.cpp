@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <span>
 #include <utility>
 
@@ -97,13 +96,13 @@ void Probe::on_ready() {
 void Probe::on_connected(int error) {
   assert_on_loop(loop_);
   if (is_refusal(error)) return finish({.is_refused = true, .found = findings::kNobodyListens});
-  if (std::optional<Error> lack = own_lack(error, address_.endpoint)) {
+  if (std::optional<Error> lack = own_lack(error, address_)) {
     std::string text;
     EachStep each;  // without memory for the words nothing is known
     each([&] { text = lack->message(); });
     return finish({.found = std::move(text), .lack = std::move(lack)});
   }
-  if (error != 0) return finish({.found = std::strerror(error)});
+  if (error != 0) return finish({.found = findings::of_connect(error)});
   if (address_.is_ipc() && !keys_ && !is_of_same_user(fd_)) return finish({.is_denied = true, .found = {}});
   is_connected_ = true;
   loop_.await_writable(fd_, false);

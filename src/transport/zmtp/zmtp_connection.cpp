@@ -36,8 +36,9 @@ int open_socket(const SocketAddress& address, bool is_redial) {
   const int fd = OwnDescriptors::open(
       [&address] { return socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   if (fd < 0) {
-    fail(Status::kOutOfMemory, "a socket cannot be made: {}; raise the limit of open files (ulimit -n)",
-         std::strerror(errno));
+    const int error = errno;
+    if (const std::optional<Error> lack = own_lack(error, address)) throw *lack;
+    fail(Status::kUnsupported, "no socket for \"{}\" can be made: {}", address.endpoint, std::strerror(error));
   }
   const int on = 1;
   if (!address.is_ipc()) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -126,7 +127,7 @@ void ZmtpConnection::State::dial(Nanos timeout) {
   outbox_.add({Frame::of(reader_.take_answer())});
   const int error =
       connect(fd_, reinterpret_cast<const sockaddr*>(&address_.address), address_.length) == 0 ? 0 : errno;
-  if (const std::optional<Error> lack = own_lack(error, address_.endpoint)) throw *lack;
+  if (const std::optional<Error> lack = own_lack(error, address_)) throw *lack;
   turns_->add(shared_from_this());
   dial_timer_ = loop_.start_timer(loop_.now() + timeout, [weak = weak_from_this()] {
     const auto state = weak.lock();
@@ -188,7 +189,7 @@ std::string ZmtpConnection::State::found() const {
 const char* ZmtpConnection::State::find_at(int error) const {
   if (is_refusal(error)) return findings::kNobodyListens;
   if (is_hang_up(error)) return findings::kHangsUp;
-  if (error != ETIMEDOUT) return std::strerror(error);
+  if (error != ETIMEDOUT) return findings::of_connect(error);
   if (reader_.has_greeting() || reader_.has_part()) return findings::kBrokeOff;
   return is_reached() ? findings::kIsSilent : findings::kNoAnswer;
 }
@@ -305,7 +306,7 @@ void ZmtpConnection::State::begin_end(int error, bool is_over) {
   is_over_ = is_over_ || is_over;
   if (!is_open()) return;
   phase_ = Phase::kEnding;
-  end_.lack = own_lack(error, address_.endpoint);
+  end_.lack = own_lack(error, address_);
   if (was_connected_ || was_denied_ || !end_.found.empty()) return;
   end_.is_refused = is_refusal(error);
   end_.is_hang_up = is_hang_up(error);

@@ -119,9 +119,14 @@ class Raw {
   void say(const std::string& bytes) const {
     EXPECT_EQ(send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
   }
-  // The whole handshake of NULL: a message may follow once the other side has said READY.
+  // The whole handshake of NULL: a message may follow.
   void shake(const std::string& properties) const {
-    say(greeting_of("NULL") + ready_of(properties));
+    greet();
+    say(ready_of(properties));
+  }
+  // The handshake of NULL up to the READY of the other side, which comes once ZAP has let this one in.
+  void greet() const {
+    say(greeting_of("NULL"));
     std::string said;
     char bytes[256];
     while (said.find("READY") == std::string::npos) {
@@ -145,6 +150,11 @@ class Raw {
       if (is_one && other.sin_family == AF_INET && other.sin_port == own.sin_port) return true;
     }
     return false;
+  }
+  // Until the other side has hung up, too.
+  void hang_up() const {
+    shutdown(fd_, SHUT_WR);
+    await_end();
   }
   // Until the other side has hung up.
   void await_end() const {
@@ -487,6 +497,68 @@ TEST(ZmqAcceptor, ARoutingIdIsNoConnection) {
   EXPECT_FALSE(served.reply(one, "late")) << "it is not the one that shows the id now";
   EXPECT_TRUE(served.reply(event.from, "to the third"));
   EXPECT_EQ(third.hear(), "to the third");
+}
+
+// The IO thread has done all that it had to do before.
+void pass_io_thread(const std::string& endpoint) {
+  const Raw raw(endpoint);
+  raw.await_greeting();
+}
+
+// The end of a connection is looked at once no more messages wait: until then another one may have come by its id.
+TEST(ZmqAcceptor, AnIdThatWasTakenOverSaysNothingOfTheConnection) {
+  constexpr int kSpeakers = 8, kMessages = 60;  // of each: what libzmq queues of a connection
+  Side side(kind_of(nullptr));
+  Record record;
+  std::string endpoint;
+  std::unique_ptr<Acceptor> acceptor;
+  std::unique_ptr<Raw> first, second;
+  ConnectionToken gone;
+  int count = 0;
+  const auto on_count = [&] {
+    const bool is_half = count == kSpeakers * kMessages / 2;  // libzmq has read the end, and told the IO thread
+    if (count == 1) first->hang_up();
+    if (count == 1 || is_half) pass_io_thread(endpoint);
+    if (!is_half) return;
+    second->say(ready_of(property("Identity", "chosen")) + std::string("\0\3two", 5));
+    pass_io_thread(endpoint);
+  };
+  side.run([&] {
+    AcceptorEvents events;
+    events.on_message = [&](const ConnectionToken& from, const Frames& frames) {
+      const std::string text = text_of(frames.at(0));
+      if (text == "x" && ++count > 0) return on_count();
+      if (text == "two") {
+        EXPECT_LT(count, kSpeakers * kMessages) << "messages wait";
+        EXPECT_FALSE(acceptor->reply(gone, {text_frame("to the first")}));
+        EXPECT_EQ(acceptor->name_of(gone), "");
+      }
+      record.add({"message", frames, from});
+    };
+    acceptor = side.transport().listen("tcp://127.0.0.1:0", std::move(events));
+    endpoint = acceptor->endpoint();
+  });
+  first = std::make_unique<Raw>(endpoint);
+  first->shake(property("Identity", "chosen"));
+  first->say(std::string("\0\3one", 5));
+  gone = record.next("message").from;
+  second = std::make_unique<Raw>(endpoint);
+  second->greet();
+  std::vector<std::unique_ptr<Raw>> speakers;
+  for (int i = 0; i < kSpeakers; ++i) {
+    speakers.push_back(std::make_unique<Raw>(endpoint));
+    speakers.back()->shake("");
+    speakers.back()->say(std::string("\0\5hello", 7));
+    record.next("message");
+  }
+  std::string messages;
+  for (int i = 0; i < kMessages; ++i) messages += std::string("\0\1x", 3);
+  side.run([&] {
+    for (const auto& speaker : speakers) speaker->say(messages);
+    pass_io_thread(endpoint);
+  });
+  EXPECT_EQ(text_of(record.next("message").frames.at(0)), "two");
+  side.run([&] { acceptor.reset(); });
 }
 
 // What libzmq takes for a property of the message is the handler's own.

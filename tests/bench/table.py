@@ -105,10 +105,14 @@ def spread(ratios):
     return "%.2f (%.2f to %.2f)" % (statistics.median(ratios), min(ratios), max(ratios))
 
 
+def has_lanes(row):
+    """Whether the row goes between processes of a machine, by lanes unless DISTAG_LANE=0."""
+    return not row.startswith("local_") and row not in NO_OTHER_WAY
+
+
 def measure(program, script, row, rounds, peer_there):
     """The p50 of each round: of distag, without the lane, of the peer, and of the rows that it is held against."""
     references = [t[3] for t in TARGETS if t[0] == row and t[3]]
-    crosses = not row.startswith("local_") and row not in NO_OTHER_WAY
     sides = {"distag": [], "off": [], "peer": [], **{name: [] for name in references}}
     unit = ""
     for _ in range(rounds):
@@ -117,7 +121,7 @@ def measure(program, script, row, rounds, peer_there):
         sides["distag"].append(ours[row]["p50"])
         for name in references:
             sides[name].append(ours[name]["p50"])
-        if crosses:
+        if has_lanes(row):
             sides["off"].append(rows([program, row, "--json"], {"DISTAG_LANE": "0"})[row]["p50"])
         if peer_there and any(t[0] == row and t[1] == "peer" for t in TARGETS):
             found = rows([PEER_PYTHON, script, PEER_NAMES.get(row, row), "--json"])

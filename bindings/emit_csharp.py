@@ -15,6 +15,7 @@ SCALARS = {"int32_t": "int", "uint32_t": "uint", "int64_t": "long", "uint64_t": 
 # The enums that users name: the type, and what the names in C begin with.
 ENUMS = {"distag_status_code": ("Status", "DISTAG_(E_)?"), "distag_dtype_code": ("DType", "DISTAG_"),
          "distag_executor": ("Executor", "DISTAG_EXECUTOR_"), "distag_log_level": ("LogLevel", "DISTAG_LOG_"),
+         "distag_socket_engine": ("SocketEngine", "DISTAG_SOCKET_ENGINE_"),
          "distag_member_state": ("MemberState", "DISTAG_MEMBER_"),
          "distag_collective_kind": ("CollectiveKind", "DISTAG_"), "distag_reduction": ("Reduction", "DISTAG_"),
          "distag_picture_format": ("PictureFormat", "DISTAG_PICTURE_")}

@@ -10,6 +10,7 @@ CGO = '\n/*\n#include <distag.h>\n*/\nimport "C"\n'
 # The enums that users name, with the type and the beginning of the names in Go.
 ENUMS = {"distag_dtype_code": ("DType", "DISTAG_", ""), "distag_value_kind_code": ("valueKind", "DISTAG_VALUE_", "value"),
          "distag_executor": ("Executor", "DISTAG_EXECUTOR_", "Executor"),
+         "distag_socket_engine": ("SocketEngine", "DISTAG_SOCKET_ENGINE_", "SocketEngine"),
          "distag_log_level": ("LogLevel", "DISTAG_LOG_", "Log"),
          "distag_member_state": ("MemberState", "DISTAG_MEMBER_", "Member"),
          "distag_collective_kind": ("CollectiveKind", "DISTAG_", ""),
@@ -18,7 +19,8 @@ ENUMS = {"distag_dtype_code": ("DType", "DISTAG_", ""), "distag_value_kind_code"
 # The types of Go that own a handle. A value is converted, an invocation is lent.
 OWNERS = {"tensor": "Tensor", "worker": "Worker", "reply": "Reply", "future": "Future", "context": "Context",
           "gradients": "Gradients", "rref": "RRef", "optimizer": "Optimizer", "mesh": "Mesh"}
-INITIALS = {"id": "ID", "dtype": "DType", "fd": "FD", "json": "JSON", "rref": "RRef", "rrefs": "RRefs", "svg": "SVG"}
+INITIALS = {"id": "ID", "dtype": "DType", "fd": "FD", "json": "JSON", "rref": "RRef", "rrefs": "RRefs", "svg": "SVG",
+            "zmq": "ZMQ", "zmtp": "ZMTP"}
 SCALARS = {"size_t": "int", "int32_t": "int", "int64_t": "int64", "uint64_t": "uint64", "double": "float64",
            "distag_dtype": "DType"}
 # Numbers that are yes or no, beside all that are named is_.

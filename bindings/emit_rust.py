@@ -13,6 +13,7 @@ ENUMS = {
     "distag_dtype_code": ("DType", "DISTAG_"),
     "distag_value_kind_code": ("ValueKind", "DISTAG_VALUE_"),
     "distag_log_level": ("LogLevel", "DISTAG_LOG_"),
+    "distag_socket_engine": ("SocketEngine", "DISTAG_SOCKET_ENGINE_"),
     "distag_member_state": ("MemberState", "DISTAG_MEMBER_"),
     "distag_spec_form": ("SpecForm", "DISTAG_SPEC_"),
     "distag_picture_format": ("PictureFormat", "DISTAG_PICTURE_"),

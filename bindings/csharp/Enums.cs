@@ -72,6 +72,14 @@ namespace Distag {
         Host = 2,
     }
 
+    /// <summary>The values of distag_socket_engine in the header.</summary>
+    public enum SocketEngine {
+        /// <summary>libzmq, with two threads for each worker that uses sockets (default)</summary>
+        Zmq = 1,
+        /// <summary>distag's own, on the loop, without a thread</summary>
+        Zmtp = 2,
+    }
+
     /// <summary>The values of distag_log_level in the header.</summary>
     public enum LogLevel {
         /// <summary>DISTAG_LOG_ERROR</summary>

@@ -37,6 +37,8 @@ namespace Distag {
         public ulong MaxMessageBytes { get; set; }
         /// <summary>Sockets only, no shared memory.</summary>
         public bool NoLane { get; set; }
+        /// <summary>What carries "tcp://" and "ipc://"; otherwise that of DISTAG_SOCKET_ENGINE, else libzmq.</summary>
+        public SocketEngine SocketEngine { get; set; }
         /// <summary>Of what OnLog gets.</summary>
         public LogLevel LogLevel { get; set; }
         /// <summary>Null: nothing is logged.</summary>
@@ -81,7 +83,8 @@ namespace Distag {
                 thread_count = (uint)Threads, log_level = (int)LogLevel, call_timeout_ns = Times.Of(CallTimeout, 0, "CallTimeout"),
                 lease_ns = Times.Of(Lease, 0, "Lease"), max_in_flight_bytes = MaxInFlightBytes, max_message_bytes = MaxMessageBytes,
                 name = memory.Copy(Name, "Name"), rendezvous = memory.Copy(Rendezvous, "Rendezvous"), job = memory.Copy(Job, "Job"),
-                bind = memory.Copy(Bind, "Bind"), advertise = memory.Copy(Advertise, "Advertise"), no_lane = NoLane ? 1u : 0 };
+                bind = memory.Copy(Bind, "Bind"), advertise = memory.Copy(Advertise, "Advertise"), no_lane = NoLane ? 1u : 0,
+                socket_engine = (uint)SocketEngine };
             made.security = Security(memory);
             if (OnLog == null && OnMember == null) return made;
             made.user_data = Callbacks.Keep(this);

@@ -49,6 +49,8 @@ var _ = []struct{}{
 	[1]struct{}{}[valueObject-C.DISTAG_VALUE_OBJECT],
 	[1]struct{}{}[ExecutorPool-C.DISTAG_EXECUTOR_POOL],
 	[1]struct{}{}[ExecutorHost-C.DISTAG_EXECUTOR_HOST],
+	[1]struct{}{}[SocketEngineZMQ-C.DISTAG_SOCKET_ENGINE_ZMQ],
+	[1]struct{}{}[SocketEngineZMTP-C.DISTAG_SOCKET_ENGINE_ZMTP],
 	[1]struct{}{}[LogError-C.DISTAG_LOG_ERROR],
 	[1]struct{}{}[LogWarning-C.DISTAG_LOG_WARNING],
 	[1]struct{}{}[LogInfo-C.DISTAG_LOG_INFO],

@@ -99,6 +99,15 @@ const (
 	ExecutorHost Executor = 2 // callbacks run when and where the host polls: engines, interpreters, frame loops
 )
 
+// SocketEngine is one of the values below.
+type SocketEngine int32
+
+// The values of SocketEngine.
+const (
+	SocketEngineZMQ  SocketEngine = 1 // libzmq, with two threads for each worker that uses sockets (default)
+	SocketEngineZMTP SocketEngine = 2 // distag's own, on the loop, without a thread
+)
+
 // LogLevel is one of the values below.
 type LogLevel int32
 

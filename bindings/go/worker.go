@@ -30,6 +30,7 @@ type Options struct {
 	MaxInFlightBytes uint64
 	MaxMessageBytes  uint64
 	NoLane           bool
+	SocketEngine     SocketEngine // what carries "tcp://" and "ipc://"; 0: as DISTAG_SOCKET_ENGINE names it, else libzmq
 	LogLevel         LogLevel
 	OnLog            func(level LogLevel, message string) // nil: nothing is logged. The worker waits for its end, so it must not block
 	OnMember         func(member Member)                  // when one joins, leaves or is lost
@@ -142,7 +143,7 @@ func NewWorker(options Options) (*Worker, error) {
 	o.name, o.rendezvous, o.job = t.copy("Name", options.Name), t.copy("Rendezvous", options.Rendezvous), t.copy("Job", options.Job)
 	o.bind, o.advertise = t.copy("Bind", options.Bind), t.copy("Advertise", options.Advertise)
 	o.security = t.security(&options)
-	o.no_lane = C.uint32_t(truth(options.NoLane))
+	o.no_lane, o.socket_engine = C.uint32_t(truth(options.NoLane)), C.distag_socket_engine_type(options.SocketEngine)
 	if t.err != nil {
 		return nil, t.err
 	}

@@ -743,9 +743,11 @@ end
 
 -- ---- workers and calls ----
 
--- A worker; name, rank, world_size, rendezvous, job, bind, group_key as in the header, from the environment by default.
+-- A worker; name, rank, world_size, rendezvous, job, bind, group_key as in the header, from the environment by default,
+-- and so is the socket_engine, "zmq" or "zmtp".
 local WORKER = { name = true, rank = true, world_size = true, rendezvous = true, job = true, bind = true,
-                 advertise = true, group_key = true, functions = true }
+                 advertise = true, group_key = true, functions = true, socket_engine = true }
+local ENGINES = { zmq = K.SOCKET_ENGINE_ZMQ, zmtp = K.SOCKET_ENGINE_ZMTP }
 function M.worker(options)
   only("worker", options, WORKER)
   local raw = ffi.new("distag_worker_options") -- the texts are those of options, which outlives it
@@ -753,6 +755,11 @@ function M.worker(options)
   raw.rank, raw.world_size = numeric("rank", options.rank or 0), numeric("world_size", options.world_size or 0)
   for _, name in ipairs({ "name", "rendezvous", "job", "bind", "advertise" }) do
     if options[name] then raw[name] = text(name, options[name]) end
+  end
+  if options.socket_engine ~= nil then
+    local given = options.socket_engine
+    raw.socket_engine = ENGINES[given] or
+                            refuse('worker: socket_engine is "zmq" or "zmtp", and not "' .. said(given) .. '"')
   end
   local security = ffi.new("distag_security_options", { struct_size = ffi.sizeof("distag_security_options") })
   if options.group_key then security.group_key, raw.security = text("group_key", options.group_key), security end

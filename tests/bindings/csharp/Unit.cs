@@ -63,6 +63,7 @@ static class Input {
         Check(Throws<UsageException>(() => Tensor.Apply("no_such_op", new Tensor[0])).Code == Status.NotFound, "an op");
         Throws<UsageException>(() => Tensor.Apply("relu", new[] { Tensor.Scalar(1.0) }, new Dictionary<string, object> { { "alpha", 1 } }));
         Throws<UsageException>(() => new Worker(new WorkerOptions { Lease = TimeSpan.FromSeconds(-3) }));
+        Throws<UsageException>(() => new Worker(new WorkerOptions { WorldSize = 1, Rendezvous = "inproc://x", SocketEngine = (SocketEngine)3 }));
         Throws<UsageException>(() => new Worker(new WorkerOptions { Name = "no spaces here", Rank = 0, WorldSize = 1, Rendezvous = "inproc://x" }));
         Check(Throws<UsageException>(() => new Optimizer(null, "sgdd", new object[] { Leaf(new object[] { 1L }) })).Code == Status.NotFound, "a kind");
         Throws<UsageException>(() => new Optimizer(null, "sgd", new object[] { "text" }));

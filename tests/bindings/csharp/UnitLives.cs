@@ -286,6 +286,19 @@ static class Features {
         foreach (string rank in new[] { "3", "3x", "" }) Ends.Run("launched", 0, "", "RANK", rank);
     }
 
+    public static void TheEngineOfSockets() {
+        string folder = Path.Combine(Path.GetTempPath(), "distag-engine-" + Process.GetCurrentProcess().Id);
+        foreach (SocketEngine engine in new[] { SocketEngine.Zmq, SocketEngine.Zmtp }) {
+            Directory.CreateDirectory(folder);
+            using (var worker = new Worker(new WorkerOptions { WorldSize = 1, Rendezvous = "file://" + folder, SocketEngine = engine })) {
+                worker.Start();
+                Check(worker.GetReport().Contains("\"engine\": \"" + engine.ToString().ToLowerInvariant() + "\""), worker.GetReport());
+                worker.Shutdown();
+            }
+            Directory.Delete(folder);
+        }
+    }
+
     public static void TracesAndTheirSpans() {
         string folder = Path.Combine(Path.GetTempPath(), "distag-trace-" + Process.GetCurrentProcess().Id);
         Directory.CreateDirectory(folder);

@@ -477,6 +477,21 @@ test("counters, reports, and a trace with the spans of the host", function()
   os.remove(folder)
 end)
 
+test("the engine of sockets", function()
+  local folder = os.tmpname()
+  os.remove(folder)
+  for _, engine in ipairs({ "zmq", "zmtp" }) do
+    assert(os.execute("mkdir " .. folder) == 0)
+    local worker = distag.worker({ world_size = 1, rendezvous = "file://" .. folder, socket_engine = engine })
+    worker:start(20)
+    assert(worker:report():find('"engine": "' .. engine .. '"', 1, true))
+    worker:shutdown(20)
+    worker:close()
+    assert(os.remove(folder))
+  end
+  fails(10, 'and not "raw"', distag.worker, { world_size = 1, rendezvous = "inproc://engine", socket_engine = "raw" })
+end)
+
 test("a worker that is closed in its span, and one that is not started", function()
   local worker = distag.worker({ name = "w", world_size = 1, rendezvous = "inproc://traced" })
   fails(11, "not started", worker.start_trace, worker, { folder = "/tmp" })

@@ -289,6 +289,38 @@ impl LogLevel {
     }
 }
 
+/// `distag_socket_engine` of the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SocketEngine {
+    /// libzmq, with two threads for each worker that uses sockets (default)
+    Zmq,
+    /// distag's own, on the loop, without a thread
+    Zmtp,
+    /// A value that this version of the crate does not know.
+    Other(u32),
+}
+impl SocketEngine {
+    /// The number in C.
+    #[must_use]
+    pub const fn to_raw(self) -> u32 {
+        match self {
+            Self::Zmq => 1,
+            Self::Zmtp => 2,
+            Self::Other(number) => number,
+        }
+    }
+    /// Of a number in C.
+    #[must_use]
+    pub const fn from_raw(number: u32) -> Self {
+        match number {
+            1 => Self::Zmq,
+            2 => Self::Zmtp,
+            other => Self::Other(other),
+        }
+    }
+}
+
 /// `distag_member_state` of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

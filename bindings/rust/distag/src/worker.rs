@@ -4,7 +4,8 @@ use crate::causes::Expected;
 use crate::error::Result;
 use crate::ffi::{self, functions, Handle, Handles, Lent, Owner};
 use crate::{
-    AsyncHandler, Context, FromValue, Future, IntoArgs, IntoValue, LogLevel, MemberState, RRef, Task, Value,
+    AsyncHandler, Context, FromValue, Future, IntoArgs, IntoValue, LogLevel, MemberState, RRef, SocketEngine, Task,
+    Value,
 };
 use distag_sys::{distag_call_options, distag_invocation, distag_stats, distag_worker, distag_worker_options};
 use std::ffi::CString;
@@ -478,6 +479,13 @@ impl WorkerBuilder {
     #[must_use]
     pub fn no_lane(mut self) -> Self {
         self.raw.no_lane = 1;
+        self
+    }
+
+    /// What carries `tcp://` and `ipc://`; otherwise that of `DISTAG_SOCKET_ENGINE`, else libzmq.
+    #[must_use]
+    pub fn socket_engine(mut self, engine: SocketEngine) -> Self {
+        self.raw.socket_engine = engine.to_raw();
         self
     }
 

@@ -1,6 +1,7 @@
 package unit
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -31,6 +32,18 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("DISTAG_RANK", "1x")
 	_, err = distag.ReadEnvironment()
 	is(t, err, distag.ErrInvalidArgument, `"1x"`)
+}
+
+func TestSocketEngine(t *testing.T) {
+	for name, engine := range map[string]distag.SocketEngine{"zmq": distag.SocketEngineZMQ, "zmtp": distag.SocketEngineZMTP} {
+		worker := must(distag.NewWorker(distag.Options{WorldSize: 1, Rendezvous: "file://" + t.TempDir(), SocketEngine: engine}))
+		ok(t, worker.Start(context.Background()))
+		if report := must(worker.Report()); !strings.Contains(report, `"engine": "`+name+`"`) {
+			t.Fatal(report)
+		}
+		must(worker.Shutdown(context.Background()))
+		ok(t, worker.Close())
+	}
 }
 
 func TestTrace(t *testing.T) {

@@ -3,7 +3,7 @@
 
 use distag::{
     load_checkpoint, visualize_sharding, Call, Code, Environment, Error, IntoValue, Mesh, Picture, PictureFormat,
-    Result, Tensor, Trace, Value, Worker,
+    Result, SocketEngine, Tensor, Trace, Value, Worker,
 };
 use distag_tests::json::Json;
 use distag_tests::{Group, SECONDS};
@@ -205,6 +205,19 @@ fn values_show_what_they_are() -> Result<()> {
     let report = worker.shutdown(SECONDS)?;
     assert_eq!(format!("{report:?}"), "{\"clean\": true, \"leaked_rrefs\": [], \"missing\": [], \"open_calls\": 0}");
     assert_eq!(x.spec(), None);
+    Ok(())
+}
+
+#[test]
+fn the_engine_of_sockets_is_as_asked_for() -> Result<()> {
+    for (engine, name) in [(SocketEngine::Zmq, "zmq"), (SocketEngine::Zmtp, "zmtp")] {
+        let folder = Folder::new(name);
+        let place = format!("file://{}", folder.0.display());
+        let worker = Worker::builder().world_size(1).rendezvous(place).socket_engine(engine).build()?;
+        worker.start(SECONDS)?;
+        assert!(worker.report()?.contains(&format!("\"engine\": \"{name}\"")));
+        worker.shutdown(SECONDS)?;
+    }
     Ok(())
 }
 

@@ -3,9 +3,11 @@ an op may leave out stands in a struct of options, for a second function that en
 import re
 import textwrap
 
+from operations import LEFT_OUT
 from rust_text import camel, document, plain, short_name
 
 TYPES = {"int64": "i64", "float64": "f64", "bool": "bool", "text": "&'a str", "int64[]": "&'a [i64]", "dtype": "DType"}
+KINDS = {"int64": "Int", "float64": "Float", "bool": "Bool", "text": "Text", "int64[]": "Ints", "dtype": "DType"}
 # Methods whose name is one of Rust's own, for another thing: Clone::clone, PartialEq::eq.
 RENAMED = {"clone": "clone_data", **{name: name + "_elements" for name in ("eq", "ne", "lt", "le", "gt", "ge")}}
 
@@ -49,6 +51,8 @@ class Op:
 
     def default_of(self, attribute, type_):
         text, kind = attribute["default"], attribute["type"]
+        if attribute["name"] in LEFT_OUT:
+            return f"Option<{type_}>", "None"
         if kind == "int64[]":
             if text == "[]":
                 return type_, "&[]"
@@ -148,21 +152,28 @@ class Op:
         else:
             given = "&[" + ", ".join(self.value(each["name"]) if each["kind"] == "optional" else f"Some({each['name']})"
                                      for each in self.op["inputs"]) + "]"
-        attributes = ", ".join(f'("{each["name"]}", {self.attribute(each)})' for each in self.op["attributes"])
+        always = [each for each in self.op["attributes"] if each["name"] not in LEFT_OUT]
+        attributes = "[" + ", ".join(f'("{each["name"]}", {self.attribute(each)})' for each in always) + "]"
+        lines = []
+        if len(always) < len(self.op["attributes"]):
+            lines.append(f"let mut attributes = vec!{attributes};")
+            attributes = "attributes"
+        for each in self.op["attributes"]:
+            if each["name"] in LEFT_OUT:
+                lines.append(f"attributes.extend({self.value(each['name'])}.map(|given| (\"{each['name']}\", "
+                             f"Attribute::{KINDS[each['type']]}(given))));")
         count = self.op["outputs"]
         if count == 1:
-            return f"apply::one(\"{self.op['name']}\", {given}, &[{attributes}])"
+            return lines + [f"apply::one(\"{self.op['name']}\", {given}, &{attributes})"]
         length = f"{self.value(self.op['attributes'][0]['name'])}.len()" if count == "many" else count
-        return f"apply::many(\"{self.op['name']}\", {given}, &[{attributes}], {length})"
+        return lines + [f"apply::many(\"{self.op['name']}\", {given}, &{attributes}, {length})"]
 
     def attribute(self, each):
-        kind = {"int64": "Int", "float64": "Float", "bool": "Bool", "text": "Text", "int64[]": "Ints",
-                "dtype": "DType"}[each["type"]]
-        return f"Attribute::{kind}({self.value(each['name'])})"
+        return f"Attribute::{KINDS[each['type']]}({self.value(each['name'])})"
 
     def body(self):
         if self.op["function"] is None:
-            return [self.apply()]
+            return self.apply()
         windows = self.windows()
         conditions = list(self.conditions())
         if not windows and not conditions:
@@ -181,7 +192,7 @@ class Op:
         lines.append("}")
         if not windows:  # without the block
             lines = [line[4:] for line in lines[1:-1]]
-        return lines + [self.apply()]
+        return lines + self.apply()
 
     def head(self, name, parameters):
         # No name begins with _, which would mark an unused parameter.

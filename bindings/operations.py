@@ -7,6 +7,10 @@ from description import Unfit
 CTYPES = {"uint32_t": ctypes.c_uint32, "int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64,
           "uint64_t": ctypes.c_uint64, "size_t": ctypes.c_size_t}
 
+# Attributes that a binding leaves out unless the caller gives them: ops on sharded tensors tell a default from the same
+# value that is given.
+LEFT_OUT = {"ignore_index"}
+
 # Parameters of C functions that have another name in the op's signature.
 RENAMED = {("distag_add_scalar", "s"): "value", ("distag_mul_scalar", "s"): "value"}
 

@@ -287,9 +287,9 @@ namespace Distag {
 
         /// <summary>-weight[t] * log_softmax(logits)[t] for targets t [n] (int64) of logits [n, classes], without those
         /// that are ignore_index; reduced by mean (over the weights), sum or none.</summary>
-        public Tensor CrossEntropy(Tensor targets, Tensor weight = null, string reduction = "mean", long ignoreIndex =
-            -100) {
-            if (!(weight == null && reduction == "mean" && ignoreIndex == -100))
+        public Tensor CrossEntropy(Tensor targets, Tensor weight = null, string reduction = "mean", long? ignoreIndex
+            = null) {
+            if (!(weight == null && reduction == "mean" && ignoreIndex == null))
                 return Applied("cross_entropy", 2, new Tensor[] { this, targets, weight }, 1
                     , "reduction", reduction
                     , "ignore_index", ignoreIndex
@@ -586,8 +586,8 @@ namespace Distag {
 
         /// <summary>-weight[t] * logs[t] for targets t [n] (int64) of logs [n, classes], without those that are
         /// ignore_index; reduced by mean (over the weights), sum or none.</summary>
-        public Tensor NllLoss(Tensor targets, Tensor weight = null, string reduction = "mean", long ignoreIndex =
-            -100) {
+        public Tensor NllLoss(Tensor targets, Tensor weight = null, string reduction = "mean", long? ignoreIndex =
+            null) {
             return Applied("nll_loss", 2, new Tensor[] { this, targets, weight }, 1
                 , "reduction", reduction
                 , "ignore_index", ignoreIndex

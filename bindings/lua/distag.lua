@@ -474,15 +474,17 @@ local function attributes_of(op, given)
   local count, place = #op.attributes, out("value")
   local keys, handles, kept = ffi.new("const char *[?]", count + 1), ffi.new("distag_value *[?]", count + 1), {}
   for index, each in ipairs(op.attributes) do
-    local content = given[index]
+    local content, at = given[index], #kept
     if content == nil then content = each.default end
-    if content == nil then refuse(op.name .. ": " .. each.name .. " is missing") end
+    if content == nil and not each.is_left_out then refuse(op.name .. ": " .. each.name .. " is missing") end
     if type(content) == "string" and content:sub(1, 1) == "=" then content = given[1] end -- that of the first one
-    check(attribute(each.type, content, op.name .. ": " .. each.name, place))
-    kept[index] = own("value", place)
-    keys[index - 1], handles[index - 1] = each.name, kept[index].handle
+    if content ~= nil then
+      check(attribute(each.type, content, op.name .. ": " .. each.name, place))
+      kept[at + 1] = own("value", place)
+      keys[at], handles[at] = each.name, kept[at + 1].handle
+    end
   end
-  check(C.distag_value_create_map(keys, handles, count, place, fresh()), kept)
+  check(C.distag_value_create_map(keys, handles, #kept, place, fresh()), kept)
   return own("value", place)
 end
 local function apply(op, kept, inputs, count, given)

@@ -12,12 +12,15 @@ class attribute {
   attribute(const char* name, bool value) noexcept : name_(name), kind_(kBool), int_(value ? 1 : 0) {}
   attribute(const char* name, int value) noexcept : name_(name), kind_(kInt), int_(value) {}
   attribute(const char* name, std::int64_t value) noexcept : name_(name), kind_(kInt), int_(value) {}
+  attribute(const char* name, std::optional<std::int64_t> value) noexcept
+      : name_(name), kind_(value ? kInt : kLeftOut), int_(value.value_or(0)) {}
   attribute(const char* name, double value) noexcept : name_(name), kind_(kFloat), float_(value) {}
   attribute(const char* name, const char* value) noexcept : name_(name), kind_(kText), text_(value) {}
   attribute(const char* name, ints value) noexcept : name_(name), kind_(kInts), ints_(value) {}
   attribute(const char* name, dtype value) noexcept : attribute(name, static_cast<std::int64_t>(value)) {}
 
   const char* name() const noexcept { return name_; }
+  bool is_left_out() const noexcept { return kind_ == kLeftOut; }
   distag_status create(distag_value** out_value, distag_error* err) const {
     switch (kind_) {
       case kBool:
@@ -29,13 +32,14 @@ class attribute {
       case kText:
         return distag_value_create_text(text_, out_value, err);
       case kInts:
+      case kLeftOut:
         break;
     }
     return distag_value_create_int64_list(ints_.data(), ints_.size(), out_value, err);
   }
 
  private:
-  enum kind { kBool, kInt, kFloat, kText, kInts };
+  enum kind { kBool, kInt, kFloat, kText, kInts, kLeftOut };
   const char* name_;
   kind kind_;
   std::int64_t int_ = 0;
@@ -81,6 +85,7 @@ inline distag_value* create_attributes(const attributes& given, outcome& err) {
   if (given.size() > kMost) return err.fail(errc::invalid_argument, "no op has that many attributes"), nullptr;
   distag_status status = DISTAG_OK;
   for (const attribute& each : given) {
+    if (each.is_left_out()) continue;
     keys[count] = each.name();
     if (status == DISTAG_OK) status = each.create(&items[count], err.raw());
     ++count;

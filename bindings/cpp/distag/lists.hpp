@@ -5,6 +5,7 @@
 #include <array>
 #include <initializer_list>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "status.hpp"

@@ -78,8 +78,8 @@ class op_methods {
   tensor log_softmax(status& err) const;
   // -weight[t] * log_softmax(logits)[t] for targets t [n] (int64) of logits [n, classes], without those that are
   // ignore_index; reduced by mean (over the weights), sum or none.
-  tensor cross_entropy(const tensor& targets, tensor_or_none weight = {}, const char* reduction = "mean", std::int64_t
-      ignore_index = -100, outcome err = {}) const;
+  tensor cross_entropy(const tensor& targets, tensor_or_none weight = {}, const char* reduction = "mean",
+      std::optional<std::int64_t> ignore_index = {}, outcome err = {}) const;
   tensor cross_entropy(const tensor& targets, status& err) const;
   tensor cross_entropy(const tensor& targets, tensor_or_none weight, status& err) const;
   tensor cross_entropy(const tensor& targets, tensor_or_none weight, const char* reduction, status& err) const;
@@ -192,8 +192,8 @@ class op_methods {
   tensor amin(ints dims, status& err) const;
   // -weight[t] * logs[t] for targets t [n] (int64) of logs [n, classes], without those that are ignore_index; reduced
   // by mean (over the weights), sum or none.
-  tensor nll_loss(const tensor& targets, tensor_or_none weight = {}, const char* reduction = "mean", std::int64_t
-      ignore_index = -100, outcome err = {}) const;
+  tensor nll_loss(const tensor& targets, tensor_or_none weight = {}, const char* reduction = "mean",
+      std::optional<std::int64_t> ignore_index = {}, outcome err = {}) const;
   tensor nll_loss(const tensor& targets, status& err) const;
   tensor nll_loss(const tensor& targets, tensor_or_none weight, status& err) const;
   tensor nll_loss(const tensor& targets, tensor_or_none weight, const char* reduction, status& err) const;

@@ -324,8 +324,8 @@ inline tensor log_softmax(const tensor& x, status& err) {
 // -weight[t] * log_softmax(logits)[t] for targets t [n] (int64) of logits [n, classes], without those that are
 // ignore_index; reduced by mean (over the weights), sum or none.
 inline tensor cross_entropy(const tensor& logits, const tensor& targets, tensor_or_none weight = {}, const char*
-    reduction = "mean", std::int64_t ignore_index = -100, outcome err = {}) {
-  if (!weight && detail::same_text(reduction, "mean") && ignore_index == -100) {
+    reduction = "mean", std::optional<std::int64_t> ignore_index = {}, outcome err = {}) {
+  if (!weight && detail::same_text(reduction, "mean") && !ignore_index) {
     tensor result;
     err.check(distag_cross_entropy(logits.get(), targets.get(), result.put(), err.raw()));
     return result;
@@ -334,14 +334,14 @@ inline tensor cross_entropy(const tensor& logits, const tensor& targets, tensor_
       {"ignore_index", ignore_index}}, err);
 }
 inline tensor cross_entropy(const tensor& logits, const tensor& targets, status& err) {
-  return cross_entropy(logits, targets, tensor_or_none{}, "mean", -100, err);
+  return cross_entropy(logits, targets, tensor_or_none{}, "mean", std::optional<std::int64_t>{}, err);
 }
 inline tensor cross_entropy(const tensor& logits, const tensor& targets, tensor_or_none weight, status& err) {
-  return cross_entropy(logits, targets, weight, "mean", -100, err);
+  return cross_entropy(logits, targets, weight, "mean", std::optional<std::int64_t>{}, err);
 }
 inline tensor cross_entropy(const tensor& logits, const tensor& targets, tensor_or_none weight, const char* reduction,
     status& err) {
-  return cross_entropy(logits, targets, weight, reduction, -100, err);
+  return cross_entropy(logits, targets, weight, reduction, std::optional<std::int64_t>{}, err);
 }
 
 // (a - b)^2, elementwise, shapes broadcast; reduced by mean, sum or none.
@@ -663,19 +663,19 @@ inline tensor amin(const tensor& x, ints dims, status& err) {
 // -weight[t] * logs[t] for targets t [n] (int64) of logs [n, classes], without those that are ignore_index; reduced
 // by mean (over the weights), sum or none.
 inline tensor nll_loss(const tensor& logs, const tensor& targets, tensor_or_none weight = {}, const char* reduction =
-    "mean", std::int64_t ignore_index = -100, outcome err = {}) {
+    "mean", std::optional<std::int64_t> ignore_index = {}, outcome err = {}) {
   return detail::apply_one("nll_loss", {logs.get(), targets.get(), weight.get()}, {{"reduction", reduction},
       {"ignore_index", ignore_index}}, err);
 }
 inline tensor nll_loss(const tensor& logs, const tensor& targets, status& err) {
-  return nll_loss(logs, targets, tensor_or_none{}, "mean", -100, err);
+  return nll_loss(logs, targets, tensor_or_none{}, "mean", std::optional<std::int64_t>{}, err);
 }
 inline tensor nll_loss(const tensor& logs, const tensor& targets, tensor_or_none weight, status& err) {
-  return nll_loss(logs, targets, weight, "mean", -100, err);
+  return nll_loss(logs, targets, weight, "mean", std::optional<std::int64_t>{}, err);
 }
 inline tensor nll_loss(const tensor& logs, const tensor& targets, tensor_or_none weight, const char* reduction, status&
     err) {
-  return nll_loss(logs, targets, weight, reduction, -100, err);
+  return nll_loss(logs, targets, weight, reduction, std::optional<std::int64_t>{}, err);
 }
 
 // |a - b|, elementwise, shapes broadcast; reduced by mean, sum or none.
@@ -1240,18 +1240,18 @@ inline tensor op_methods::log_softmax(status& err) const {
   return distag::log_softmax(self(), -1, err);
 }
 inline tensor op_methods::cross_entropy(const tensor& targets, tensor_or_none weight, const char* reduction,
-    std::int64_t ignore_index, outcome err) const {
+    std::optional<std::int64_t> ignore_index, outcome err) const {
   return distag::cross_entropy(self(), targets, weight, reduction, ignore_index, err);
 }
 inline tensor op_methods::cross_entropy(const tensor& targets, status& err) const {
-  return distag::cross_entropy(self(), targets, tensor_or_none{}, "mean", -100, err);
+  return distag::cross_entropy(self(), targets, tensor_or_none{}, "mean", std::optional<std::int64_t>{}, err);
 }
 inline tensor op_methods::cross_entropy(const tensor& targets, tensor_or_none weight, status& err) const {
-  return distag::cross_entropy(self(), targets, weight, "mean", -100, err);
+  return distag::cross_entropy(self(), targets, weight, "mean", std::optional<std::int64_t>{}, err);
 }
 inline tensor op_methods::cross_entropy(const tensor& targets, tensor_or_none weight, const char* reduction, status&
     err) const {
-  return distag::cross_entropy(self(), targets, weight, reduction, -100, err);
+  return distag::cross_entropy(self(), targets, weight, reduction, std::optional<std::int64_t>{}, err);
 }
 inline tensor op_methods::mse_loss(const tensor& b, const char* reduction, outcome err) const {
   return distag::mse_loss(self(), b, reduction, err);
@@ -1463,19 +1463,19 @@ inline tensor op_methods::amin(status& err) const {
 inline tensor op_methods::amin(ints dims, status& err) const {
   return distag::amin(self(), dims, false, err);
 }
-inline tensor op_methods::nll_loss(const tensor& targets, tensor_or_none weight, const char* reduction, std::int64_t
-    ignore_index, outcome err) const {
+inline tensor op_methods::nll_loss(const tensor& targets, tensor_or_none weight, const char* reduction,
+    std::optional<std::int64_t> ignore_index, outcome err) const {
   return distag::nll_loss(self(), targets, weight, reduction, ignore_index, err);
 }
 inline tensor op_methods::nll_loss(const tensor& targets, status& err) const {
-  return distag::nll_loss(self(), targets, tensor_or_none{}, "mean", -100, err);
+  return distag::nll_loss(self(), targets, tensor_or_none{}, "mean", std::optional<std::int64_t>{}, err);
 }
 inline tensor op_methods::nll_loss(const tensor& targets, tensor_or_none weight, status& err) const {
-  return distag::nll_loss(self(), targets, weight, "mean", -100, err);
+  return distag::nll_loss(self(), targets, weight, "mean", std::optional<std::int64_t>{}, err);
 }
 inline tensor op_methods::nll_loss(const tensor& targets, tensor_or_none weight, const char* reduction, status& err)
     const {
-  return distag::nll_loss(self(), targets, weight, reduction, -100, err);
+  return distag::nll_loss(self(), targets, weight, reduction, std::optional<std::int64_t>{}, err);
 }
 inline tensor op_methods::l1_loss(const tensor& b, const char* reduction, outcome err) const {
   return distag::l1_loss(self(), b, reduction, err);

@@ -379,7 +379,7 @@ M[#M + 1] = {
     "optional" } },
   attributes = {
     { name = "reduction", type = "text", default = "mean" },
-    { name = "ignore_index", type = "int64", default = -100 },
+    { name = "ignore_index", type = "int64", is_left_out = true },
   },
   outputs = 1,
   c_function = "distag_cross_entropy",
@@ -774,7 +774,7 @@ M[#M + 1] = {
     "optional" } },
   attributes = {
     { name = "reduction", type = "text", default = "mean" },
-    { name = "ignore_index", type = "int64", default = -100 },
+    { name = "ignore_index", type = "int64", is_left_out = true },
   },
   outputs = 1,
 }

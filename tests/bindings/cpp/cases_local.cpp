@@ -13,6 +13,10 @@ T number_of(const json& given, const char* key, T fallback) {
   return given.contains(key) ? given[key].get<T>() : fallback;
 }
 
+std::optional<std::int64_t> optional_of(const json& given, const char* key) {
+  return given.contains(key) ? std::optional(given[key].get<std::int64_t>()) : std::nullopt;
+}
+
 #include "op_calls.inc"
 
 void every_dtype(const json& given) {

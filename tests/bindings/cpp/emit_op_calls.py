@@ -25,6 +25,8 @@ def argument(parameter, op):
         return f"text_of(given, \"{key}\", {fallback}).c_str()"
     if type_.strip() == "dtype":
         return f"dtype_of(given, \"{key}\")"
+    if type_.startswith("std::optional"):
+        return f"optional_of(given, \"{key}\")"
     return f"number_of<{type_.strip()}>(given, \"{key}\", {fallback or '{}'})"
 
 

@@ -133,6 +133,32 @@ TEST(ShardedTensors, AreCutTrainedAndGathered) {
   });
 }
 
+// A loss that is refused ends its mesh.
+TEST(ShardedTensors, CountEachRowOfALossUnlessTheIgnoredTargetIsGiven) {
+  const std::vector<std::int64_t> chosen{-100, 1, -100, 3};
+  const auto check = [&](const char* name, auto loss) {
+    on_members(name, [&](const worker& own, const mesh& grid) {
+      const tensor whole = numbers(4, 4).log_softmax(), logs = grid.shard(whole.clone(), "('data', None)");
+      const tensor targets = grid.shard(tensor::of(chosen), "('data',)");
+      EXPECT_DOUBLE_EQ(loss(logs, targets, -100).gather().item(), loss(whole, tensor::of(chosen), {}).item());
+      own.all_gather(nullptr);  // then all members have what they gathered
+      try {
+        loss(logs, targets, {});
+        ADD_FAILURE() << name << ": an ignored row was counted";
+      } catch (const usage_error& refused) {
+        EXPECT_NE(std::string(refused.what()).find(std::string(name) + ": target -100"), std::string::npos);
+      }
+    });
+  };
+  using index = std::optional<std::int64_t>;
+  check("cross_entropy", [](const tensor& logs, const tensor& targets, index ignored) {
+    return ignored ? logs.cross_entropy(targets, {}, "mean", ignored) : logs.cross_entropy(targets);
+  });
+  check("nll_loss", [](const tensor& logs, const tensor& targets, index ignored) {
+    return ignored ? logs.nll_loss(targets, {}, "mean", ignored) : logs.nll_loss(targets);
+  });
+}
+
 TEST(ShardedTensors, MayBeDeferred) {
   on_members("deferred", [](const worker& own, const mesh& grid) {
     deferred_options how;

@@ -213,12 +213,12 @@ static class Features {
         }
     }
 
-    public static void AMeshOfTwo() {
+    static void OnMembers(Action<Worker> run) {
         Group((a, b) => {
             Exception failure = null;
             Thread[] members = new[] { a, b }.Select(worker => new Thread(() => {
                 try {
-                    OnMesh(worker);
+                    run(worker);
                 } catch (Exception thrown) {
                     failure = thrown;
                 }
@@ -227,6 +227,31 @@ static class Features {
             foreach (Thread each in members) each.Join();
             if (failure != null) throw new Exception(failure.ToString());
         });
+    }
+
+    public static void AMeshOfTwo() {
+        OnMembers(OnMesh);
+    }
+
+    // Rows of a cut batch are counted unread, unless the target to ignore is given; what is refused ends the mesh.
+    static void IgnoreTargets(string name, Func<Tensor, Tensor, long?, Tensor> loss) {
+        var gathered = new Barrier(2);
+        OnMembers(worker => {
+            using (var mesh = new Mesh(worker, new[] { "data" }, new[] { 2L })) {
+                Tensor logs = mesh.FromLocal(Tensor.From(new[] { 1.0, 2, 3, 4 }, 2, 2).LogSoftmax(), "('data', None)");
+                Tensor targets = mesh.FromLocal(Tensor.From(new[] { -100L, 1 }), "('data',)");
+                double found = loss(logs, targets, -100).GatherWhole().GetItem();
+                Check(Math.Abs(found - Math.Log(1 + Math.Exp(-1))) < 1e-12, name + " is " + found);
+                Check(gathered.SignalAndWait(Long), "the other member has failed");
+                Exception refused = Throws<UsageException>(() => loss(logs, targets, null));
+                Check(refused.Message.Contains(name + ": target -100"), refused.Message);
+            }
+        });
+    }
+
+    public static void TargetsToIgnore() {
+        IgnoreTargets("cross_entropy", (logs, targets, ignored) => logs.CrossEntropy(targets, ignoreIndex: ignored));
+        IgnoreTargets("nll_loss", (logs, targets, ignored) => logs.NllLoss(targets, ignoreIndex: ignored));
     }
 
     public static void KeysOfWorkers() {

@@ -576,14 +576,14 @@ pub struct CrossEntropy<'a> {
     /// `"mean"` unless set.
     pub reduction: &'a str,
     /// `-100` unless set.
-    pub ignore_index: i64,
+    pub ignore_index: Option<i64>,
 }
 impl Default for CrossEntropy<'_> {
     fn default() -> Self {
         Self {
             weight: None,
             reduction: "mean",
-            ignore_index: -100,
+            ignore_index: None,
         }
     }
 }
@@ -602,11 +602,12 @@ pub fn cross_entropy(logits: &Tensor, targets: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
 pub fn cross_entropy_with(logits: &Tensor, targets: &Tensor, options: CrossEntropy<'_>) -> Result<Tensor> {
-    if options.weight.is_none() && options.reduction == "mean" && options.ignore_index == -100 {
+    if options.weight.is_none() && options.reduction == "mean" && options.ignore_index.is_none() {
         return functions::cross_entropy(logits.handle(), targets.handle()).map(Tensor::of_handle);
     }
-    apply::one("cross_entropy", &[Some(logits), Some(targets), options.weight], &[("reduction",
-        Attribute::Text(options.reduction)), ("ignore_index", Attribute::Int(options.ignore_index))])
+    let mut attributes = vec![("reduction", Attribute::Text(options.reduction))];
+    attributes.extend(options.ignore_index.map(|given| ("ignore_index", Attribute::Int(given))));
+    apply::one("cross_entropy", &[Some(logits), Some(targets), options.weight], &attributes)
 }
 
 /// What [`mse_loss_with`] may be given.
@@ -1305,14 +1306,14 @@ pub struct NllLoss<'a> {
     /// `"mean"` unless set.
     pub reduction: &'a str,
     /// `-100` unless set.
-    pub ignore_index: i64,
+    pub ignore_index: Option<i64>,
 }
 impl Default for NllLoss<'_> {
     fn default() -> Self {
         Self {
             weight: None,
             reduction: "mean",
-            ignore_index: -100,
+            ignore_index: None,
         }
     }
 }
@@ -1331,8 +1332,9 @@ pub fn nll_loss(logs: &Tensor, targets: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
 pub fn nll_loss_with(logs: &Tensor, targets: &Tensor, options: NllLoss<'_>) -> Result<Tensor> {
-    apply::one("nll_loss", &[Some(logs), Some(targets), options.weight], &[("reduction",
-        Attribute::Text(options.reduction)), ("ignore_index", Attribute::Int(options.ignore_index))])
+    let mut attributes = vec![("reduction", Attribute::Text(options.reduction))];
+    attributes.extend(options.ignore_index.map(|given| ("ignore_index", Attribute::Int(given))));
+    apply::one("nll_loss", &[Some(logs), Some(targets), options.weight], &attributes)
 }
 
 /// What [`l1_loss_with`] may be given.

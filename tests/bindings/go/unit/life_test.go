@@ -235,6 +235,39 @@ func TestMesh(t *testing.T) {
 	wait.Wait()
 }
 
+// Rows of a cut batch are counted unread, unless the target to ignore is given; what is refused ends the mesh.
+func TestIgnoredTargetsAreGiven(t *testing.T) {
+	losses := map[string]func(*distag.Tensor, *distag.Tensor, ...distag.Option) (*distag.Tensor, error){
+		"cross_entropy": (*distag.Tensor).CrossEntropy, "nll_loss": (*distag.Tensor).NllLoss}
+	a, b := pair(t, nil, nil)
+	for name, loss := range losses {
+		var gathered, wait sync.WaitGroup
+		gathered.Add(2)
+		wait.Add(2)
+		for _, w := range []*distag.Worker{a, b} {
+			go func(w *distag.Worker) {
+				defer wait.Done()
+				m := must(w.NewMesh(background, distag.MeshAxis{Name: "x", Size: 2}))
+				defer m.Close()
+				part := must(must(distag.From([]float64{1, 2, 3, 4}, 2, 2)).LogSoftmax())
+				logs := must(m.FromLocal(part, "('x', None)"))
+				targets := must(m.FromLocal(must(distag.From([]int64{-100, 1})), "('x',)"))
+				given := must(loss(logs, targets, distag.WithIgnoreIndex(-100)))
+				found := must(must(given.Whole(background, -1)).Item())
+				if math.Abs(found-math.Log(1+math.Exp(-1))) > 1e-12 {
+					panic(fmt.Sprint(name, found))
+				}
+				gathered.Done()
+				gathered.Wait()
+				if _, err := loss(logs, targets); err == nil || !strings.Contains(err.Error(), name+": target -100") {
+					panic(fmt.Sprint(name, err))
+				}
+			}(w)
+		}
+		wait.Wait()
+	}
+}
+
 func TestKeysOfEachWorker(t *testing.T) {
 	rendezvous := fmt.Sprintf("tcp://127.0.0.1:%d", freePort())
 	keys := []distag.Keys{must(distag.CreateKeys()), must(distag.CreateKeys()), must(distag.CreateKeys())}

@@ -442,6 +442,36 @@ fn a_mesh_of_two_members_sums_and_cuts() {
     assert_eq!(*results.lock().unwrap(), vec![(vec![3.0, 20.0], vec![4.0, 6.0]); 2]);
 }
 
+// Rows of a cut batch are counted unread, unless the target to ignore is given; what is refused ends the mesh.
+#[test]
+fn a_target_to_ignore_is_given_where_rows_are_cut() {
+    let group = Group::new(|_| Ok(()));
+    let cross_entropy = |logs: &Tensor, targets: &Tensor, ignore_index| {
+        logs.cross_entropy_with(targets, distag::ops::CrossEntropy { ignore_index, ..Default::default() })
+    };
+    let nll_loss = |logs: &Tensor, targets: &Tensor, ignore_index| {
+        logs.nll_loss_with(targets, distag::ops::NllLoss { ignore_index, ..Default::default() })
+    };
+    type Loss<'a> = &'a (dyn Fn(&Tensor, &Tensor, Option<i64>) -> distag::Result<Tensor> + Sync);
+    let losses: [(&str, Loss<'_>); 2] = [("cross_entropy", &cross_entropy), ("nll_loss", &nll_loss)];
+    for (name, loss) in losses {
+        let gathered = std::sync::Barrier::new(2);
+        let one = |worker| {
+            let mesh = distag::Mesh::new(worker, &[2], &["data"]).unwrap();
+            let rows = Tensor::try_copy(&[1.0f64, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 4.0], &[4, 2]).unwrap();
+            let (logs, targets) = (rows.log_softmax().unwrap(), Tensor::copy(&[-100i64, 1, -100, 1]));
+            logs.mark_sharding(&mesh, "('data', None)", None).unwrap();
+            targets.mark_sharding(&mesh, "('data',)", None).unwrap();
+            let found = loss(&logs, &targets, Some(-100)).unwrap().gather_shards(None, SECONDS).unwrap().unwrap();
+            assert!((found.item().unwrap() - (-1.0f64).exp().ln_1p()).abs() < 1e-12, "{name}: {found:?}");
+            gathered.wait();
+            let refused = loss(&logs, &targets, None).unwrap_err().to_string();
+            assert!(refused.contains(&format!("{name}: target -100")), "{refused}");
+        };
+        std::thread::scope(|scope| group.0.iter().for_each(|worker| drop(scope.spawn(|| one(worker)))));
+    }
+}
+
 struct Folder(String);
 impl Folder {
     fn new(name: &str) -> Self {

@@ -30,6 +30,7 @@ local C = ffi.load(PATH)
 ffi.C.distag_lua_open(PATH, RTLD_NOW + RTLD_NODELETE)
 local M = { library = C, float32 = "float32", float64 = "float64", int64 = "int64", bool = "bool", FOREVER = -1 }
 local DTYPES = { float32 = K.FLOAT32, float64 = K.FLOAT64, int64 = K.INT64, bool = K.BOOL }
+local DTYPE_NAMES = { [K.FLOAT32] = "float32", [K.FLOAT64] = "float64", [K.INT64] = "int64", [K.BOOL] = "bool" }
 local CTYPES = { [K.FLOAT32] = "float", [K.FLOAT64] = "double", [K.INT64] = "int64_t", [K.BOOL] = "uint8_t" }
 M.null = setmetatable({}, { __tostring = function() return "null" end })
 
@@ -132,12 +133,34 @@ local function lent(kind, pointer)
   retain(pointer) -- its result asks for memory, once it is retained
   return noted(kind, object)
 end
+-- The keys of a table. A loop of pairs that LuaJIT has compiled may go on for ever (that of Debian 12, where finalizers
+-- run in between), so there is no other in here.
+local function keys_of(given)
+  local found = {}
+  for key in pairs(given) do found[#found + 1] = key end
+  return found
+end
+jit.off(keys_of)
 local function numeric(what, given)
   if type(given) ~= "number" or given ~= given then refuse(what .. ": a number is wanted, not " .. said(given)) end
   return given
 end
-local function nanoseconds(seconds)
-  if numeric("seconds", seconds) == M.FOREVER then return -1LL end
+-- A whole number of C, also as an int64_t, between two others.
+local INT64, UINT64 = ffi.typeof("int64_t"), ffi.typeof("uint64_t")
+local function whole(what, given, least, most)
+  if ffi.istype(INT64, given) or ffi.istype(UINT64, given) and given <= 0x7fffffffffffffffULL then
+    if least then return whole(what, tonumber(given), least, most) end
+    return given
+  end
+  numeric(what, given)
+  if given ~= math.floor(given) or given < (least or -2 ^ 63) or given >= 2 ^ 63 or given > (most or given) then
+    local range = least and " from " .. least .. " to " .. most or ""
+    refuse(what .. ": a whole number" .. range .. " is wanted, not " .. said(given))
+  end
+  return given
+end
+local function nanoseconds(seconds, what)
+  if numeric(what or "seconds", seconds) == M.FOREVER then return -1LL end
   return ffi.cast("int64_t", math.min(seconds * 1e9, 9e18))
 end
 local function text(what, given)
@@ -184,7 +207,7 @@ local function only(what, options, names)
   if type(options) ~= "table" then
     refuse(what .. ": a table of options is wanted, and a " .. type(options) .. " is there")
   end
-  for name in pairs(options) do
+  for _, name in ipairs(keys_of(options)) do
     if not names[name] then refuse(what .. ": there is no option " .. tostring(name)) end
   end
 end
@@ -207,12 +230,23 @@ M.Tensor, M.Worker, M.Context = methods.tensor, methods.worker, methods.context
 -- ---- values ----
 
 local Bytes, Map, Float = {}, {}, {}
-function M.bytes(data) return setmetatable({ data = data }, Bytes) end
-function M.map(entries) return setmetatable(entries or {}, Map) end -- an empty table is a list otherwise
-function M.float(number) return setmetatable({ number = number }, Float) end -- 1 is an integer otherwise
+local function of_type(name, what, given)
+  if type(given) ~= name then refuse(what .. ": a " .. name .. " is wanted, and a " .. type(given) .. " is there") end
+  return given
+end
+function M.bytes(data) return setmetatable({ data = of_type("string", "bytes", data) }, Bytes) end
+-- An empty table is a list otherwise.
+function M.map(entries) return setmetatable(of_type("table", "map", entries or {}), Map) end
+-- 1 is an integer otherwise.
+function M.float(number) return setmetatable({ number = of_type("number", "float", number) }, Float) end
 
 local to_value
 local function list_value(items, path, depth, place)
+  for _, key in ipairs(keys_of(items)) do -- of what has both no part is lost
+    if type(key) ~= "number" or key ~= math.floor(key) or key < 1 or key > #items then
+      refuse(path .. ": the table is a list of " .. #items .. ", and has the key " .. said(key):sub(1, 100) .. " too")
+    end
+  end
   local handles, kept = ffi.new("distag_value *[?]", math.max(#items, 1)), {}
   for index = 1, #items do
     kept[index] = to_value(items[index], path .. "[" .. index - 1 .. "]", depth + 1)
@@ -221,10 +255,9 @@ local function list_value(items, path, depth, place)
   return C.distag_value_create_list(handles, #items, place, fresh()), kept
 end
 local function map_value(entries, path, depth, place)
-  local names, kept = {}, {}
-  for key in pairs(entries) do
+  local names, kept = keys_of(entries), {}
+  for _, key in ipairs(names) do
     if type(key) ~= "string" then refuse(path .. ": a key is a " .. type(key) .. ": maps have texts as keys") end
-    names[#names + 1] = key
   end
   local keys = ffi.new("const char *[?]", math.max(#names, 1))
   local handles = ffi.new("distag_value *[?]", math.max(#names, 1))
@@ -344,32 +377,35 @@ end
 
 -- ---- tensors ----
 
-local function flatten(given, dim, shape, items)
+local function flatten(given, dim, shape, items, code)
   if type(given) ~= "table" then
     if #shape ~= dim - 1 then refuse("tensor: a number stands where a table of " .. shape[dim] .. " is wanted") end
     local kind = type(given)
-    if kind ~= "number" and kind ~= "boolean" and kind ~= "cdata" then
-      refuse("tensor: a " .. kind .. " stands where a number is wanted")
-    end
+    local is_number = kind == "number" or kind == "boolean" or ffi.istype(INT64, given) or ffi.istype(UINT64, given)
+    if not is_number then refuse("tensor: a " .. kind .. " stands where a number is wanted") end
+    if code == K.INT64 and kind ~= "boolean" then whole("tensor: of int64", given) end
+    if code == K.BOOL and kind ~= "boolean" then whole("tensor: of bool", given, 0, 1) end
     items[#items + 1] = given == true and 1 or given or 0
     return
   end
   shape[dim] = shape[dim] or (#items == 0 and #given) or refuse("tensor: a table stands where a number is wanted")
   if #given ~= shape[dim] then refuse("tensor: a table of " .. #given .. " stands beside one of " .. shape[dim]) end
-  for index = 1, #given do flatten(given[index], dim + 1, shape, items) end
+  for index = 1, #given do flatten(given[index], dim + 1, shape, items, code) end
 end
-local function ints(given)
-  if type(given) == "number" then given = { given } end
-  return ffi.new("int64_t[?]", math.max(#given, 1), given), #given
+local function ints(what, given)
+  if type(given) ~= "table" then given = { given } end
+  local found = ffi.new("int64_t[?]", math.max(#given, 1))
+  for index = 1, #given do found[index - 1] = whole(what, given[index]) end
+  return found, #given
 end
 
 -- Copies a number, or nested tables of numbers, into a new tensor; dtype is "float32" unless it is given.
 function M.tensor(given, dtype)
   local code = DTYPES[dtype or "float32"] or refuse("tensor: no dtype " .. tostring(dtype))
   local shape, items, place = {}, {}, out("tensor")
-  flatten(given, 1, shape, items)
+  flatten(given, 1, shape, items, code)
   local data = ffi.new(CTYPES[code] .. "[?]", math.max(#items, 1), items)
-  local sizes, ndim = ints(shape)
+  local sizes, ndim = ints("tensor", shape)
   check(C.distag_tensor_create(data, #items * ffi.sizeof(CTYPES[code]), code, sizes, ndim, place, fresh()))
   return own("tensor", place)
 end
@@ -377,9 +413,7 @@ end
 local tensor = methods.tensor
 function tensor:dtype()
   local code = used(C.distag_tensor_get_dtype(self.handle), self)
-  for name, known in pairs(DTYPES) do
-    if known == code then return name end
-  end
+  return DTYPE_NAMES[code]
 end
 function tensor:id() return used(C.distag_tensor_get_id(self.handle), self) end
 function tensor:count() return tonumber(used(C.distag_tensor_get_count(self.handle), self)) end
@@ -388,6 +422,7 @@ function tensor:shape()
   for dim = 1, tonumber(C.distag_tensor_get_ndim(self.handle)) do found[dim] = tonumber(sizes[dim - 1]) end
   return used(found, self)
 end
+function tensor:requires_grad() return used(C.distag_tensor_get_requires_grad(self.handle), self) == 1 end
 -- Asks for gradients, and gives the same tensor.
 function tensor:with_grad()
   check(C.distag_tensor_set_requires_grad(self.handle, 1, fresh()), self)
@@ -440,7 +475,7 @@ end
 -- Sets the values in place, unrecorded, to numbers, nested as the tensor is.
 function tensor:write(given)
   local code, shape, items = used(C.distag_tensor_get_dtype(self.handle), self), {}, {}
-  flatten(given, 1, shape, items)
+  flatten(given, 1, shape, items, code)
   local wanted = table.concat(self:shape(), ", ")
   if table.concat(shape, ", ") ~= wanted then
     refuse("write: numbers of [" .. table.concat(shape, ", ") .. "] for a tensor of [" .. wanted .. "]")
@@ -461,11 +496,15 @@ end
 tensor.add_hook, M.apply_custom, M.object = not_here, not_here, not_here
 
 local function attribute(kind, given, name, place)
-  if kind == "int64" then return C.distag_value_create_int64(given, place, fresh()) end
-  if kind == "float64" then return C.distag_value_create_float64(given, place, fresh()) end
-  if kind == "bool" then return C.distag_value_create_bool(given and 1 or 0, place, fresh()) end
+  if kind == "int64" then return C.distag_value_create_int64(whole(name, given), place, fresh()) end
+  if kind == "float64" then
+    return C.distag_value_create_float64(of_type("number", name, given), place, fresh())
+  end
+  if kind == "bool" then
+    return C.distag_value_create_bool(of_type("boolean", name, given) and 1 or 0, place, fresh())
+  end
   if kind == "int64[]" then
-    local items, count = ints(given)
+    local items, count = ints(name, given)
     return C.distag_value_create_int64_list(items, count, place, fresh())
   end
   return C.distag_value_create_text(text(name, given), place, fresh())
@@ -488,8 +527,9 @@ local function attributes_of(op, given)
   return own("value", place)
 end
 local function apply(op, kept, inputs, count, given)
-  local outputs = op.outputs == "many" and #given[1] or op.outputs
-  local attributes, places = attributes_of(op, given), ffi.new("distag_tensor *[?]", outputs)
+  local attributes = attributes_of(op, given)
+  local outputs = op.outputs == "many" and (type(given[1]) == "table" and #given[1] or 1) or op.outputs
+  local places = ffi.new("distag_tensor *[?]", math.max(outputs, 1))
   local found = {}
   check(C.distag_apply(op.name, inputs, count, attributes.handle, 0, places, outputs, fresh()), attributes, kept)
   local is_ok, problem = true, nil
@@ -568,12 +608,13 @@ end
 local current -- the call that the running coroutine answers
 local spawned = setmetatable({}, { __mode = "k" }) -- coroutines of distag, with their calls
 local outcomes = setmetatable({}, { __mode = "k" }) -- what those of distag.spawn gave, or raised
+local scopes = setmetatable({}, { __mode = "k" }) -- those that a coroutine is in while it waits
 local function resume(routine, ...)
   if coroutine.status(routine) ~= "suspended" then return end
-  local before = current
-  current = spawned[routine]
+  local before, outer = current, scope
+  current, scope = spawned[routine], scopes[routine]
   coroutine.resume(routine, ...)
-  current = before
+  current, scope, scopes[routine] = before, outer, scope
 end
 -- Runs a function as a coroutine, in which waits let others run. What it raises is for distag.join; it is written to
 -- stderr where none has joined yet.
@@ -608,7 +649,8 @@ function M.join(routine)
   if not outcome.is_ok then error(outcome[1], 0) end
   return unpack(outcome, 1, outcome.count)
 end
--- The call that a function answers: caller, worker, context, and call:is_cancelled().
+-- The call that a function answers: name (of the function), caller, worker, context, traceparent (of a caller that
+-- traces), call:is_cancelled() and call:time_left().
 function M.current_call() return type(current) == "table" and current or nil end
 
 local Call = {}
@@ -616,6 +658,11 @@ Call.__index = Call
 -- Whether no caller waits any more, since it has cancelled, is lost, or has its answer.
 function Call:is_cancelled()
   return self.invocation == nil or C.distag_invocation_is_cancelled(self.invocation) == 1
+end
+-- The seconds until the deadline of the call; nil where it has none, and 0 once it is answered.
+function Call:time_left()
+  local left = self.invocation and C.distag_invocation_get_time_left(self.invocation) or 0LL
+  if left >= 0 then return tonumber(left) / 1e9 end
 end
 local function finish(invocation, is_ok, result)
   if is_ok then
@@ -633,6 +680,9 @@ end
 local function serve(run, invocation)
   local context = C.distag_invocation_get_context(invocation)
   local call = setmetatable({ caller = ffi.string(C.distag_invocation_get_caller(invocation)) }, Call)
+  call.name = ffi.string(C.distag_invocation_get_function(invocation))
+  local traceparent = C.distag_invocation_get_traceparent(invocation)
+  call.traceparent = traceparent ~= nil and ffi.string(traceparent) or nil
   call.invocation, call.context = invocation, lent("context", context)
   call.worker = lent("worker", C.distag_invocation_get_worker(invocation))
   if call.context then
@@ -681,8 +731,8 @@ local function take_all(from)
 end
 -- Takes the events of all workers of this program in turn and returns their count; waits for one at most that long.
 function M.poll(seconds)
-  local all = { unpack(workers) } -- some may leave meanwhile
-  local done, slice = take_all(all), math.min(seconds or 0, 0.02)
+  local all, longest = { unpack(workers) }, numeric("seconds", seconds or 0) -- some may leave meanwhile
+  local done, slice = take_all(all), math.min(longest, 0.02)
   if done > 0 or slice <= 0 or #workers < #all then return done end
   if #all == 1 then return take(all[1], nanoseconds(slice)) and 1 or 0 end
   local watched = ffi.new("distag_lua_pollfd[?]", math.max(#all, 1))
@@ -717,14 +767,17 @@ local function lent_value(self)
   return used(place[0], self)
 end
 jit.off(lent_value)
--- Waits, and gives the value: in a coroutine of distag others run meanwhile, elsewhere events are taken.
-function future:await()
+local function wait_for(self)
   local routine = coroutine.running()
   local is_ours = routine and spawned[routine]
   if not self:is_done() and post(self, is_ours and routine or true) and is_ours then coroutine.yield() end
   while not self:is_done() do
     if M.poll(0.02) == 0 and #workers == 0 then check(C.distag_future_wait(self.handle, -1LL, fresh()), self) end
   end
+end
+-- Waits, and gives the value: in a coroutine of distag others run meanwhile, elsewhere events are taken.
+function future:await()
+  wait_for(self)
   return used(answer_of(lent_value(self)), self)
 end
 local function number_of(handle)
@@ -739,22 +792,33 @@ end
 -- Waits for all, and gives their values in a table.
 function M.wait_all(futures)
   local found = {}
-  for index, each in ipairs(futures) do found[index] = each:await() end
+  for index, each in ipairs(futures) do
+    handle_of("future", each, "wait_all")
+    found[index] = each:await()
+  end
   return found
 end
 
 -- ---- workers and calls ----
 
--- A worker; name, rank, world_size, rendezvous, job, bind, group_key as in the header, from the environment by default,
--- and so is the socket_engine, "zmq" or "zmtp".
+-- A worker; options are those of the header: name, rank, world_size, rendezvous, job, bind, group_key, by default from
+-- the environment, as is socket_engine ("zmq" or "zmtp"); call_timeout and lease in seconds. functions has what it
+-- offers, by name.
 local WORKER = { name = true, rank = true, world_size = true, rendezvous = true, job = true, bind = true,
-                 advertise = true, group_key = true, functions = true, socket_engine = true }
+                 advertise = true, group_key = true, functions = true, call_timeout = true, lease = true,
+                 max_in_flight_bytes = true, max_message_bytes = true, socket_engine = true }
 local ENGINES = { zmq = K.SOCKET_ENGINE_ZMQ, zmtp = K.SOCKET_ENGINE_ZMTP }
+local INT32_MAX, EXACT = 2147483647, 9007199254740991
 function M.worker(options)
   only("worker", options, WORKER)
   local raw = ffi.new("distag_worker_options") -- the texts are those of options, which outlives it
   raw.struct_size, raw.executor = ffi.sizeof(raw), K.EXECUTOR_HOST
-  raw.rank, raw.world_size = numeric("rank", options.rank or 0), numeric("world_size", options.world_size or 0)
+  raw.rank = whole("rank", options.rank or 0, -1, INT32_MAX)
+  raw.world_size = whole("world_size", options.world_size or 0, -1, INT32_MAX)
+  raw.call_timeout_ns = nanoseconds(options.call_timeout or 0, "call_timeout")
+  raw.lease_ns = nanoseconds(options.lease or 0, "lease")
+  raw.max_in_flight_bytes = whole("max_in_flight_bytes", options.max_in_flight_bytes or 0, 0, EXACT)
+  raw.max_message_bytes = whole("max_message_bytes", options.max_message_bytes or 0, 0, EXACT)
   for _, name in ipairs({ "name", "rendezvous", "job", "bind", "advertise" }) do
     if options[name] then raw[name] = text(name, options[name]) end
   end
@@ -770,7 +834,8 @@ function M.worker(options)
   local worker = own("worker", place)
   numbered = numbered + 1
   worker.number, offered[numbered] = numbered, {}
-  for name, run in pairs(options.functions or {}) do worker:register(name, run) end
+  local functions = options.functions or {}
+  for _, name in ipairs(keys_of(functions)) do worker:register(name, functions[name]) end
   return worker
 end
 
@@ -807,6 +872,42 @@ function worker:shutdown_async(seconds)
   return made(place, self.handle)
 end
 function worker:shutdown(seconds) return self:shutdown_async(seconds):await() end
+-- Withdraws a function: later calls do not find it. Gives whether none of it runs any more.
+function worker:unregister(name)
+  local status = C.distag_worker_unregister(self.handle, text("the name of a function", name), 0LL, fresh())
+  if status == K.E_DEADLINE then return false end
+  check(status, self)
+  return true
+end
+-- The name; nil as long as it depends on the rank.
+function worker:name()
+  local found = used(C.distag_worker_get_name(self.handle), self)
+  return found ~= nil and ffi.string(found) or nil
+end
+local STATES = { [K.MEMBER_ALIVE] = "alive", [K.MEMBER_LEFT] = "left", [K.MEMBER_LOST] = "lost" }
+-- The latest member of a rank or a name: name, rank, incarnation, and its state, "alive", "left" or "lost".
+function worker:member(which)
+  local is_name = type(which) == "string"
+  local fill = is_name and C.distag_worker_get_member_by_name or C.distag_worker_get_member
+  which = is_name and text("the name of a member", which) or whole("the rank of a member", which, 0, INT32_MAX)
+  local found = used(filled("distag_member", fill, self.handle, which), self)
+  found.state, found.reserved = STATES[found.state] or "unknown", nil
+  return found
+end
+-- The ranks of the living members whose names begin so, in their order; of all without an argument.
+function worker:ranks(prefix)
+  local count, room = ffi.new("size_t[1]"), 16
+  prefix = text("the beginning of a name", prefix or "")
+  while true do
+    local ranks, found = ffi.new("int32_t[?]", room), {}
+    check(C.distag_worker_copy_ranks(self.handle, prefix, ranks, room, count, fresh()), self)
+    if count[0] <= room then
+      for index = 1, tonumber(count[0]) do found[index] = ranks[index - 1] end
+      return found
+    end
+    room = tonumber(count[0]) + 16 -- some may have joined the next time
+  end
+end
 function worker:rank() return used(C.distag_worker_get_rank(self.handle), self) end
 function worker:world_size() return used(C.distag_worker_get_world_size(self.handle), self) end
 function worker:context()
@@ -829,9 +930,12 @@ local function arguments_of(...)
 end
 local CALL = { timeout = true }
 local function request(owner, handle, context, options, to, name, ...)
-  only("a call", options, CALL)
-  local raw = ffi.new("distag_call_options", { struct_size = ffi.sizeof("distag_call_options") })
-  if options.timeout then raw.timeout_ns = nanoseconds(options.timeout) end
+  local raw
+  if options then
+    only("a call", options, CALL)
+    raw = ffi.new("distag_call_options", { struct_size = ffi.sizeof("distag_call_options") })
+    if options.timeout then raw.timeout_ns = nanoseconds(options.timeout) end
+  end
   local place = out("future")
   local handles, count, kept = arguments_of(...)
   text("the name of a worker", to)
@@ -839,22 +943,23 @@ local function request(owner, handle, context, options, to, name, ...)
   check(C.distag_call_async(handle, context, to, name, handles, count, raw, place, fresh()), owner, kept)
   return made(place, handle)
 end
-function worker:call_async(to, name, ...) return request(self, self.handle, nil, {}, to, name, ...) end
+function worker:call_async(to, name, ...) return request(self, self.handle, nil, nil, to, name, ...) end
 function worker:call(to, name, ...) return self:call_async(to, name, ...):await() end
 -- With options: timeout in seconds.
 function worker:call_with(options, to, name, ...)
   return request(self, self.handle, nil, options, to, name, ...):await()
 end
-function worker:remote(to, name, ...)
+local function request_remote(owner, handle, context, to, name, ...)
   local place = out("rref")
   local handles, count, kept = arguments_of(...)
   text("the name of a worker", to)
   text("the name of a function", name)
-  check(C.distag_remote(self.handle, nil, to, name, handles, count, nil, place, fresh()), self, kept)
+  check(C.distag_remote(handle, context, to, name, handles, count, nil, place, fresh()), owner, kept)
   local made_there = own("rref", place)
-  made_there.home = number_of(self.handle)
+  made_there.home = number_of(handle)
   return made_there
 end
+function worker:remote(to, name, ...) return request_remote(self, self.handle, nil, to, name, ...) end
 function worker:all_gather(value, seconds)
   local place, given, timeout_ns = out("future"), to_value(value, "value", 1), nanoseconds(seconds or 60)
   check(C.distag_worker_all_gather_async(self.handle, given.handle, nil, 0, timeout_ns, place, fresh()), self, given)
@@ -895,9 +1000,10 @@ function worker:trace(label, run, ...)
 end
 
 local rref = methods.rref
-function rref:fetch()
-  local place = out("future")
-  check(C.distag_rref_fetch_async(self.handle, nil, nil, place, fresh()), self)
+-- The value; with a context the fetch is recorded, and a pass goes through it.
+function rref:fetch(within)
+  local place, of = out("future"), within and handle_of("context", within, "fetch") or nil
+  check(C.distag_rref_fetch_async(self.handle, of, nil, place, fresh()), self, within)
   local fetched = own("future", place)
   fetched.home = self.home
   return fetched:await()
@@ -919,8 +1025,12 @@ function context:close()
   self.worker = nil
   release_context(self)
 end
-function context:call_async(to, name, ...) return request(self, self.worker, self.handle, {}, to, name, ...) end
+function context:call_async(to, name, ...) return request(self, self.worker, self.handle, nil, to, name, ...) end
 function context:call(to, name, ...) return self:call_async(to, name, ...):await() end
+function context:call_with(options, to, name, ...)
+  return request(self, self.worker, self.handle, options, to, name, ...):await()
+end
+function context:remote(to, name, ...) return request_remote(self, self.worker, self.handle, to, name, ...) end
 local function handles_of(kind, objects, count, what)
   local handles = ffi.new("distag_" .. kind .. " *[?]", math.max(count, 1))
   for index = 1, count do
@@ -939,7 +1049,7 @@ function context:backward_with(options, ...)
   only("backward_with", options, BACKWARD)
   local count, place, given = select("#", ...), out("future"), { ... }
   for index = 1, count do handle_of("tensor", given[index], "a root") end
-  for index in pairs(options.seeds or {}) do
+  for _, index in ipairs(keys_of(options.seeds or {})) do
     if type(index) ~= "number" or index > count then
       refuse("backward_with: seed " .. tostring(index) .. " of " .. count .. " roots")
     end
@@ -978,13 +1088,47 @@ function M.optimizer(at, kind, parameters, settings)
   check(C.distag_optimizer_create(owner, text("the kind", kind), handles, count, place, fresh()), at, kept)
   local optimizer = own("optimizer", place)
   optimizer.has_worker = at and 1 or 0
-  for name, content in pairs(settings or {}) do
-    text("a setting", name)
-    check(C.distag_optimizer_set(optimizer.handle, name, numeric(name, content), fresh()), optimizer)
-  end
+  for _, name in ipairs(keys_of(settings or {})) do optimizer:set(name, settings[name]) end
   return optimizer
 end
 local optimizer = methods.optimizer
+-- Changes a setting from the next step on; 0 and 1 are no and yes.
+function optimizer:set(name, content)
+  text("a setting", name)
+  check(C.distag_optimizer_set(self.handle, name, numeric(name, content), fresh()), self)
+end
+-- Scales the gradients of all parameters so that their joint 2-norm is at most `most`, and gives the norm there was.
+function optimizer:clip(within, most)
+  local place, norm, of = out("future"), ffi.new("double[1]"), handle_of("context", within, "clip")
+  numeric("clip", most)
+  if self.has_worker == 0 then
+    check(C.distag_optimizer_clip(self.handle, of, most, nil, norm, fresh()), self, within)
+    return norm[0]
+  end
+  check(C.distag_optimizer_clip_async(self.handle, of, most, nil, place, fresh()), self, within)
+  return made(place, within.worker):await()
+end
+-- The state at all owners and the settings, as a value of C for load.
+function optimizer:save()
+  local place, state = out("future"), out("value")
+  if self.has_worker == 0 then
+    check(C.distag_optimizer_save(self.handle, nil, state, fresh()), self)
+    return own("value", state)
+  end
+  check(C.distag_optimizer_save_async(self.handle, nil, place, fresh()), self)
+  local saved = made(place)
+  wait_for(saved)
+  return used(lent("value", lent_value(saved)), saved)
+end
+-- Puts a state back into an optimizer of the same kind and parameters.
+function optimizer:load(state)
+  local place, given = out("future"), to_value(state, "load", 1)
+  if self.has_worker == 0 then
+    return check(C.distag_optimizer_load(self.handle, given.handle, nil, fresh()), self, given)
+  end
+  check(C.distag_optimizer_load_async(self.handle, given.handle, nil, place, fresh()), self, given)
+  made(place):await()
+end
 function optimizer:step(within)
   local place, of = out("future"), handle_of("context", within, "step")
   if self.has_worker == 0 then return check(C.distag_optimizer_step(self.handle, of, nil, fresh()), self, within) end
@@ -1001,8 +1145,8 @@ function context:report() return used(copied(C.distag_context_copy_report, self.
 -- node_count, restart, launcher. What the launcher does not tell is nil; an open world has rank and world_size -1.
 function M.environment()
   local found = filled("distag_environment", C.distag_get_environment)
-  for name, unknown in pairs({ local_rank = -1, local_size = 0, node = -1, node_count = 0 }) do
-    if found[name] == unknown then found[name] = nil end
+  for _, each in ipairs({ { "local_rank", -1 }, { "local_size", 0 }, { "node", -1 }, { "node_count", 0 } }) do
+    if found[each[1]] == each[2] then found[each[1]] = nil end
   end
   return found
 end
@@ -1024,7 +1168,7 @@ function M.visualize_sharding(spec, shape, options)
   raw.row_dim, raw.column_dim = dims[1] or 0, dims[2] or 0
   if options.label then raw.label = text("the label", options.label) end
   local sizes, ndim = nil, 0
-  if shape then sizes, ndim = ints(shape) end
+  if shape then sizes, ndim = ints("the shape", shape) end
   return used(copied(C.distag_visualize_sharding, nil, text("the spec", spec), sizes, ndim, raw), options)
 end
 
@@ -1059,13 +1203,15 @@ local metatables = { tensor = {
     return "tensor " .. a:dtype() .. " [" .. table.concat(a:shape(), ", ") .. "]"
   end,
 } }
-for kind, class in pairs(methods) do
+for _, kind in ipairs(keys_of(methods)) do
+  local class = methods[kind]
   local metatable = metatables[kind] or {}
   metatable.__index, metatable.__gc = class, class.close
   types[kind] = ffi.metatype("distag_lua_" .. kind, metatable)
 end
 
 -- Runs a function, and closes all tensors that were made in it but those that it gives to keep(tensor), its argument.
+-- Other coroutines and functions that run while it waits are not in it.
 function M.scope(run)
   local outer, kept, tensors = scope, {}, {}
   scope = tensors

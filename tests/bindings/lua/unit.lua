@@ -315,6 +315,206 @@ test("what cannot travel is named by its place", function()
   end)
 end)
 
+-- What a user gets wrong is an error of distag that names the place, and nothing is lost.
+test("bad input, place by place", function()
+  local x, grid = distag.tensor({ { 1, 2, 3 }, { 4, 5, 6 } }), "{devices=[2]0,1}"
+  local function made(name, ...)
+    local given, count = { ... }, select("#", ...)
+    return function() return distag[name](unpack(given, 1, count)) end
+  end
+  local cases = {
+    { "zeros: shape: a whole number is wanted, not 1.5", made("zeros", { 2, 1.5 }) },
+    { "zeros: shape: a number is wanted, not two", made("zeros", { "two" }) },
+    { "zeros: shape: a number is wanted, not two", made("zeros", "two") },
+    { "zeros: shape: a number is wanted, not nan", made("zeros", { 0 / 0 }) },
+    { "zeros: shape: a whole number is wanted, not 9.2233720368548e+18", made("zeros", { 2 ^ 63 }) },
+    { "zeros: dtype: a string is wanted", made("zeros", { 2 }, 5) },
+    { "\"complex\" is no dtype", made("zeros", { 2 }, "complex") },
+    { "tensor: no dtype complex", made("tensor", 1, "complex") },
+    { "tensor: a string stands where a number is wanted", made("tensor", { 1, "2" }) },
+    { "tensor: a cdata stands where a number is wanted", made("tensor", { x }) },
+    { "tensor: a table of 1 stands beside one of 2", made("tensor", { { 1, 2 }, { 3 } }) },
+    { "tensor: of int64: a whole number is wanted, not 1.5", made("tensor", { 1, 1.5 }, "int64") },
+    { "tensor: of int64: a whole number is wanted, not 9.2233720368548e+18", made("tensor", 2 ^ 63, "int64") },
+    { "tensor: of int64: a number is wanted, not nan", made("tensor", 0 / 0, "int64") },
+    { "tensor: of bool: a whole number from 0 to 1 is wanted, not 2", made("tensor", { 2 }, "bool") },
+    { "sum: dims: a number is wanted, not all", function() return x:sum("all") end },
+    { "sum: keepdim: a boolean is wanted, and a number is there", function() return x:sum({ 0 }, 1) end },
+    { "add_scalar: value: a number is wanted, and a string is there", function() return x:add_scalar("1") end },
+    { "argmax: dim: a whole number is wanted, not 0.5", function() return x:argmax(0.5) end },
+    { "split: sizes is missing", function() return x:split() end },
+    { "split: sizes: a number is wanted, not x", function() return x:split("x", 0) end },
+    { "add: an input: a tensor is wanted, and a string is there", function() return x + "1" end },
+    { "mul: an input: a tensor is wanted, and a table is there", function() return {} * x end },
+    { "matmul", function() return x:matmul(x) end },
+    { "cross_entropy", function() return x:cross_entropy(x) end },
+    { "cross_entropy: ignore_index: a whole number is wanted, not 0.5", function()
+      return x:cross_entropy(distag.tensor({ 0, 1 }, "int64"), nil, "mean", 0.5)
+    end },
+    { "bytes: a string is wanted, and a number is there", made("bytes", 1) },
+    { "map: a table is wanted, and a number is there", made("map", 1) },
+    { "float: a number is wanted, and a string is there", made("float", "1") },
+    { "wait_all: a future is wanted, and a number is there", made("wait_all", { 1 }) },
+    { "seconds: a number is wanted, not soon", made("poll", "soon") },
+    { "the shape: a number is wanted, not four", made("visualize_sharding", grid, { "four" }) },
+    { "rank: a whole number from -1 to 2147483647 is wanted, not 0.5", made("worker", { rank = 0.5 }) },
+    { "world_size: a whole number from -1 to", made("worker", { world_size = 2 ^ 40 }) },
+    { "max_message_bytes: a whole number from 0 to", made("worker", { max_message_bytes = -1 }) },
+    { "call_timeout: a number is wanted, not long", made("worker", { call_timeout = "long" }) },
+  }
+  for index, each in ipairs(cases) do
+    local is_ok, problem = pcall(fails, 10, each[1], each[2])
+    if not is_ok then error(index .. ", " .. each[1] .. ": " .. tostring(problem), 0) end
+  end
+  same(x:numbers(), { 1, 2, 3, 4, 5, 6 })
+  same(distag.tensor({ true, false, 1 }, "bool"):numbers(), { 1, 0, 1 })
+  same(distag.zeros({ 2LL }):shape(), { 2 })
+end)
+
+test("bad values of calls and answers", function()
+  local itself, sparse = {}, { 1, [5] = 5 }
+  itself.itself = itself
+  local answers = { ["a function"] = function() return print end, ["itself"] = function() return itself end,
+                    ["the call"] = function() return distag.current_call() end,
+                    ["a list with a name"] = function() return { 1, name = 2 } end,
+                    ["nothing"] = function() end, ["more than one"] = function() return 1, 2 end }
+  function answers.own_worker() return distag.current_call().worker end
+  answers.echo = echo
+  group(answers, function(a)
+    fails(10, "answer: a function is no value", a.call, a, "b", "a function")
+    fails(10, "answer.itself.itself", a.call, a, "b", "itself")
+    fails(10, "answer", a.call, a, "b", "the call")
+    fails(10, "answer: ", a.call, a, "b", "own_worker")
+    fails(10, "answer: the table is a list of 1, and has the key name too", a.call, a, "b", "a list with a name")
+    same(a:call("b", "nothing"), nil)
+    same(a:call("b", "more than one"), 1)
+    fails(10, "args[1].layers[0]: the table is a list of 1", a.call, a, "b", "echo", 1, { layers = { sparse } })
+    fails(10, "args[0].deep[1]: the text has a NUL", a.call, a, "b", "echo", { deep = { 1, "a\0b" } }, 2)
+    fails(10, "args[0]: 9223372036854775808ULL does not fit", a.call, a, "b", "echo", 2ULL ^ 63)
+    fails(10, "the name of a worker", a.call, a, nil, "echo")
+    fails(10, "the name of a function", a.call, a, "b", 5)
+    fails(12, "nobody", a.call, a, "nobody", "echo")
+    same(a:call("b", "echo", { 1, distag.null, 3 }), { 1, distag.null, 3 })
+  end)
+end)
+
+test("what a function asks of its call", function()
+  local functions = {}
+  function functions.ask()
+    local call = distag.current_call()
+    return { call.name, call.caller, call.worker:name(), call:time_left() <= 7, call.traceparent == nil }
+  end
+  functions.forever = function() return distag.current_call():time_left() == nil end
+  functions.keep = function() functions.kept = distag.current_call() end
+  group({ ask = functions.ask, forever = functions.forever, keep = functions.keep }, function(a)
+    same(a:call_with({ timeout = 7 }, "b", "ask"), { "ask", "a", "b", true, true })
+    same(a:call_with({ timeout = distag.FOREVER }, "b", "forever"), true)
+    a:call("b", "keep")
+    same({ functions.kept:time_left(), functions.kept:is_cancelled() }, { 0, true })
+    local context = a:context()
+    same(context:call_with({ timeout = 7 }, "b", "ask")[2], "a")
+  end)
+end)
+
+test("members, and a function that is withdrawn", function()
+  group({ echo = echo }, function(a, b)
+    same({ a:name(), b:name() }, { "a", "b" })
+    same(a:ranks(), { 0, 1 })
+    same(a:ranks("b"), { 1 })
+    same(a:ranks("c"), {})
+    same({ a:member(1).name, a:member("b").rank, a:member("b").state }, { "b", 1, "alive" })
+    fails(12, "", a.member, a, "c")
+    fails(10, "the rank of a member", a.member, a, -1)
+    same(b:unregister("echo"), true)
+    fails(12, "echo", a.call, a, "b", "echo", 1)
+    fails(12, "echo", b.unregister, b, "echo")
+    b:register("echo", function() return 5 end)
+    same(a:call("b", "echo", 1), 5)
+  end)
+end)
+
+-- Two steps, the state saved between them, are those of an optimizer that gets the state and makes the second.
+test("settings, clipping and states of optimizers, here and at owners", function()
+  local function check_optimizer(at, context_of)
+    local x, y = distag.tensor({ 3, 4 }):with_grad(), distag.tensor({ 3, 4 }):with_grad()
+    local function pass(parameter)
+      local context = context_of()
+      context:backward((parameter * parameter):sum())
+      return context
+    end
+    local adam, other = distag.optimizer(at, "adam", { x }), distag.optimizer(at, "adam", { y }, { lr = 1 })
+    adam:set("lr", 1)
+    local context = pass(x)
+    same(adam:clip(context, 5), 10)
+    local clipped = context:gradient(x):numbers()
+    assert(math.abs(clipped[1] - 3) < 1e-5 and math.abs(clipped[2] - 4) < 1e-5, clipped[1])
+    adam:step(pass(x))
+    local state = adam:save()
+    y:assign(x)
+    other:load(state)
+    adam:step(pass(x))
+    other:step(pass(y))
+    same(y:numbers(), x:numbers())
+    fails(12, "rate", adam.set, adam, "rate", 1)
+    fails(10, "lr: a number is wanted", adam.set, adam, "lr", "much")
+    fails(10, "clip: a number is wanted", adam.clip, adam, context, nil)
+    fails(10, "", adam.load, adam, { 1 })
+    fails(10, "load", adam.load, adam, echo)
+  end
+  check_optimizer(nil, distag.context)
+  group({ echo = echo }, function(a) check_optimizer(a, function() return a:context() end) end)
+end)
+
+test("a pass through a fetch and a call that leaves its answer there", function()
+  group({ square = square }, function(a)
+    local x = distag.tensor({ 1, 2 }):with_grad()
+    local context = a:context()
+    local there = context:remote("b", "square", x)
+    context:backward(there:fetch(context):sum())
+    same(context:gradient(x):numbers(), { 2, 4 })
+    fails(10, "fetch: a context is wanted", there.fetch, there, a)
+  end)
+end)
+
+test("a scope does not close what others make while it waits", function()
+  local kept
+  local functions = { keep = function(x)
+    kept = x * 2
+    return 1
+  end }
+  group(functions, function(a)
+    local outer
+    distag.scope(function()
+      outer = distag.tensor(1)
+      a:call("b", "keep", outer)
+      local routine = distag.spawn(function()
+        return distag.scope(function(keep)
+          local made = distag.tensor(5)
+          a:call("b", "keep", made)
+          return keep(made)
+        end)
+      end)
+      same(distag.join(routine):item(), 5)
+    end)
+    same(kept:item(), 10)
+    fails(10, "", outer.item, outer)
+  end)
+end)
+
+test("the target that a loss ignores is left out, or given", function()
+  local logs = distag.tensor({ { 1, 2 }, { 3, 4 } }, "float64"):log_softmax()
+  local targets, expected = distag.tensor({ -100, 1 }, "int64"), math.log(1 + math.exp(-1))
+  local losses = { logs:cross_entropy(targets), logs:nll_loss(targets),
+                   logs:cross_entropy(targets, nil, nil, -100), logs:nll_loss(targets, nil, "mean", -100LL) }
+  for _, each in ipairs(losses) do assert(math.abs(each:item() - expected) < 1e-12, each:item()) end
+  fails(10, "target -100", logs.nll_loss, logs, targets, nil, "mean", 7)
+  for _, op in ipairs(require("distag.ops")) do
+    for _, attribute in ipairs(op.attributes) do
+      assert(attribute.name ~= "ignore_index" or attribute.default == nil, op.name) -- else it is always given
+    end
+  end
+end)
+
 test("backward through two workers, through A, B and A again, with an optimizer", function()
   local functions = { square = square }
   functions.twice_square = function(x) return distag.current_call().context:call("a", "square", x) * 2 end

@@ -229,7 +229,8 @@ class binding {
     constexpr std::size_t most = count_before(sizeof...(P));
     if (call.size() > most || call.size() < required()) {
       err.fail(errc::invalid_argument, std::string(call.function()) + " takes " + std::to_string(most) +
-                                           " arguments, " + std::to_string(call.size()) + " came");
+                                           (most == 1 ? " argument, " : " arguments, ") + std::to_string(call.size()) +
+                                           " came");
       return;
     }
     status own;

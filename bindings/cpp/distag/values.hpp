@@ -12,6 +12,7 @@
 #ifndef DISTAG_VALUES_HPP
 #define DISTAG_VALUES_HPP
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -86,11 +87,12 @@ template <class T>
 using becomes_value =
     std::conjunction<std::negation<std::is_same<T, value>>, std::negation<std::is_same<T, tensor>>, is_convertible<T>>;
 
-// A name for a type of host objects, the same for all that see the same type.
+// A name for a type of host objects, the same for all that see the same type: that which this function shows for T.
 template <class T>
 std::string type_name() {
-  const char* name = __PRETTY_FUNCTION__;
-  std::string found = name;
+  std::string found = __PRETTY_FUNCTION__;
+  const std::size_t begin = found.find("T = ") + 4, end = std::min(found.rfind("; std::string = "), found.rfind(']'));
+  found = found.substr(begin, end - begin);
   if (found.find("anonymous") != std::string::npos) {  // those of two source files are two types
     static char place = 0;
     found += std::to_string(reinterpret_cast<std::uintptr_t>(&place));
@@ -256,6 +258,12 @@ struct convert<std::nullptr_t> {
     way.check(distag_value_create_null(&made, way.raw()));
     return made;
   }
+  static std::nullptr_t from(distag_value* given, conversion& way) {
+    if (distag_value_get_kind(given) != DISTAG_VALUE_NULL) {
+      way.fail(errc::invalid_argument, "null is wanted, another kind came");
+    }
+    return nullptr;
+  }
 };
 
 template <>
@@ -379,6 +387,9 @@ struct convert<std::map<std::string, T>> {
     detail::items items(given.size());
     std::vector<const char*> keys;
     for (const auto& [key, item] : given) {
+      if (key.find('\0') != std::string::npos) {
+        return way.fail(errc::invalid_argument, "a key with NUL after \"" + std::string(key.c_str()) + '"'), nullptr;
+      }
       if (!items.add(item, "." + key, way)) return nullptr;
       keys.push_back(key.c_str());
     }
@@ -465,16 +476,14 @@ class argument {
   template <class T, std::enable_if_t<detail::is_convertible<std::decay_t<T>>::value, int> = 0>
   argument(const T& given) {
     using type = std::decay_t<T>;
-    if constexpr (detail::is_lent<type>::value) {
-      raw_ = convert<type>::lend(given);
-    } else {
-      status failure;
-      outcome quiet(failure);
-      conversion way(quiet);
-      made_ = value(convert<type>::to(given, way));
-      raw_ = made_.get();
-      keep_failure(failure, way);
-    }
+    if constexpr (detail::is_lent<type>::value) raw_ = convert<type>::lend(given);
+    if (raw_ != nullptr) return;
+    status failure;  // of an empty handle too
+    outcome quiet(failure);
+    conversion way(quiet);
+    made_ = value(convert<type>::to(given, way));
+    raw_ = made_.get();
+    keep_failure(failure, way);
   }
 
   distag_value* get() const noexcept { return raw_; }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <thread>
 
@@ -422,6 +423,75 @@ TEST(Options, that_are_refused_say_why) {
   EXPECT_FALSE(none);
   none.start(err);  // passes through
   EXPECT_EQ(err.code(), distag::errc::invalid_argument);
+}
+
+struct Counter {
+  int count = 0;
+};
+
+// What a user gets wrong is an error that names the place, and the worker goes on.
+TEST(BadInput, is_refused_by_its_place) {
+  const distag::worker worker = started("refuses");
+  worker.register_function("echo", [](value x) { return x; });
+  worker.register_function("small", [](int x) { return x; });
+  worker.register_function("layers", [](std::map<std::string, std::vector<tensor>> x) { return x.size(); });
+  worker.register_function("nothing", [] {});
+  worker.register_function("empty", [] { return tensor(); });
+  worker.register_function("make", [] { return std::make_unique<Counter>(); });
+  worker.register_function("use", [](Counter& counter) { return ++counter.count; });
+  worker.register_function("own", [](tensor x) { return x; });
+  const std::string nul("a\0b", 3);
+  const auto call = [&](const char* name, auto x) { worker.call<value>("refuses", name, {1, x}); };
+  const auto call_one = [&](const char* name, auto x) { return worker.call<int>("refuses", name, {x}); };
+  const distag::rref made = worker.remote("refuses", "make", {});
+  const std::vector<std::pair<const char*, std::function<void()>>> cases = {
+      {"matmul: inner sizes 3 and 4 differ",
+       [&] {
+         distag::zeros({2, 3}).matmul(distag::zeros({4, 5}));
+       }},
+      {"the tensor has another dtype: cast it first", [&] { distag::zeros({2}).view<double>(); }},
+      {"float32[3] needs 12",
+       [&] {
+         tensor::of(std::vector<float>{1, 2}, {3});
+       }},
+      {"args[1]: a text with NUL", [&] { call("echo", nul); }},
+      {"args[1].layers[0]: a text with NUL",
+       [&] {
+         call("echo", std::map<std::string, std::vector<std::string>>{{"layers", {nul}}});
+       }},
+      {"args[1].layers: a key with NUL after \"a\"",
+       [&] {
+         call("echo", std::map<std::string, std::map<std::string, int>>{{"layers", {{nul, 1}}}});
+       }},
+      {"args[1][0]: an integer that does not fit", [&] { call("echo", std::vector<std::uint64_t>{1ULL << 63}); }},
+      {"args[1]: an empty tensor", [&] { call("echo", tensor()); }},
+      {"args[1]: an empty value", [&] { call("echo", value()); }},
+      {"small: args[0]: an integer that does not fit: 1099511627776",
+       [&] { call_one("small", std::int64_t{1} << 40); }},
+      {"small: args[0]: distag_value_get_int64: the value is a text", [&] { call_one("small", "1"); }},
+      {"small takes 1 argument, 2 came", [&] { call("small", 2); }},
+      {"layers: args[0].conv[1]: distag_value_get_tensor: the value is a int64",
+       [&] {
+         call_one("layers", std::map<std::string, std::vector<value>>{{"conv", {tensor::of({1.0}), 5}}});
+       }},
+      {"the value is a null", [&] { worker.call<int>("refuses", "nothing", {}); }},
+      {"distag_invocation_return: value is NULL", [&] { worker.call<value>("refuses", "empty", {}); }},
+      {"null is wanted", [&] { worker.call<std::nullptr_t>("refuses", "echo", {5}); }},
+      {"the value is a int64, not a tensor", [&] { worker.call<tensor>("refuses", "small", {5}); }},
+      {"argument 0 is wanted as a object, but a int64 came", [&] { call_one("use", 5); }},
+      {"an object of type \"", [&] { worker.call<value>("refuses", "make", {}); }},
+      {"argument 0 is wanted as a tensor, but a", [&] { call_one("own", made); }},
+  };
+  for (const auto& [part, run] : cases) {
+    try {
+      run();
+      ADD_FAILURE() << part << ": nothing was refused";
+    } catch (const distag::usage_error& refused) {
+      EXPECT_NE(std::string(refused.what()).find(part), std::string::npos) << part << ", but " << refused.what();
+    }
+  }
+  EXPECT_EQ(worker.call<std::nullptr_t>("refuses", "nothing", {}), nullptr);
+  EXPECT_EQ(call_one("use", made) + call_one("use", made), 3);
 }
 
 TEST(Worker, leaves_when_it_ends_and_waits_for_its_functions) {

@@ -268,7 +268,7 @@ func (x *Reply) Finish(value any, failure error) error {
 				return nil
 			}
 		} else {
-			failure = located(failure)
+			failure = located(at(failure, "answer"))
 		}
 	}
 	f, answer := newFrame(), newFrame()

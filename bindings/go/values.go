@@ -16,8 +16,8 @@ import (
 	"unsafe"
 )
 
-// The library refuses 17 lists within each other. Far beyond that a value can only contain itself.
-const deepest = 64
+// The library refuses 17 lists within each other; here the error has their place.
+const deepest = 16
 
 // builder makes values of C, and releases them when it is closed, which ends the call that needs them.
 type builder struct {

@@ -130,6 +130,11 @@ func (t *texts) peers(peers map[string]string) (names, keys **C.char, count C.si
 
 // NewWorker makes a worker that cannot be reached yet: register its functions, then Start.
 func NewWorker(options Options) (*Worker, error) {
+	for name, number := range map[string]int{"Rank": options.Rank, "WorldSize": options.WorldSize, "Threads": options.Threads} {
+		if number != int(int32(number)) || name == "Threads" && number < 0 {
+			return nil, usage("%s: %d does not fit", name, number)
+		}
+	}
 	var t texts
 	defer t.free()
 	memory := C.calloc(1, C.sizeof_distag_worker_options)

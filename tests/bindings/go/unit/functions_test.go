@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"sync"
@@ -74,8 +75,8 @@ var expected = map[string]struct {
 	"panics with nothing": {1000, "panic(nil)"}, "panics with a rude": {1000, "panic"},
 	"panics with an error": {1042, "kept"}, "panics while it falls": {1000, "second"},
 	"ends its goroutine": {1000, "runtime.Goexit"}, "gives a rude error": {1000, "unit.rude: its method Error panics: no manners"},
-	"gives a nil error": {1000, "*distag.Error"}, "gives a channel": {10, "object"}, "gives text with NUL": {10, "NUL"},
-	"gives bad UTF-8": {1000, "üüü"}, "gives itself": {10, "contains itself"}, "wraps": {1043, "outside: "},
+	"gives a nil error": {1000, "*distag.Error"}, "gives a channel": {10, "object"}, "gives text with NUL": {10, "answer: a text with a NUL"},
+	"gives bad UTF-8": {1000, "üüü"}, "gives itself": {10, "answer[0][0]"}, "wraps": {1043, "outside: "},
 	"gives a bare code": {13, "DENIED"}, "gives a nil pointer": {1000, "*unit.pointed: its method Unwrap, Is or As fails: panic: "},
 	"gives a leaving error": {1000, "unit.leaving: its method Unwrap, Is or As fails: runtime.Goexit"},
 	"gives a silent error":  {1000, "unit.silent: its method Error panics: runtime.Goexit"},
@@ -233,6 +234,34 @@ func TestWrongArguments(t *testing.T) {
 	}
 	_, err := a.Call(background, "b", "add", x, []int{1}, map[string]int{"k": 1})
 	ok(t, err)
+	var deep any = 1
+	for i := 0; i < 17; i++ {
+		deep = []any{deep}
+	}
+	closed := must(distag.Ones([]int64{1}))
+	ok(t, closed.Close())
+	for text, value := range map[string]any{
+		"args[1].layers[0]: a text with a NUL":                  map[string]any{"layers": []string{"a\x00b"}},
+		"args[1].layers: the key \"a\\x00b\" has a NUL":         map[string]any{"layers": map[string]int{"a\x00b": 1}},
+		"args[1].layers[0]: 9223372036854775808 is above":       map[string]any{"layers": []uint64{1 << 63}},
+		"args[1].layers: a map[float64]int, whose keys are no":  map[string]any{"layers": map[float64]int{math.NaN(): 1}},
+		"args[1].layers[0]: chan int is no value":               map[string]any{"layers": []any{make(chan int)}},
+		"args[1].layers[0]: *distag.Worker is no value":         map[string]any{"layers": []any{a}},
+		"args[1].layers[0]: a tensor that is nil or closed":     map[string]any{"layers": []any{closed}},
+		"args[1].layers[0]: a text that is no UTF-8":            map[string]any{"layers": []string{"\xff"}},
+		"args[1]" + strings.Repeat("[0]", 16) + ": nested more": deep,
+	} {
+		_, err := a.Call(background, "b", "add", 1, value)
+		is(t, err, distag.ErrInvalidArgument, text)
+	}
+	_, err = must(distag.Ones([]int64{2, 3})).Matmul(must(distag.Ones([]int64{4, 5})))
+	is(t, err, distag.ErrInvalidArgument, "[2, 3] x [4, 5]")
+	_, err = distag.Data[float64](x)
+	is(t, err, distag.ErrInvalidArgument, "the tensor is float32, not float64")
+	for _, options := range []distag.Options{{Rank: 1 << 40}, {WorldSize: 1 << 32}, {Threads: -1}} {
+		_, err = distag.NewWorker(options)
+		is(t, err, distag.ErrInvalidArgument, "does not fit")
+	}
 	for _, strange := range []any{nil, 3, func(...int) {}, func() (int, int) { return 1, 2 }, (func())(nil)} {
 		is(t, a.Register("strange", strange), distag.ErrInvalidArgument, "strange")
 	}

@@ -1,8 +1,9 @@
 //! Bad days: functions that panic, errors that are odd, names taken twice, peers that die, ends with calls open.
 #![forbid(unsafe_code)]
 
-use distag::{Backward, Call, Code, Context, CustomOp, Error, Result, Tensor, Value, Worker};
+use distag::{ops, Backward, Call, Code, Context, CustomOp, Error, Object, Result, Tensor, Value, Worker};
 use distag_tests::{Group, SECONDS};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -315,6 +316,41 @@ fn wrong_arguments_are_named_and_answers_too() {
 }
 
 #[test]
+fn bad_input_is_refused_by_its_place() {
+    let group = Group::new(|worker| {
+        worker.register("int", Ok::<i8, Error>)?;
+        worker.register("layers", |x: BTreeMap<String, Vec<Tensor>>| Ok::<_, Error>(x.len() as i64))?;
+        worker.register("nothing", || Ok::<_, Error>(()))?;
+        worker.register("large", || Ok::<_, Error>(300i64))?;
+        worker.register("make", || Ok::<_, Error>(Object::new(5i32)))?;
+        worker.register("use", |x: Object<String>| Ok::<_, Error>(x.len() as i64))
+    });
+    let a = group.a();
+    let cases = [
+        ("matmul: inner sizes 3", ops::zeros(&[2, 3]).and_then(|x| x.matmul(&ops::zeros(&[4, 5])?)).map(|_| ())),
+        ("float32[3] needs 12", Tensor::try_copy(&[1.0f32, 2.0], &[3]).map(|_| ())),
+        ("is Float32, not Float64", Tensor::copy(&[1.0f32, 2.0]).view::<f64>().map(|_| ())),
+        ("args[1].layers[0]: a text", a.call("b", "int", (1i64, BTreeMap::from([("layers", ["a\0b"])])))),
+        ("args[0].layers[0]: 18446744073709551615", a.call("b", "int", (BTreeMap::from([("layers", [u64::MAX])]),))),
+        ("the name of a function", a.call("b", "ec\0ho", ())),
+        ("int: args[0]: 300 does not fit", a.call("b", "int", (300i64,))),
+        ("int: args[0]: distag_value_get_int64: the value is a text", a.call("b", "int", ("300",))),
+        ("answer: 300 does not fit", a.call::<i8>("b", "large", ()).map(|_| ())),
+        ("layers: args[0].conv[0]", a.call("b", "layers", (BTreeMap::from([("conv", [1i64])]),))),
+        ("answer: distag_value_get_int64: the value is a null", a.call::<i64>("b", "nothing", ()).map(|_| ())),
+        ("\"Rust i32\" cannot travel", a.call("b", "make", ())),
+        ("\"Rust i32\", not \"Rust alloc::string::String\"", {
+            a.remote("b", "make", ()).and_then(|made| a.call("b", "use", (&made,)))
+        }),
+    ];
+    for (part, found) in cases {
+        let refused: Error = found.expect_err(part);
+        assert!(refused.code() == Code::InvalidArgument && refused.to_string().contains(part), "{part}: {refused}");
+    }
+    assert_eq!(a.call::<i8>("b", "int", (5i64,)).unwrap(), 5);
+}
+
+#[test]
 fn recursion_back_to_the_caller_and_threads_of_a_function_work() {
     let group = Group::new(|worker| {
         worker.register("sum", |call: &Call, n: i64| -> Result<i64> {
@@ -447,10 +483,10 @@ fn a_mesh_of_two_members_sums_and_cuts() {
 fn a_target_to_ignore_is_given_where_rows_are_cut() {
     let group = Group::new(|_| Ok(()));
     let cross_entropy = |logs: &Tensor, targets: &Tensor, ignore_index| {
-        logs.cross_entropy_with(targets, distag::ops::CrossEntropy { ignore_index, ..Default::default() })
+        logs.cross_entropy_with(targets, ops::CrossEntropy { ignore_index, ..Default::default() })
     };
     let nll_loss = |logs: &Tensor, targets: &Tensor, ignore_index| {
-        logs.nll_loss_with(targets, distag::ops::NllLoss { ignore_index, ..Default::default() })
+        logs.nll_loss_with(targets, ops::NllLoss { ignore_index, ..Default::default() })
     };
     type Loss<'a> = &'a (dyn Fn(&Tensor, &Tensor, Option<i64>) -> distag::Result<Tensor> + Sync);
     let losses: [(&str, Loss<'_>); 2] = [("cross_entropy", &cross_entropy), ("nll_loss", &nll_loss)];

@@ -39,6 +39,7 @@ def apply(op: str, inputs: Sequence[Tensor | None], attributes: dict[str, Any], 
         owned.extend(TensorHandle(result) for result in results if not status)
         return status
 
-    if call_op(run, text(op), array, count, given, flags, byref(results), outputs, byref(err)):
+    if call_op(run, text(op), array, count, given, flags, byref(results), outputs, byref(err),
+               attributes=plain):
         fail(err)
     return [Tensor(handle) for handle in owned]

@@ -51,7 +51,8 @@ class Handle(Uncopied, c_void_p):
 
 
 class TensorHandle(Handle, noun="tensor"):
-    __slots__ = ()
+    __slots__ = ("dims",)
+    dims: tuple[int, bytes]  # see _interrupts
 
 
 class ValueHandle(Handle, noun="value"):

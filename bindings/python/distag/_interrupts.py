@@ -7,18 +7,21 @@ import os
 import select
 import threading
 import weakref
-from ctypes import byref
+from ctypes import Array, byref, sizeof, string_at
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Callable
 
-from ._handles import TensorHandle, WorkerHandle
+from . import _raw
+from ._handles import TensorHandle, ValueHandle, WorkerHandle
 from ._library import lib
 from ._raw import distag_error
 from .errors import raise_interrupt
 
 SLICE_S = 0.05  # a wait ends this often: a signal that came just before it, or on another thread, wakes nothing
-_get_spec = lib.distag_tensor_get_spec
+_get_spec, _get_mesh = lib.distag_tensor_get_spec, lib.distag_tensor_get_mesh
+Signature = tuple[Any, ...]
+OutArgument = type(byref(distag_error()))
 
 
 class HostExecutor:
@@ -45,9 +48,36 @@ class HostExecutor:
 
 
 class Meshes:
-    """Whether this process ever made a mesh of workers: before that no tensor is sharded, and no op asks."""
+    """The calls of ops on sharded tensors that were seen to send nothing, so that they wait for no other member. A later
+    call with the same signature sends nothing either: mesh, op, attributes, and the dtypes, shapes and specs of its
+    inputs decide what is sent."""
 
-    is_used = False
+    made = 0  # before this process has made a mesh of workers no tensor is sharded, and no op asks
+    MOST_LOCAL = 4096
+    _local: set[Signature] = set()
+
+    @classmethod
+    def note_new(cls) -> None:
+        """A mesh was made. It may have the address of one that is gone."""
+        cls.made += 1
+        cls._local.clear()
+
+    @classmethod
+    def call(cls, signature: Signature, sharded: TensorHandle, function: Callable[..., int],
+             arguments: tuple[Any, ...]) -> int:
+        """What a function answers to a call with this signature, one of whose inputs is sharded."""
+        if cls.made > 1:
+            signature = _address_of(_get_mesh(sharded)), signature
+        if signature in cls._local:
+            return function(*arguments)
+        mesh = _get_mesh(sharded)
+        before = _communications(mesh)
+        answer = call_and_hear(function, *arguments)
+        if not answer and _communications(mesh) == before:
+            if len(cls._local) >= cls.MOST_LOCAL:
+                cls._local.clear()
+            cls._local.add(signature)
+        return answer
 
 
 def call_and_hear(function: Callable[..., int], *arguments: Any) -> int:
@@ -59,11 +89,30 @@ def call_and_hear(function: Callable[..., int], *arguments: Any) -> int:
     return function(*arguments) if caller is None else caller.call(function, arguments)
 
 
-def call_op(op: Callable[..., int], *arguments: Any) -> int:
-    """What an op answers. Ctrl-C is heard where one of its inputs is sharded: it may need elements of other members."""
-    if Meshes.is_used and _is_main() and any(map(_is_sharded, arguments)):
-        return call_and_hear(op, *arguments)
-    return op(*arguments)
+def call_op(op: Callable[..., int], *arguments: Any, attributes: Any = None) -> int:
+    """What an op answers. Ctrl-C is heard where an input is sharded and the op may need elements of other members.
+    `attributes` are those that are not among the arguments as numbers."""
+    if not (Meshes.made and _is_main()):
+        return op(*arguments)
+    signature: list[Any] = [id(op) if attributes is None else repr(attributes)]
+    sharded = None
+    for argument in arguments:
+        kind = type(argument)
+        if kind is OutArgument or kind is ValueHandle:  # results, and `attributes`
+            continue
+        is_tensor = kind is TensorHandle
+        if not is_tensor and not hasattr(argument, "keep"):
+            signature.append(tuple(argument) if isinstance(argument, Array) else argument)
+            continue
+        for tensor in (argument,) if is_tensor else argument.keep:
+            spec = _get_spec(tensor)
+            if spec is not None:
+                sharded = tensor
+            signature += (tensor, spec)
+    if sharded is None:
+        return op(*arguments)
+    like = tuple([_dims(item) if type(item) is TensorHandle else item for item in signature])
+    return Meshes.call(like, sharded, op, arguments)
 
 
 def hearing(op: Callable[..., int]) -> Callable[..., int]:
@@ -75,11 +124,31 @@ def _is_main() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def _is_sharded(argument: Any) -> bool:
-    """Whether an argument of an op is a sharded tensor, or an array that has one."""
-    if isinstance(argument, TensorHandle):
-        return _get_spec(argument) is not None
-    return any(map(_is_sharded, getattr(argument, "keep", ())))
+def _dims(tensor: TensorHandle) -> tuple[int, bytes]:
+    """Dtype and shape of a tensor, which never change: a handle keeps them."""
+    try:
+        return tensor.dims
+    except AttributeError:
+        info = _raw.distag_tensor_info(sizeof(_raw.distag_tensor_info))
+        lib.distag_tensor_get_info(tensor, byref(info), None)
+        tensor.dims = info.dtype, string_at(info.shape, 8 * info.ndim)
+        return tensor.dims
+
+
+def _address_of(mesh: int) -> int | None:
+    """The same for all handles and lines of a mesh."""
+    info = _raw.distag_mesh_info(sizeof(_raw.distag_mesh_info))
+    lib.distag_mesh_get_info(mesh, byref(info), None)
+    address: int | None = info.ranks
+    return address
+
+
+def _communications(mesh: int) -> int:
+    """A number that grows with each communication of this mesh, also where this member only receives."""
+    stats = _raw.distag_mesh_stats(sizeof(_raw.distag_mesh_stats))
+    lib.distag_mesh_get_stats(mesh, byref(stats), None)
+    return int(stats.all_reduces + stats.all_gathers + stats.reduce_scatters + stats.all_to_alls + stats.broadcasts
+               + stats.moves + stats.bytes_received)
 
 
 class Caller:

@@ -143,11 +143,10 @@ class Context(Owner):
 
     def gradients(self) -> Gradients:
         """The gradients that tensors of this worker have, summed over the passes of this context."""
-        if self.worker is not None:
+        if self.worker is not None or self.is_joint:
             self.settle_async().result()
         out, err = GradientsHandle(), distag_error()
-        get, arguments = lib.distag_get_gradients, (self._h, byref(out), byref(err))
-        if call_and_hear(get, *arguments) if self.is_joint else get(*arguments):
+        if lib.distag_get_gradients(self._h, byref(out), byref(err)):
             fail(err)
         return Gradients(out)
 

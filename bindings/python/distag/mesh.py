@@ -363,8 +363,8 @@ def _create(worker: Worker | None, ranks: Sequence[int] | None, sizes: Any, axes
     arguments = (members, 0 if ranks is None else len(ranks), sizes, names, ndim, byref(options))
     out, err = MeshHandle(), distag_error()
     if worker is not None:
-        Meshes.is_used = True
         begin(lib.distag_mesh_create_async, worker._h, *arguments, byref(out)).result()
+        Meshes.note_new()
     elif lib.distag_mesh_create(None, *arguments, byref(out), byref(err)):
         fail(err)
     return out

@@ -73,7 +73,10 @@ class Optimizer(Owner):
             return
         err = distag_error()
         step, arguments = lib.distag_optimizer_step, (self._h, context._h, call_options(timeout), byref(err))
-        if call_and_hear(step, *arguments) if context.is_joint else step(*arguments):
+        waits = context.is_joint and not all(isinstance(parameter, Tensor) for parameter in self.parameters)
+        if context.is_joint and not waits:
+            context.settle_async().result()  # then nothing is left to wait for: each member steps its own parts
+        if call_and_hear(step, *arguments) if waits else step(*arguments):
             fail(err)
 
     def step_async(self, context: Context, timeout: Duration = None) -> Future[None]:

@@ -34,16 +34,28 @@ def invalid(message: str) -> UsageError:
 def ints(values: Ints, what: str = "sizes and dims") -> list[int]:
     """A list of one integer or several, of Python's or NumPy's."""
     try:
-        return [index(values)] if isinstance(values, (int, Integral)) else list(map(index, values))
+        if not isinstance(values, (bytes, bytearray, dict)):  # whose items are integers, or may be
+            return [index(values)] if isinstance(values, (int, Integral)) else list(map(index, values))
     except TypeError:
-        raise invalid(f"{what} are integers, not {values!r}") from None
+        pass
+    raise invalid(f"{what}: integers are wanted, not {values!r}")
 
 
 def fit(number: int, kind: Any, what: str) -> int:
     """An integer as it is; one that does not fit into the type of C, which would cut it, is refused."""
-    if kind(index(number)).value != number:
-        raise invalid(f"{what}: {number} does not fit into {8 * sizeof(kind)} bits")
-    return number
+    if not hasattr(number, "__index__"):
+        raise invalid(f"{what}: an integer is wanted, not {number!r}")
+    given = index(number)
+    if kind(given).value != given:
+        raise invalid(f"{what}: {given} does not fit into {8 * sizeof(kind)} bits")
+    return given
+
+
+def flag(given: bool, what: str) -> bool:
+    """An answer yes or no."""
+    if not hasattr(given, "__index__") and type(given).__name__ not in ("bool_", "bool"):  # of NumPy 1 and 2
+        raise invalid(f"{what}: True or False is wanted, not {given!r}")
+    return bool(given)
 
 
 def position(number: Any, name: str) -> int:
@@ -59,30 +71,32 @@ def double(number: Any, what: str) -> Any:
         return number
     given = number.item() if hasattr(number, "item") else number  # of NumPy, or a tensor
     try:
-        nearest = float(given)
+        nearest = float("no text" if isinstance(given, (str, bytes)) else given)
     except OverflowError:
         nearest = INFINITY
+    except (TypeError, ValueError):
+        raise invalid(f"{what}: a number is wanted, not {given!r}") from None
     if abs(nearest) >= EXACT and nearest != given:
         raise invalid(f"{what}: {given} would be rounded: no float64 holds it; a float is taken as it is")
     return given
 
 
-def int64_array(values: Ints) -> tuple[Any, int]:
+def int64_array(values: Ints, what: str = "sizes and dims") -> tuple[Any, int]:
     """An array and its length, of one number or several."""
-    numbers = ints(values)
+    numbers = ints(values, what)
     array = (c_int64 * len(numbers))(*numbers)
     if list(array) != numbers:
-        raise invalid(f"sizes and dims have at most 64 bits, not {numbers}")
+        raise invalid(f"{what}: numbers of at most 64 bits are wanted, not {numbers}")
     return array, len(numbers)
 
 
-def int64_pair(values: Ints) -> Any:
+def int64_pair(values: Ints, what: str = "sizes and dims") -> Any:
     """An array of two numbers; one number stands for both."""
-    array, count = int64_array(values)
+    array, count = int64_array(values, what)
     if count == 1 and isinstance(values, (int, Integral)):
         return (c_int64 * 2)(array[0], array[0])
     if count != 2:
-        raise invalid(f"two numbers are wanted (rows, columns), not {count}")
+        raise invalid(f"{what}: two numbers are wanted (rows, columns), not {count}")
     return array
 
 

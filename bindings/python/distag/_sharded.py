@@ -1,7 +1,7 @@
 """What tensors can do that lie over the members of a mesh, and what tensors of which nothing is made yet."""
 from __future__ import annotations
 
-from ctypes import POINTER, byref, c_char, c_int64, c_uint64, cast, memmove, sizeof
+from ctypes import POINTER, byref, c_char, c_int32, c_int64, c_uint64, cast, memmove, sizeof
 from typing import TYPE_CHECKING, Any, Callable, overload
 
 from . import _arguments, _callbacks, _raw, _recording, _specs, _values_in, ops
@@ -94,7 +94,8 @@ class ShardedMethods(TensorMethods):
 
     def gather_async(self, rank: int | None = None, timeout: Duration = _arguments.FOREVER) -> Future[Any]:
         """The whole of a sharded tensor, as a future."""
-        return begin(lib.distag_tensor_gather_async, self._h, -1 if rank is None else rank, nanoseconds(timeout))
+        wanted = -1 if rank is None else _arguments.fit(rank, c_int32, "rank")
+        return begin(lib.distag_tensor_gather_async, self._h, wanted, nanoseconds(timeout))
 
     def redistribute(self, spec: Spec | None = None, *, placements: Spec | None = None, gradient: bool = False,
                      keep: bool = False) -> Tensor:
@@ -134,7 +135,7 @@ def mesh_info(handle: Any) -> Any:
 
 def box_of(mesh: Any, spec: bytes, shape: Ints, position: int) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     """Offset, extent and replica number of the box of a member."""
-    array, ndim = _arguments.int64_array(shape)
+    array, ndim = _arguments.int64_array(shape, "shape")
     offset, extent, replica, err = (c_int64 * ndim)(), (c_int64 * ndim)(), c_int64(), distag_error()
     if lib.distag_mesh_copy_box(mesh, spec, array, ndim, position, offset, extent, byref(replica), byref(err)):
         fail(err)
@@ -165,7 +166,7 @@ def mark_sharding(tensor: Tensor, mesh: Mesh, spec: Spec, source_rank: int = -1)
     that rank; without one (-1) each member has all of it, or it is deferred, and nothing is sent. Collective."""
     err = distag_error()
     arguments = (_arguments.tensor_of(tensor, "mark_sharding"), _arguments.mesh_of(mesh, "mark_sharding"),
-                 _specs.text_of(spec), source_rank, byref(err))
+                 _specs.text_of(spec), _arguments.fit(source_rank, c_int32, "source_rank"), byref(err))
     mark = lib.distag_tensor_mark_sharding
     if mark(*arguments) if source_rank == -1 else call_and_hear(mark, *arguments):
         fail(err)
@@ -189,7 +190,7 @@ def from_local(local: Tensor, mesh: Mesh, spec: Spec, *, shape: Ints | None = No
                gradient_spec: Spec | None = None) -> Tensor:
     """A sharded tensor of which `local` is the part of this member. Without a shape it is the one that the parts make
     up. Collective."""
-    array, ndim = (None, 0) if shape is None else _arguments.int64_array(shape)
+    array, ndim = (None, 0) if shape is None else _arguments.int64_array(shape, "shape")
     given = None if gradient_spec is None else _specs.text_of(gradient_spec)
     out, err = TensorHandle(), distag_error()
     part = _recording.input_of(_arguments.tensor_of(local, "from_local"))
@@ -210,15 +211,16 @@ def deferred(shape: Ints, dtype: DType = float32, *, init: str | None = None, se
         raise invalid(f"deferred: init is one of {', '.join(INITS)}, and \"source\" goes with a source: not {init!r}")
     options = _raw.distag_deferred_options(struct_size=sizeof(_raw.distag_deferred_options), init=INITS[chosen])
     if chosen in ("rand", "randn"):
-        options.seed, options.scale = _arguments.fit(seed, c_uint64, "seed"), scale
+        options.seed, options.scale = _arguments.fit(seed, c_uint64, "seed"), _arguments.double(scale, "scale")
     if source is None:
-        options.shift = shift
+        options.shift = _arguments.double(shift, "shift")
     else:
         options.source, options.destroy = SOURCE, _callbacks.FORGET
         options.user_data = _callbacks.keep((source, dtype))
-    array, ndim = _arguments.int64_array(shape)
+    array, ndim = _arguments.int64_array(shape, "shape")
     out, err = TensorHandle(), distag_error()
-    if lib.distag_tensor_create_deferred(dtype, array, ndim, byref(options), byref(out), byref(err)):
+    if lib.distag_tensor_create_deferred(_arguments.fit(dtype, c_int32, "dtype"), array, ndim, byref(options),
+                                         byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 

@@ -3,10 +3,11 @@ list of placements with an item per axis of the mesh."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import c_int64
 from dataclasses import dataclass
 from typing import Any, Union
 
-from ._arguments import invalid, text
+from ._arguments import fit, invalid, text
 
 Item = Union[None, str, int, tuple[Union[str, int], ...]]
 Axes = Union[None, str, Sequence[Union[str, int]]]
@@ -23,8 +24,7 @@ class Shard(Placement):
     dim: int
 
     def __post_init__(self) -> None:
-        if not hasattr(self.dim, "__index__"):
-            raise invalid(f"Shard: a dim is an integer, not {self.dim!r}")
+        fit(self.dim, c_int64, "Shard: dim")
 
     def __str__(self) -> str:
         return f"S({self.dim})"
@@ -56,12 +56,12 @@ class Partial(Placement):
 Spec = Union[str, Sequence[Item], Sequence[Placement]]
 
 
-def text_of(spec: Any) -> bytes:
+def text_of(spec: Any, where: str = "") -> bytes:
     """A spec for the library."""
     if isinstance(spec, str):
         return text(spec, "spec")
     if not isinstance(spec, (tuple, list)):
-        raise invalid(f"a spec is a text, a tuple with an item per dim, or a list of placements, not {spec!r}")
+        raise invalid(f"{where}a spec is a text, a tuple with an item per dim, or a list of placements, not {spec!r}")
     if any(_is_placement(item) for item in spec):
         return text(", ".join(str(item) for item in spec), "spec")
     return text(_listed([_item(item) for item in spec]), "spec")

@@ -7,7 +7,7 @@ from ctypes import addressof, byref, c_int32, c_size_t, c_void_p, create_string_
 from typing import TYPE_CHECKING, Any, Union
 
 from . import _raw
-from ._arguments import Duration, handle_array, invalid, limit_ns
+from ._arguments import Duration, flag, handle_array, invalid, limit_ns, tensor_of
 from ._handles import ContextHandle, GradientsHandle, Owner, TensorHandle
 from ._interrupts import call_and_hear
 from ._library import lib
@@ -156,6 +156,7 @@ class Context(Owner):
 
     def gradient(self, tensor: Tensor) -> Tensor:
         """The gradient of one tensor; KeyError when no pass has reached it."""
+        tensor_of(tensor, "gradient")
         return self.gradients()[tensor]
 
     # ---- looking inside ----
@@ -186,12 +187,16 @@ def _backward_arguments(roots: Root | Sequence[Root], seeds: Sequence[Tensor | N
     rrefs = [root for root in roots if isinstance(root, RRef)]
     if len(tensors) + len(rrefs) != len(roots):
         raise invalid("backward: a root is a tensor or an rref")
+    if seeds is not None and not (isinstance(seeds, Sequence)
+                                  and all(isinstance(seed, (Tensor, type(None))) for seed in seeds)):
+        raise invalid(f"backward: seeds are a list with a tensor, or None, for each root, not {seeds!r}")
     if seeds is not None and len(seeds) != len(tensors):
         raise invalid(f"backward: {len(tensors)} roots, but {len(seeds)} seeds")
     if not isinstance(mode, str) or mode not in MODES:
         raise invalid(f"backward: the mode is one of {', '.join(MODES)}, not {mode!r}")
     options = _raw.distag_backward_options(struct_size=sizeof(_raw.distag_backward_options), mode=MODES[mode],
-                                           retain_graph=retain_graph, create_graph=create_graph,
+                                           retain_graph=flag(retain_graph, "retain_graph"),
+                                           create_graph=flag(create_graph, "create_graph"),
                                            timeout_ns=limit_ns(timeout))
     if options.timeout_ns == _raw.FOREVER:
         options.timeout_ns = 0

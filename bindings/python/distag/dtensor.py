@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from . import rpc
-from ._arguments import double, invalid, mesh_of
+from ._arguments import double, flag, ints, invalid, mesh_of
 from ._distribute import distribute_module
 from ._dtypes import DType, float32
 from ._sharded import deferred, distribute_tensor, mark_sharding
@@ -28,8 +28,10 @@ def init_device_mesh(device_type: str, mesh_shape: Sequence[int], *, mesh_dim_na
                      worker: Worker | None = None) -> Mesh:
     """A mesh of all workers; `worker` is that of this process, unless rpc.init_rpc made it. Collective."""
     if device_type != "cpu":
-        raise invalid(f"init_device_mesh: the device is \"cpu\", not {device_type!r}")
-    return (worker or rpc.worker()).mesh(tuple(mesh_shape), mesh_dim_names)
+        raise invalid(f"init_device_mesh: device_type is \"cpu\", not {device_type!r}")
+    if not isinstance(worker, (Worker, type(None))):
+        raise invalid(f"init_device_mesh: a worker is wanted, not a {type(worker).__name__}")
+    return (rpc.worker() if worker is None else worker).mesh(ints(mesh_shape, "mesh_shape"), mesh_dim_names)
 
 
 # ---- factories: each member makes its own part, nothing is sent ----
@@ -72,7 +74,7 @@ def _size(given: tuple[Any, ...]) -> Any:
 
 def _lay(made: Tensor, requires_grad: bool, mesh: Mesh, placements: Spec | None) -> Tensor:
     spec = (None,) * made.ndim if placements is None else placements
-    return mark_sharding(made, mesh, spec).requires_grad_(requires_grad)
+    return mark_sharding(made, mesh, spec).requires_grad_(flag(requires_grad, "requires_grad"))
 
 
 # ---- modules ----

@@ -10,7 +10,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Callable, Union
 
 from . import _arguments, _callbacks, _raw, _specs, ops
-from ._arguments import Duration, fit, invalid, nanoseconds
+from ._arguments import Duration, fit, flag, invalid, mesh_of, nanoseconds
 from ._handles import Handle, Owner, ValueHandle
 from ._library import lib
 from ._raw import distag_error
@@ -55,6 +55,7 @@ class Loader(Owner):
                  mode: str | None = None, shuffle: bool = False, seed: int = 0, epochs: float = 1,
                  drop_last: bool = False, prefetch: int = 2, concurrency: int = 1, state: Any = None,
                  timeout: Duration = None) -> None:
+        handle = mesh_of(mesh, "loader")
         chosen = mode if mode is not None else "global" if batch_rows is None else "rows"
         if not isinstance(chosen, str) or chosen not in MODES:
             raise invalid(f"mode is one of {', '.join(MODES)}, not {mode!r}")
@@ -67,9 +68,11 @@ class Loader(Owner):
             prefetch=fit(prefetch, c_uint32, "prefetch"), concurrency=fit(concurrency, c_uint32, "concurrency"))
         if chosen == "rows":
             reader = _rows_of(source)
-            options.row_count, options.batch_rows = reader.count, fit(batch_rows or 0, c_int64, "batch_rows")
+            assert batch_rows is not None
+            options.row_count, options.batch_rows = reader.count, fit(batch_rows, c_int64, "batch_rows")
             options.epochs = _raw.FOREVER if epochs == _arguments.FOREVER else fit(_epochs(epochs), c_int64, "epochs")
-            options.seed, options.shuffle, options.drop_last = fit(seed, c_uint64, "seed"), shuffle, drop_last
+            options.seed, options.shuffle = fit(seed, c_uint64, "seed"), flag(shuffle, "shuffle")
+            options.drop_last = flag(drop_last, "drop_last")
             make: Callable[[int, list[int] | None], Any] = lambda number, rows: reader.read(rows or [])
         else:
             if shuffle or seed or epochs != 1 or drop_last:
@@ -80,7 +83,7 @@ class Loader(Owner):
             options.state = to_value(state, keep, "state")
         self._timeout = nanoseconds(timeout, _raw.FOREVER)
         out, err = LoaderHandle(), distag_error()
-        if lib.distag_loader_create(mesh._h, SOURCE, _callbacks.keep(make), _callbacks.FORGET, byref(options),
+        if lib.distag_loader_create(handle, SOURCE, _callbacks.keep(make), _callbacks.FORGET, byref(options),
                                     byref(out), byref(err)):
             fail(err)
         self._h = out
@@ -151,7 +154,8 @@ def _set_specs(options: Any, specs: Specs, keep: list[Any]) -> None:
         return
     given: list[tuple[str | None, Any]] = list(specs.items()) if isinstance(specs, Mapping) else [(None, specs)]
     names = [None if key is None else _arguments.text(key, "specs") for key, _ in given]
-    keys, texts = (c_char_p * len(given))(*names), (c_char_p * len(given))(*[_specs.text_of(spec) for _, spec in given])
+    keys, texts = (c_char_p * len(given))(*names), (c_char_p * len(given))(*[
+        _specs.text_of(spec, "" if key is None else f"specs \"{key}\": ") for key, spec in given])
     keep += [keys, texts]
     options.keys, options.specs = addressof(keys), addressof(texts)
     options.spec_count = len(given)

@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from ctypes import addressof, byref, c_char_p, c_int32, sizeof
+from ctypes import addressof, byref, c_char_p, c_int32, c_int64, c_size_t, c_uint32, c_uint64, sizeof
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _raw, _specs
-from ._arguments import Duration, Ints, fit, int64_array, int64_pair, ints, invalid, limit_ns, mesh_of, tensor_of, text
+from ._arguments import (Duration, Ints, fit, flag, int64_array, int64_pair, ints, invalid, limit_ns, mesh_of,
+                         tensor_of, text)
 from ._handles import ContextHandle, MeshHandle, Owner, WorkerHandle
 from ._interrupts import Meshes
 from ._library import lib
@@ -62,8 +63,8 @@ class Mesh(Owner):
         if worker is not None and not isinstance(getattr(worker, "_h", None), WorkerHandle):
             raise invalid(f"mesh: a worker is wanted, not a {type(worker).__name__}")
         ranks = None if ranks is None else ints(ranks, "ranks")
-        sizes, ndim = (None, 0) if shape is None else int64_array(shape)
-        outer = None if outer_shape is None else int64_array(outer_shape)[0]
+        sizes, ndim = (None, 0) if shape is None else int64_array(shape, "shape")
+        outer = None if outer_shape is None else int64_array(outer_shape, "outer_shape")[0]
         if ranks is None and worker is None:
             ranks = range(_product(sizes) * _product(outer))
         elif ranks is None and granules is not None and worker is not None:
@@ -72,9 +73,10 @@ class Mesh(Owner):
         options = _raw.distag_mesh_options(
             struct_size=sizeof(_raw.distag_mesh_options), hidden_moves=_choice("hidden_moves", hidden_moves,
                                                                                HIDDEN_MOVES),
-            check_replicas=check_replicas, keep_gathered=keep_gathered, timeout_ns=limit_ns(timeout),
-            bucket_bytes=bucket_bytes, name=None if name is None else text(name, "name"))
-        near = None if granules is None else int64_array(granules)[0]
+            check_replicas=flag(check_replicas, "check_replicas"), keep_gathered=flag(keep_gathered, "keep_gathered"),
+            timeout_ns=limit_ns(timeout), bucket_bytes=fit(bucket_bytes, c_uint64, "bucket_bytes"),
+            name=None if name is None else text(name, "name"))
+        near = None if granules is None else int64_array(granules, "granules")[0]
         _point(options, "outer_shape", outer, ndim)
         _point(options, "granules", near, len(ranks) if ranks is not None else None)
         self._h = _create(worker, ranks, sizes, axes, ndim, options)
@@ -182,11 +184,13 @@ class Mesh(Owner):
     def box(self, spec: Spec, shape: Ints, position: int | None = None) -> Box:
         """The part of a tensor of this shape that the member at a position holds; here, unless told."""
         own = self.position or 0
-        return Box(*box_of(self._h, _specs.text_of(spec), shape, own if position is None else position))
+        place = own if position is None else fit(position, c_int64, "position")
+        return Box(*box_of(self._h, _specs.text_of(spec), shape, place))
 
     def spec(self, spec: Spec, ndim: int, form: str = "tuple") -> str:
         """A spec in another form: "tuple", "placements", "hlo", "hlo_iota" or "shardy"."""
-        return copy_text(lib.distag_mesh_copy_spec, self._h, _specs.text_of(spec), ndim, _choice("form", form, FORMS))
+        return copy_text(lib.distag_mesh_copy_spec, self._h, _specs.text_of(spec), fit(ndim, c_size_t, "ndim"),
+                         _choice("form", form, FORMS))
 
     def visualize(self, spec: Spec, shape: Ints | None = None, **options: Any) -> str:
         """Draws which members hold which part; options as for distag.visualize_sharding."""
@@ -289,8 +293,9 @@ class Mesh(Owner):
     def _collective(self, kind: int, x: Tensor, axes: Axes, timeout: Duration, dim: int = 0, dim_to: int = 0,
                     root: int = 0, shift: int = 0, op: str = "sum") -> Future[Any]:
         options = _raw.distag_collective_options(
-            struct_size=sizeof(_raw.distag_collective_options), reduction=_choice("op", op, REDUCTIONS), dim=dim,
-            dim_to=dim_to, root=root, shift=shift, timeout_ns=limit_ns(timeout))
+            struct_size=sizeof(_raw.distag_collective_options), reduction=_choice("op", op, REDUCTIONS),
+            dim=fit(dim, c_int64, "dim"), dim_to=fit(dim_to, c_int64, "dim_to"), root=fit(root, c_int64, "root"),
+            shift=fit(shift, c_int64, "shift"), timeout_ns=limit_ns(timeout))
         given = input_of(tensor_of(x, "collective"))
         return begin(lib.distag_collective_async, self._h, kind, _specs.axes_text(axes), given, byref(options))
 
@@ -311,11 +316,12 @@ def visualize_sharding(spec: Spec, shape: Ints | None = None, *, mesh: Mesh | No
                        dims: tuple[int, int] = (0, 0)) -> str:
     """Draws which members hold which part, as "text", "json", "svg" or "html". Without a mesh the spec is HLO text, such
     as "{devices=[2,2]0,1,2,3}"; without a shape all parts are drawn alike. `dims` are the two that are drawn."""
-    row, column = int64_pair(dims)
+    row, column = int64_pair(dims, "dims")
     options = _raw.distag_picture_options(
-        struct_size=sizeof(_raw.distag_picture_options), format=_choice("format", format, FORMATS), color=color,
-        width=width, row_dim=row, column_dim=column, label=None if label is None else text(label, "label"))
-    sizes, ndim = (None, _dims_of(spec)) if shape is None else int64_array(shape)
+        struct_size=sizeof(_raw.distag_picture_options), format=_choice("format", format, FORMATS),
+        color=flag(color, "color"), width=fit(width, c_uint32, "width"), row_dim=row, column_dim=column,
+        label=None if label is None else text(label, "label"))
+    sizes, ndim = (None, _dims_of(spec)) if shape is None else int64_array(shape, "shape")
     on = None if mesh is None else mesh_of(mesh, "visualize_sharding")
     return copy_text(lib.distag_visualize_sharding, on, _specs.text_of(spec), sizes, ndim, byref(options))
 
@@ -356,8 +362,8 @@ def _point(options: Any, field: str, array: Any, count: int | None) -> None:
 
 def _create(worker: Worker | None, ranks: Sequence[int] | None, sizes: Any, axes: Sequence[str] | None, ndim: int,
             options: Any) -> MeshHandle:
-    if axes is not None and (isinstance(axes, str) or len(axes) != ndim):
-        raise invalid(f"a mesh of {ndim} axes has as many names, not {axes!r}")
+    if axes is not None and (not isinstance(axes, (tuple, list)) or len(axes) != ndim):
+        raise invalid(f"axes: as many names as the shape has sizes are wanted, {ndim}, not {axes!r}")
     names = None if axes is None else (c_char_p * ndim)(*[text(axis, "axes") for axis in axes])
     members = None if ranks is None else (c_int32 * len(ranks))(*[fit(rank, c_int32, "rank") for rank in ranks])
     arguments = (members, 0 if ranks is None else len(ranks), sizes, names, ndim, byref(options))

@@ -8,7 +8,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from . import _raw
-from ._arguments import Duration, invalid, text
+from ._arguments import Duration, double, invalid, text
 from ._handles import OptimizerHandle, Owner, ValueHandle
 from ._interrupts import call_and_hear
 from ._library import lib
@@ -95,7 +95,8 @@ class Optimizer(Owner):
         if self._has_worker and not context.is_joint:
             return self.clip_async(context, max_norm, timeout).result()
         out, err = c_double(), distag_error()
-        if call_and_hear(lib.distag_optimizer_clip, self._h, context._h, max_norm, call_options(timeout), byref(out),
+        norm = double(max_norm, "max_norm")
+        if call_and_hear(lib.distag_optimizer_clip, self._h, context._h, norm, call_options(timeout), byref(out),
                          byref(err)):
             fail(err)
         return out.value
@@ -103,7 +104,8 @@ class Optimizer(Owner):
     def clip_async(self, context: Context, max_norm: float, timeout: Duration = None) -> Future[float]:
         """The same as a future."""
         _check_context(context, "clip")
-        return begin(lib.distag_optimizer_clip_async, self._h, context._h, max_norm, call_options(timeout))
+        return begin(lib.distag_optimizer_clip_async, self._h, context._h, double(max_norm, "max_norm"),
+                     call_options(timeout))
 
     def save(self, timeout: Duration = None) -> dict[str, Any]:
         """The state at all owners and the settings."""

@@ -7,7 +7,7 @@ from ctypes import addressof, byref, c_char_p, c_int64, c_uint32, c_uint64, c_vo
 from typing import Any
 
 from . import _arguments, _raw, _specs
-from ._arguments import fit, invalid, position, text
+from ._arguments import fit, flag, invalid, position, text
 from ._handles import Handle, Owner
 from ._interrupts import call_and_hear
 from ._library import lib
@@ -49,10 +49,11 @@ class Plan(Owner):
         names = (c_char_p * len(leaves))(*(text(name, "name") for name in leaves))
         tensors = (c_void_p * len(leaves))(*(handle.value for handle in handles))
         patterns = (c_char_p * len(given))(*(text(pattern, "pattern") for pattern in given))
-        specs = (c_char_p * len(given))(*(_specs.text_of(spec) for spec in given.values()))
+        specs = (c_char_p * len(given))(*(_specs.text_of(spec, f"rule \"{pattern}\": ")
+                                          for pattern, spec in given.items()))
         options = _raw.distag_plan_options(
-            struct_size=sizeof(_raw.distag_plan_options), mode=_raw.PLAN_COMPLETE, inference=inference,
-            optimizer_copies=fit(optimizer_copies, c_uint32, "optimizer_copies"),
+            struct_size=sizeof(_raw.distag_plan_options), mode=_raw.PLAN_COMPLETE,
+            inference=flag(inference, "inference"), optimizer_copies=fit(optimizer_copies, c_uint32, "optimizer_copies"),
             memory_bytes=fit(memory_bytes, c_uint64, "memory_bytes"),
             source=-1 if source is None else fit(position(source, "plan"), c_int64, "source"), names=addressof(names),
             leaves=addressof(tensors), leaf_count=len(leaves), patterns=addressof(patterns), specs=addressof(specs),

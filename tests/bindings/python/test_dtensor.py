@@ -233,7 +233,7 @@ class Stumbles(unittest.TestCase):
                 "a whole number": [lambda: mesh.loader([[1.0]], batch_rows=1, epochs="a"),
                                    lambda: mesh.loader([[1.0]], batch_rows=1, epochs=1.5)],
                 "a root is a tensor": [lambda: mesh.context().backward(None), lambda: mesh.context().backward([3])],
-                "a dim is an integer": [lambda: Shard("a")],
+                "dim: an integer is wanted": [lambda: Shard("a")],
                 "is a sum, not 'avg': .*divide": [lambda: Partial("avg")],
             }
             for text, calls in wrong.items():

@@ -138,7 +138,7 @@ class Messages(unittest.TestCase):
             context.backward((x * 2).sum())
             self.assertNotIn(1, context.gradients())
             self.assertIn(x, context.gradients())
-            self.says(KeyError, "1", lambda: context.gradient(1))
+            self.says(distag.UsageError, "gradient: a tensor is wanted, not a int", lambda: context.gradient(1))
 
     def test_of_workers(self):
         with group({"one": lambda: 1}) as (a, _):

@@ -282,7 +282,8 @@ std::shared_ptr<const DataFile> StoredElements::find(const std::string& path, co
   const Header& header = headers_.at(box.file);
   auto file = files_.open(box.file);
   const auto tensor = header.tensors.find(box.name);
-  if (tensor == header.tensors.end() || tensor->second.dtype != entry.dtype || tensor->second.shape != box.extent) {
+  if (tensor == header.tensors.end() || tensor->second.dtype != entry.dtype || tensor->second.other != entry.other ||
+      tensor->second.shape != box.extent) {
     fail(Status::kProtocol, "\"{}\" does not have entry \"{}\" as the index says", file->path(), path);
   }
   begin = header.data_begin + tensor->second.begin;
@@ -304,7 +305,15 @@ void StoredElements::read_box(const std::string& path, const store::StoredEntry&
   });
 }
 
+void StoredElements::check_dtype(const std::string& path) const {
+  const store::StoredEntry& entry = index_.entries.at(path);
+  if (entry.other == nullptr) return;
+  const std::string file = entry.boxes.empty() ? std::string() : fmt::format("\"{}\": ", entry.boxes[0].file);
+  fail(Status::kUnsupported, "{}entry \"{}\" is of dtype {}: {}", file, path, entry.other->name, store::kDtypesRead);
+}
+
 void StoredElements::read(const std::string& path, const Box& box, std::byte* out) const {
+  check_dtype(path);
   const store::StoredEntry& entry = index_.entries.at(path);
   for (const store::StoredBox& stored : entry.boxes) read_box(path, entry, stored, box, out);
 }
@@ -315,6 +324,7 @@ void StoredElements::check() const {
     for (const store::StoredBox& stored : entry.boxes) {
       uint64_t begin = 0;
       const auto file = find(path, entry, stored, begin);
+      if (entry.other != nullptr) continue;
       const uint64_t size = store::bytes_of(stored.extent, entry.dtype).value_or(0);
       Pieces pieces(*file, begin, size, stored, path);
       for (uint64_t from = 0; from < size; from += some.size()) {

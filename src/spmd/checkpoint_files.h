@@ -59,7 +59,10 @@ class StoredElements {
   StoredElements(std::string folder, store::Index index);
 
   const store::Index& index() const { return index_; }
-  // The elements of a box of an entry, row-major. Throws PROTOCOL naming file and entry for pieces that were changed.
+  // Throws UNSUPPORTED naming file and entry for one whose elements are of another dtype than tensors have.
+  void check_dtype(const std::string& path) const;
+  // The elements of a box of an entry, row-major. Throws PROTOCOL naming file and entry for pieces that were changed,
+  // and as check_dtype.
   void read(const std::string& path, const layout::Box& box, std::byte* out) const;
   // Every piece, one after the other.
   void check() const;

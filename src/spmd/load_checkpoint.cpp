@@ -72,6 +72,7 @@ void read_elements(const StoredElements& stored, Targets& targets, const std::st
     if (entry == stored.index().entries.end()) {
       fail(Status::kNotFound, "\"{}\" has no entry \"{}\"", folder, target.path);
     }
+    stored.check_dtype(target.path);
     if (entry->second.dtype != target.tensor.dtype() || entry->second.shape != target.tensor.shape()) {
       fail(Status::kInvalidArgument, "\"{}\": entry \"{}\" is {} of shape {}, and the tensor is {}", folder,
            target.path, dtype_name(entry->second.dtype), to_string(entry->second.shape), describe(target.tensor));
@@ -97,7 +98,8 @@ void write_elements(const Targets& targets) {
   }
 }
 
-// What `into` lacks: its elements are read where they are wanted.
+// What `into` lacks: its elements are read where they are wanted. One of another dtype than tensors have is there with
+// its shape, and fails then.
 class FromFiles final : public Initialiser {
  public:
   FromFiles(std::shared_ptr<const StoredElements> stored, std::string path)

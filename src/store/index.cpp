@@ -136,7 +136,8 @@ void add_entry(std::string& text, const StoredEntry& entry) {
     if (&box != entry.boxes.data()) text += ',';
     add_box(text, box);
   }
-  text += fmt::format(R"(],"dtype":"{}","shape":)", stored_name(entry.dtype));
+  text +=
+      fmt::format(R"(],"dtype":"{}","shape":)", entry.other == nullptr ? stored_name(entry.dtype) : entry.other->name);
   add_list(text, entry.shape);
   text += fmt::format(R"(,"spec":{}}})", quoted(entry.spec));
 }
@@ -216,6 +217,7 @@ Index index_of_files(const std::map<std::string, std::vector<StoredTensor>>& hea
       StoredEntry& entry = index.entries[escaped(tensor.name)];
       if (!entry.boxes.empty()) refuse(file, fmt::format("entry \"{}\" is in another file, too", tensor.name));
       entry.dtype = tensor.dtype;
+      entry.other = tensor.other;
       entry.shape = tensor.shape;
       Dims zero;
       zero.resize(tensor.shape.size());

@@ -30,6 +30,7 @@ struct StoredEntry {
   Dims shape;
   std::string spec;  // of saving, for people
   std::vector<StoredBox> boxes;
+  const OtherDtype* other = nullptr;  // of files of others: what it is of instead, and then it is not read
 };
 
 struct Index {

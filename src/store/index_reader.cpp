@@ -203,7 +203,7 @@ class IndexReader final : public Handler {
     } else if (at_ == At::kEntry && field_ == kSpec) {
       entry_->second.spec = std::move(text);
     } else if (at_ == At::kEntry && field_ == kDtype) {
-      entry_->second.dtype = dtype_of(text);
+      set_dtype(entry_->second, text);
     } else if (at_ == At::kBox && field_ == kName) {
       box().name = std::move(text);
     } else if (at_ == At::kBox && field_ == kFile) {
@@ -331,11 +331,15 @@ class IndexReader final : public Handler {
     if (!is_new) refuse_entry(file(), path(), "is there twice");
     entry_fields_ = 0;
   }
-  Dtype dtype_of(const std::string& name) {
+  void set_dtype(StoredEntry& entry, const std::string& name) {
     for (const Dtype known : {Dtype::kFloat32, Dtype::kFloat64, Dtype::kInt64, Dtype::kBool}) {
-      if (name == stored_name(known)) return known;
+      if (name != stored_name(known)) continue;
+      entry.dtype = known;
+      return;
     }
-    refuse_entry(file(), path(), "has an unknown dtype");
+    entry.other = find_other_dtype(name);
+    if (entry.other == nullptr) refuse_entry(file(), path(), "has an unknown dtype");
+    entry.dtype = entry.other->nearest;
   }
   bool add_size(uint64_t number) {
     if (dims_->size() == kMaxRank || number > INT64_MAX) refuse_entry(file(), path(), "has an invalid list of dims");

@@ -24,21 +24,31 @@ constinit const LinkedFunction<decltype(crc32_gzip_refl)> crc32{"crc32_gzip_refl
 
 constexpr Known kKnown[] = {
     {Dtype::kFloat32, "F32"}, {Dtype::kFloat64, "F64"}, {Dtype::kInt64, "I64"}, {Dtype::kBool, "BOOL"}};
-// Of others, which are refused by name.
-constexpr const char* kOthers[] = {"F16", "BF16", "I32",     "I16",     "I8",      "U8", "U16",     "U32",
-                                   "U64", "C64",  "F8_E4M3", "F8_E5M2", "F8_E8M0", "F4", "F6_E2M3", "F6_E3M2"};
+constexpr OtherDtype kOthers[] = {
+    {"F16", 16, Dtype::kFloat32},    {"BF16", 16, Dtype::kFloat32},   {"F8_E4M3", 8, Dtype::kFloat32},
+    {"F8_E5M2", 8, Dtype::kFloat32}, {"F8_E8M0", 8, Dtype::kFloat32}, {"F6_E2M3", 6, Dtype::kFloat32},
+    {"F6_E3M2", 6, Dtype::kFloat32}, {"F4", 4, Dtype::kFloat32},      {"C64", 64, Dtype::kFloat32},
+    {"I32", 32, Dtype::kInt64},      {"I16", 16, Dtype::kInt64},      {"I8", 8, Dtype::kInt64},
+    {"U64", 64, Dtype::kInt64},      {"U32", 32, Dtype::kInt64},      {"U16", 16, Dtype::kInt64},
+    {"U8", 8, Dtype::kInt64}};
 
-Dtype parse_dtype(const std::string& name, const std::string& file, const std::string& entry) {
+void parse_dtype(const std::string& name, const std::string& file, StoredTensor& tensor) {
   for (const Known& known : kKnown) {
-    if (name == known.name) return known.dtype;
+    if (name != known.name) continue;
+    tensor.dtype = known.dtype;
+    return;
   }
-  for (const char* other : kOthers) {
-    if (name == other) {
-      fail(Status::kUnsupported, "\"{}\": entry \"{}\" is of dtype {}: F32, F64, I64 and BOOL are read", file, entry,
-           name);
-    }
-  }
-  refuse(file, fmt::format("entry \"{}\" has an unknown dtype", entry));
+  tensor.other = find_other_dtype(name);
+  if (tensor.other == nullptr) refuse(file, fmt::format("entry \"{}\" has an unknown dtype", tensor.name));
+  tensor.dtype = tensor.other->nearest;
+}
+
+// nullopt also for elements that end within a byte.
+std::optional<uint64_t> size_of(const StoredTensor& tensor) {
+  if (tensor.other == nullptr) return bytes_of(tensor.shape, tensor.dtype);
+  auto bits = bytes_of(tensor.shape, Dtype::kBool);
+  if (!bits || __builtin_mul_overflow(*bits, tensor.other->bits, &*bits) || *bits % 8 != 0) return std::nullopt;
+  return *bits / 8;
 }
 
 // Fills the tensors of a header as its text goes by, and refuses at the first byte that does not belong there.
@@ -71,7 +81,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   bool string(string_t& text) override {
     if (at_ == At::kMetadataText) return go(At::kMetadata);
     if (at_ != At::kDtype) refuse_here();
-    tensors_.back().dtype = parse_dtype(text, file_, tensors_.back().name);
+    parse_dtype(text, file_, tensors_.back());
     return go(At::kFields);
   }
   bool start_object(size_t) override {
@@ -150,7 +160,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   void end_entry() {
     if (fields_ != (kHasDtype | kHasShape | kHasPlace)) refuse_here();
     StoredTensor& tensor = tensors_.back();
-    const auto size = bytes_of(tensor.shape, tensor.dtype);
+    const auto size = size_of(tensor);
     if (!size || place_[1] < place_[0] || place_[1] - place_[0] != *size) {
       refuse_entry("has data_offsets that are not the size of its shape");
     }
@@ -208,7 +218,13 @@ class HeaderReader final : public nlohmann::json_sax<json> {
 
 }  // namespace
 
-uint64_t StoredTensor::size() const { return bytes_of(shape, dtype).value_or(0); }
+uint64_t StoredTensor::size() const { return size_of(*this).value_or(0); }
+
+const OtherDtype* find_other_dtype(std::string_view name) {
+  const auto* const found =
+      std::find_if(std::begin(kOthers), std::end(kOthers), [&](const OtherDtype& other) { return name == other.name; });
+  return found == std::end(kOthers) ? nullptr : found;
+}
 
 std::optional<uint64_t> bytes_of(const Dims& shape, Dtype dtype) {
   uint64_t size = dtype_size(dtype);
@@ -237,7 +253,8 @@ std::string print_header(std::vector<StoredTensor>& tensors) {
     tensor.begin = next;
     next += tensor.size();
     text += fmt::format(R"(,{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", json(tensor.name).dump(),
-                        stored_name(tensor.dtype), fmt::join(tensor.shape, ","), tensor.begin, next);
+                        tensor.other == nullptr ? stored_name(tensor.dtype) : tensor.other->name,
+                        fmt::join(tensor.shape, ","), tensor.begin, next);
   }
   text += '}';
   text.resize((text.size() + 7) / 8 * 8, ' ');

@@ -16,11 +16,21 @@ namespace distag::store {
 
 inline constexpr uint64_t kMostHeader = 100'000'000;
 
+// A dtype that other writers store, and that no tensor has: its elements are not read.
+struct OtherDtype {
+  const char* name;
+  uint64_t bits;  // of an element
+  Dtype nearest;
+};
+const OtherDtype* find_other_dtype(std::string_view name);  // nullptr: none
+inline constexpr const char* kDtypesRead = "F32, F64, I64 and BOOL are read";
+
 struct StoredTensor {
   std::string name;
   Dtype dtype = Dtype::kFloat32;
   Dims shape;
-  uint64_t begin = 0;  // behind the header; printed ones lie one behind the other
+  uint64_t begin = 0;                 // behind the header; printed ones lie one behind the other
+  const OtherDtype* other = nullptr;  // what it is of instead; then `dtype` is the nearest one
   uint64_t size() const;
 };
 
@@ -29,8 +39,8 @@ const char* stored_name(Dtype dtype);  // "F32"
 std::string print_header(std::vector<StoredTensor>& tensors);
 // The size of the header that begins with these eight bytes. Throws PROTOCOL for one that a file of that size has not.
 uint64_t header_size(const std::byte* first_eight, uint64_t file_size, const std::string& file);
-// The tensors of a header, in the order of their places. Throws PROTOCOL naming file and entry, UNSUPPORTED for dtypes
-// that are not known. Nothing is allocated for what the file does not hold.
+// The tensors of a header, in the order of their places. Throws PROTOCOL naming file and entry. Nothing is allocated
+// for what the file does not hold.
 std::vector<StoredTensor> parse_header(std::string_view header, uint64_t data_size, const std::string& file);
 
 // Of gzip and of Python's zlib; goes on from the sum of what came before, 0 at first.

@@ -46,7 +46,9 @@ def check_names():
         assert list(json.loads(written[8:8 + size]))[0] == "c\u009b\u00e9", written
         write(path, {"x\x1b[31m": ("F16", [1], b"\0\0")})
         os.remove(merged)
-        refused = checkpoint("show", folder)
+        assert checkpoint("check", folder).returncode == 0
+        refused = checkpoint("merge", folder, merged)
+        assert "is of dtype F16" in refused.stderr and not os.path.exists(merged), refused
         assert "\\u001b" in refused.stderr and "\x1b" not in refused.stderr, refused
 
 

@@ -181,12 +181,33 @@ class Checkpoints(unittest.TestCase):
         for place in (linked, os.path.join(linked, next(name for name in os.listdir(many) if name.endswith("tensors")))):
             self.assertTrue(checkpoint.load(None, place))
         self.assertEqual(checkpoint.load(None, linked)["n"].tolist(), [1, 2, 3])
-        write_safetensors(os.path.join(self.folder, "half.safetensors"), {"h": ("F16", [1], [1.0])})
-        with self.assertRaisesRegex(distag.UnsupportedError, "entry \"h\" is of dtype F16"):
-            checkpoint.load(None, os.path.join(self.folder, "half.safetensors"))
         with self.assertRaisesRegex(distag.UsageError, "name one of these"):
             os.mkdir(os.path.join(self.folder, "empty"))
             checkpoint.load(None, os.path.join(self.folder, "empty"))
+
+    def test_an_entry_of_another_dtype_fails_where_it_is_asked_for(self):
+        half = os.path.join(self.folder, "half.safetensors")
+        write_safetensors(half, {"h": ("F16", [3], [1.0, 2.0, 3.0]), "n": ("I64", [2], [1, 2]),
+                                 "w": ("F32", [4, 2], list(range(8)))})
+        reason = "\"half.safetensors\": entry \"h\" is of dtype F16: F32, F64, I64 and BOOL are read"
+
+        def load(worker, mesh):
+            weight = distag.zeros((4, 2))
+            if mesh is not None:
+                mesh.shard(weight, ("data", None))
+            rest = checkpoint.load(mesh, half, {"w": weight})
+            numbers = weight if mesh is None else weight.gather()
+            self.assertEqual(numbers.tolist(), [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 7.0]])
+            self.assertEqual((rest["n"].tolist(), rest["h"].shape), ([1, 2], (3,)))
+            with self.assertRaisesRegex(distag.UnsupportedError, reason):
+                rest["h"].tolist()
+            number = distag.zeros((2,), distag.int64)
+            with self.assertRaisesRegex(distag.UnsupportedError, reason):
+                checkpoint.load(mesh, half, {"n": number, "h": distag.zeros((3,))})
+            self.assertEqual(number.tolist(), [0, 0])
+
+        load(None, None)
+        on_members(load)
 
     def train(self, worker, mesh, steps, specs, resume=None, keep=None):
         model = nn.Sequential(nn.Linear(6, 8, dtype=distag.float64, seed=1 if resume is None else 9), distag.tanh,

@@ -57,8 +57,6 @@ TEST(Safetensors, HostileHeadersAreRefused) {
   }
   EXPECT_EQ(status_of([&] { parsed(good, 9); }), Status::kProtocol);
   EXPECT_EQ(status_of([&] { parsed(std::string(200, '['), 8); }), Status::kProtocol);
-  const std::string half = R"({"w":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}})";
-  EXPECT_EQ(status_of([&] { parsed(half, 4); }), Status::kUnsupported);
   const uint64_t large = kMostHeader + 1;
   EXPECT_EQ(status_of([&] { header_size(reinterpret_cast<const std::byte*>(&large), large + 8, "f"); }),
             Status::kProtocol);
@@ -77,6 +75,26 @@ TEST(Safetensors, WhatOtherReadersWouldPassOverIsRefused) {
   EXPECT_EQ(status_of([&] { parsed(good + '\0', 8); }), Status::kProtocol);
   EXPECT_EQ(status_of([&] { parsed(good + std::string("\0more", 5), 8); }), Status::kProtocol);
   EXPECT_EQ(status_of([&] { parsed(good + "}", 8); }), Status::kProtocol);
+}
+
+TEST(Safetensors, EntriesOfOtherDtypesKeepTheirPlaces) {
+  std::vector<StoredTensor> found = parsed(R"({"w":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]},)"
+                                           R"("f":{"dtype":"F4","shape":[2,3],"data_offsets":[4,7]},)"
+                                           R"("b":{"dtype":"BOOL","shape":[],"data_offsets":[7,8]}})",
+                                           8);
+  ASSERT_EQ(found.size(), 3U);
+  ASSERT_NE(found[0].other, nullptr);
+  EXPECT_STREQ(found[0].other->name, "BF16");
+  EXPECT_EQ(found[0].size(), 4U);
+  EXPECT_EQ(found[1].size(), 3U);
+  EXPECT_EQ(found[2].other, nullptr);
+  const std::string printed = print_header(found).substr(8);
+  EXPECT_EQ(parsed(printed, 8)[1].other, found[1].other);
+  for (const char* bad : {R"({"w":{"dtype":"BF16","shape":[2],"data_offsets":[0,8]}})",
+                          R"({"w":{"dtype":"F4","shape":[15],"data_offsets":[0,8]}})",
+                          R"({"w":{"dtype":"C64","shape":[4611686018427387904],"data_offsets":[0,8]}})"}) {
+    EXPECT_EQ(status_of([&] { parsed(bad, 8); }), Status::kProtocol) << bad;
+  }
 }
 
 TEST(Safetensors, MetadataAreAMapOfTexts) {

@@ -8,6 +8,7 @@
 #include "autograd/autograd.h"
 #include "base/error.h"
 #include "support/expect.h"
+#include "tensor/deferred.h"
 #include "unit/layout/meshes.h"
 
 namespace distag::spmd {
@@ -196,6 +197,22 @@ TEST(Plan, MemoryIsThatOfTheMemberThatNeedsMost) {
   EXPECT_NE(Plan(grid(), settings).report().find("\"memory\":328,"), std::string::npos);
   settings.optimizer_copies = UINT32_MAX;
   EXPECT_NO_THROW(Plan(grid(), settings));
+}
+
+class Nothing final : public Initialiser {
+ public:
+  void fill(const Dims&, const Dims&, std::byte*) const override {}
+};
+
+TEST(Plan, MemoryThatNoNumberHoldsFitsNowhere) {
+  PlanSettings settings;
+  const Tensor large = Tensor::deferred(Dtype::kFloat64, {int64_t{1} << 55}, std::make_shared<Nothing>());
+  autograd::set_requires_grad(large, true);
+  settings.leaves = {{"large", large}};
+  settings.optimizer_copies = UINT32_MAX;
+  settings.memory_bytes = uint64_t{1} << 62;
+  EXPECT_EQ(failure_of([&] { Plan(grid(), settings); }).rfind("OUT_OF_MEMORY: a member needs 18446744073709551615", 0),
+            0u);
 }
 
 TEST(Plan, SavedTextsAreTakenForNothingThatTheyAreNot) {

@@ -1,0 +1,194 @@
+// What members of a mesh save, as they, others and one process load it; and what was changed on the disk meanwhile.
+#include "spmd/checkpoint.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <string>
+
+#include "base/random.h"
+#include "spmd/checkpoint_files.h"
+#include "spmd/marking.h"
+#include "spmd/mesh_group.h"
+#include "spmd/tensors.h"
+#include "store/safetensors.h"
+#include "support/expect.h"
+#include "support/tensors.h"
+
+namespace distag::testing {
+namespace {
+
+using spmd::load_checkpoint;
+using spmd::load_checkpoint_alone;
+
+Tensor counting(const Dims& shape, double first = 0) {
+  Tensor tensor = Tensor::empty(Dtype::kFloat64, shape);
+  std::iota(tensor.mutable_data_as<double>(), tensor.mutable_data_as<double>() + tensor.count(), first);
+  return tensor;
+}
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  CheckpointTest() {
+    if (mkdtemp(folder_.data()) == nullptr) std::abort();
+  }
+  ~CheckpointTest() override { std::filesystem::remove_all(folder_); }
+
+  // On a mesh of 2 x 2: cut in both dims, unevenly; cut in one; repeated; a sum of parts; bools.
+  void save_four() {
+    MeshGroup group({2, 2});
+    group.run([&](Member& member) {
+      Tensor grid = counting({5, 7});
+      Tensor rows = counting({6}, 100);
+      spmd::mark_sharding(grid, member.line, "('x', 'y')", -1);
+      spmd::mark_sharding(rows, member.line, "('y',)", -1);
+      const Tensor sum = spmd::from_local(member.line, counting({2}, 1), "(None,) sum('x')", Dims{2}, std::nullopt);
+      const Value value = Value::map({{"grid", Value(grid)},
+                                      {"rows", Value(rows)},
+                                      {"whole", Value(counting({3}, 7))},
+                                      {"sum", Value(sum)},
+                                      {"mask", Value(tensor_of<uint8_t>({3}, {1, 0, 1}))}});
+      SeededRandom random(42);
+      spmd::save_checkpoint(member.line, folder_, value, 0, random);
+    });
+  }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  // The file that has the elements of "mask", which lie at its end.
+  std::string file_of_mask() const {
+    for (const std::string& name : names()) {
+      std::ifstream file(folder_ + "/" + name, std::ios::binary);
+      const std::string text(std::istreambuf_iterator<char>(file), {});
+      if (name.rfind("shard-", 0) == 0 && text.find("\"mask\"") != std::string::npos) return folder_ + "/" + name;
+    }
+    return "";
+  }
+  void put(const std::string& path, int64_t offset, char byte) const {
+    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(offset, offset < 0 ? std::ios::end : std::ios::beg);
+    file.put(byte);
+  }
+  std::string failure_of_load() const {
+    return failure_of(
+        [&] { load_checkpoint_alone(folder_, Value()).find("mask")->as_tensor().storage().make_elements(); });
+  }
+
+  std::string folder_ = (std::filesystem::temp_directory_path() / "distag-checkpoint-XXXXXX").string();
+};
+
+TEST_F(CheckpointTest, OneProcessLoadsWhatAMeshSaved) {
+  save_four();
+  Tensor grid = Tensor::empty(Dtype::kFloat64, {5, 7});
+  const Value loaded = load_checkpoint_alone(folder_, Value::map({{"grid", Value(grid)}}));
+  EXPECT_EQ(values_of<double>(grid), values_of<double>(counting({5, 7})));
+  EXPECT_EQ(values_of<double>(loaded.find("rows")->as_tensor()), values_of<double>(counting({6}, 100)));
+  EXPECT_EQ(values_of<double>(loaded.find("whole")->as_tensor()), values_of<double>(counting({3}, 7)));
+  EXPECT_EQ(values_of<double>(loaded.find("sum")->as_tensor()), (std::vector<double>{2, 4}));
+}
+
+TEST_F(CheckpointTest, AnotherMeshLoadsPartsThatWereSavedOtherwise) {
+  save_four();
+  MeshGroup group({3});
+  group.run([&](Member& member) {
+    Tensor grid = counting({5, 7}, 1000);
+    spmd::mark_sharding(grid, member.line, "(None, 'x')", -1);
+    const Value loaded = load_checkpoint(member.line, folder_, Value::map({{"grid", Value(grid)}}), 0);
+    EXPECT_EQ(values_of<double>(spmd::gather(grid, -1)), values_of<double>(counting({5, 7})));
+    const Tensor rows = loaded.find("rows")->as_tensor();
+    spmd::mark_sharding(rows, member.line, "('x',)", -1);
+    EXPECT_EQ(values_of<double>(spmd::gather(rows, -1)), values_of<double>(counting({6}, 100)));
+  });
+}
+
+TEST_F(CheckpointTest, MembersThatSaveOtherValuesLearnIt) {
+  MeshGroup group({2});
+  const auto failures = group.try_run([&](Member& member) {
+    SeededRandom random(1);
+    const Value value = Value::map({{"step", Value(int64_t{member.position()})}});
+    spmd::save_checkpoint(member.line, folder_, value, 0, random);
+  });
+  for (const auto& failure : failures) {
+    ASSERT_TRUE(failure);
+    EXPECT_EQ(failure->status(), Status::kDiverged);
+    EXPECT_NE(failure->message().find("\"step\" = 1"), std::string::npos) << failure->message();
+  }
+  EXPECT_TRUE(names().empty());
+}
+
+TEST_F(CheckpointTest, ASaveRemovesTheFilesOfOneThatDiedAndNoOthers) {
+  const std::string died = "shard-0123456789abcdef-00000-of-00001.safetensors";
+  const std::string index = "index.json.0123456789abcdef";
+  for (const std::string& name : {died, index, std::string("notes.txt"), std::string("shard-1.safetensors")}) {
+    std::ofstream(folder_ + "/" + name) << "text";
+  }
+  save_four();
+  const std::vector<std::string> first = names();
+  EXPECT_EQ(std::count(first.begin(), first.end(), died) + std::count(first.begin(), first.end(), index), 0);
+  EXPECT_EQ(std::count(first.begin(), first.end(), "notes.txt"), 1);
+  EXPECT_EQ(std::count(first.begin(), first.end(), "shard-1.safetensors"), 1);
+  EXPECT_EQ(first.size(), 7u);  // these, an index and the files of four members
+}
+
+TEST_F(CheckpointTest, ElementsThatWereChangedAreRefusedByName) {
+  save_four();
+  EXPECT_EQ(failure_of_load(), "no failure");
+  const std::string file = file_of_mask();
+  put(file, -1, 0);
+  const std::string failure = failure_of_load();
+  EXPECT_NE(failure.find("entry \"mask\" has another crc32 in its bytes from 0 on"), std::string::npos) << failure;
+  EXPECT_NE(failure.find(file), std::string::npos) << failure;
+}
+
+TEST_F(CheckpointTest, AHeaderThatWasChangedIsRefused) {
+  save_four();
+  const std::string file = file_of_mask();
+  std::ifstream text(file, std::ios::binary);
+  const std::string all(std::istreambuf_iterator<char>(text), {});
+  put(file, static_cast<int64_t>(all.find("\"format\":\"pt\"")) + 10, 'q');
+  const std::string failure = failure_of_load();
+  EXPECT_NE(failure.find("its header is not the one that the index says"), std::string::npos) << failure;
+}
+
+TEST_F(CheckpointTest, AFileThatIsCutIsRefused) {
+  save_four();
+  const std::string file = file_of_mask();
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+  EXPECT_EQ(status_of([&] { load_checkpoint_alone(folder_, Value()); }), Status::kProtocol);
+}
+
+// Files of others have no sums.
+TEST_F(CheckpointTest, EntriesOfOthersAreReadAsTheyAreOrNamed) {
+  std::vector<store::StoredTensor> tensors{{"whole", Dtype::kFloat32, {2}}, {"mask", Dtype::kBool, {2}}};
+  tensors.push_back({"half", Dtype::kFloat32, {3}, 0, store::find_other_dtype("F16")});
+  const float whole[] = {1, 2};
+  std::string text = store::print_header(tensors);
+  text.append(reinterpret_cast<const char*>(whole), sizeof whole);
+  text += std::string("\1\2", 2) + std::string(6, 'h');
+  std::ofstream(folder_ + "/model.safetensors", std::ios::binary) << text;
+  const Value loaded = load_checkpoint_alone(folder_, Value());
+  EXPECT_EQ(values_of<float>(loaded.find("whole")->as_tensor()), (std::vector<float>{1, 2}));
+  const auto failure = [&](const char* name) {
+    return failure_of([&] { loaded.find(name)->as_tensor().storage().make_elements(); });
+  };
+  EXPECT_NE(failure("mask").find("entry \"mask\" has a bool of 2"), std::string::npos) << failure("mask");
+  EXPECT_EQ(loaded.find("half")->as_tensor().shape(), (Dims{3}));
+  EXPECT_NE(failure("half").find("UNSUPPORTED"), std::string::npos) << failure("half");
+  EXPECT_NE(failure("half").find("entry \"half\" is of dtype F16"), std::string::npos) << failure("half");
+  const Tensor into = Tensor::empty(Dtype::kFloat32, {3});
+  EXPECT_EQ(status_of([&] {
+              load_checkpoint_alone(folder_, Value::map({{"half", Value(into)}}));
+            }),
+            Status::kUnsupported);
+  EXPECT_NE(failure_of([&] { spmd::check_checkpoint(folder_); }).find("entry \"mask\""), std::string::npos);
+}
+
+}  // namespace
+}  // namespace distag::testing

@@ -23,6 +23,10 @@ if(DISTAG_BUILD_TESTS)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
 endif()
 
+# The header alone: OpenBLAS is loaded with distag, not linked (base/threaded_library.h).
+add_library(distag_cblas INTERFACE)
+target_include_directories(distag_cblas SYSTEM INTERFACE ${openblas_INCLUDE_DIRS})
+
 # Others' headers are no place for our warnings.
 add_library(distag_xtensor INTERFACE)
 target_link_libraries(distag_xtensor INTERFACE xtensor xsimd)

@@ -44,5 +44,5 @@ target_include_directories(distag_static INTERFACE $<BUILD_INTERFACE:${PROJECT_S
                                                    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 # Whoever links it links these as well, from C too.
 set(distag_system_libraries stdc++ m pthread)
-target_link_libraries(distag_static INTERFACE ${libzmq_LIBRARIES} ${libsodium_LIBRARIES} ${libisal_LIBRARIES} ${openblas_LIBRARIES} fmt
+target_link_libraries(distag_static INTERFACE ${libzmq_LIBRARIES} ${libsodium_LIBRARIES} ${libisal_LIBRARIES} fmt
                                               ${distag_system_libraries})

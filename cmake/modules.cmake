@@ -21,7 +21,7 @@ endforeach()
 # What each folder uses from outside, beside the standard library.
 set(distag_public_base fmt::fmt)
 set(distag_private_tensor distag_xtensor)
-set(distag_private_ops distag_xtensor PkgConfig::openblas)
+set(distag_private_ops distag_xtensor distag_cblas)
 set(distag_private_transport PkgConfig::libzmq PkgConfig::libsodium)
 set(distag_private_wire PkgConfig::libisal)
 set(distag_private_store PkgConfig::libisal)

@@ -27,8 +27,8 @@ constexpr rlim_t kOfAPeer = 8;
 constexpr rlim_t kFewPeers = 16;
 
 template <typename Function>
-Function* find_symbol(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+Function* find_symbol(void* library, const char* name) {
+  return library == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library, name));
 }
 
 // Each variable of the table, once: own ones, then those of others, and where a group meets.
@@ -68,8 +68,9 @@ Check check_versions() {
 }
 
 Check check_blas() {
-  auto* const config = find_symbol<char*(void)>("openblas_get_config");
-  auto* const threads = find_symbol<int(void)>("openblas_get_num_threads");
+  void* const library = dlopen("libopenblas.so.0", RTLD_LAZY | RTLD_NOLOAD);  // libdistag brings it along
+  auto* const config = find_symbol<char*(void)>(library, "openblas_get_config");
+  auto* const threads = find_symbol<int(void)>(library, "openblas_get_num_threads");
   Dl_info place = {};
   if (config == nullptr || threads == nullptr || dladdr(reinterpret_cast<void*>(config), &place) == 0) {
     return {"BLAS", "no OpenBLAS is loaded", "install libopenblas0"};

@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <atomic>
+
 #include "base/fork_handlers.h"
 
 namespace distag {
@@ -10,8 +12,12 @@ namespace {
 // Forks come first: a fork would wait for ever where threads multiply one after the other.
 constexpr pthread_rwlock_t kOpen = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 pthread_rwlock_t gate = kOpen;
+constinit std::atomic<uint64_t> fork_count{0};
 
-void close_gate() { pthread_rwlock_wrlock(&gate); }
+void close_gate() {
+  pthread_rwlock_wrlock(&gate);
+  ++fork_count;
+}
 void open_gate() { pthread_rwlock_unlock(&gate); }
 // The threads that waited are not here.
 void open_gate_in_child() { gate = kOpen; }
@@ -26,5 +32,7 @@ NoFork::NoFork() {
 }
 
 NoFork::~NoFork() { pthread_rwlock_unlock(&gate); }
+
+uint64_t NoFork::forks() const noexcept { return fork_count; }
 
 }  // namespace distag

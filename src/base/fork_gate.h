@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 namespace distag {
 
 // While one exists this process does not fork: fork() waits, on whatever thread, and new ones wait for a fork that
@@ -12,6 +14,9 @@ class NoFork {
   ~NoFork();
   NoFork(const NoFork&) = delete;
   NoFork& operator=(const NoFork&) = delete;
+
+  // Those that this process and its parents have begun since distag was loaded.
+  uint64_t forks() const noexcept;
 };
 
 }  // namespace distag

@@ -26,8 +26,8 @@ void run_steps_in_child() {
 }
 
 // The C library runs handlers before a fork from the last one made to the first: made after those of the libraries that
-// this one is linked with, which are loaded before it, ours run before they end their threads. It forgets them when
-// this library is unloaded.
+// this one is linked with, or that its first constructors load (base/threaded_library.h), ours run before they end
+// their threads. It forgets them when this library is unloaded.
 const bool are_watched = pthread_atfork(run_steps_before, run_steps_after, run_steps_in_child) == 0;
 
 }  // namespace

@@ -134,12 +134,12 @@ static void train(const char *rendezvous, uint32_t thread_count, float (*results
 }
 
 /* Whether a product of OpenBLAS itself has the same bits with one and with two of its threads. */
-static int blas_keeps_bits(void (*set_blas_threads)(int)) {
+static int blas_keeps_bits(void *openblas, void (*set_blas_threads)(int)) {
   enum { kSize = 128 };
   static float a[kSize * kSize], b[kSize * kSize], products[2][kSize * kSize];
   void (*const multiply)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *,
                          int) = (void (*)(int, int, int, int, int, int, float, const float *, int, const float *, int,
-                                          float, float *, int))dlsym(RTLD_DEFAULT, "cblas_sgemm");
+                                          float, float *, int))dlsym(openblas, "cblas_sgemm");
   if (!CHECK(multiply != NULL)) return 1;
   for (int i = 0; i < kSize * kSize; ++i) {
     a[i] = (float)(i * 37 % 1009) / 1009 - 0.5f;
@@ -159,9 +159,11 @@ int main(void) {
     int blas;
   } kThreads[] = {{1, 1}, {1, 1}, {4, 1}, {1, 2}, {4, 2}};
   char rendezvous[64];
-  void (*const set_blas_threads)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "openblas_set_num_threads");
+  void *const openblas = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_NOLOAD); /* that which distag brings along */
+  if (!CHECK(openblas != NULL)) return check_end();
+  void (*const set_blas_threads)(int) = (void (*)(int))dlsym(openblas, "openblas_set_num_threads");
   if (!CHECK(set_blas_threads != NULL)) return check_end();
-  const int keeps_bits = blas_keeps_bits(set_blas_threads);
+  const int keeps_bits = blas_keeps_bits(openblas, set_blas_threads);
   if (!keeps_bits) printf("OpenBLAS's own products change with the number of its threads: one is tried\n");
   for (size_t i = 0; i < sizeof kThreads / sizeof kThreads[0]; ++i) {
     if (kThreads[i].blas > 1 && !keeps_bits) continue;

@@ -3,7 +3,7 @@ use std::env;
 use std::process::{exit, Command};
 
 /// What libdistag.a needs: as cmake/library.cmake has it.
-const LIBRARIES: [&str; 8] = ["zmq", "sodium", "isal", "openblas", "fmt", "stdc++", "m", "pthread"];
+const LIBRARIES: [&str; 7] = ["zmq", "sodium", "isal", "fmt", "stdc++", "m", "pthread"];
 
 fn fail(message: &str) -> ! {
     eprintln!("distag-sys: {message}");

@@ -49,6 +49,14 @@ TEST(ForkGateTest, AForkWaitsForThoseThatAreUnderWay) {
   }
 }
 
+TEST(ForkGateTest, ForksAreCountedInParentAndChild) {
+  static uint64_t before = 0;
+  before = NoFork().forks();
+  const auto is_next = [] { return NoFork().forks() == before + 1 ? 0 : 1; };
+  EXPECT_EQ(fork_and_wait(is_next), 0);
+  EXPECT_EQ(is_next(), 0);
+}
+
 TEST(ForkGateTest, AForkIsNotStarvedByThreadsThatFollowEachOther) {
   std::atomic<bool> is_over{false};
   std::atomic<int> turns{0};

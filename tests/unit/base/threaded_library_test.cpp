@@ -1,0 +1,106 @@
+#include "base/threaded_library.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <array>
+#include <string>
+
+namespace distag {
+namespace {
+
+constexpr std::array kVariables = {"DISTAG_TEST_THREADS"};
+constexpr size_t kBlock = size_t{1} << 20;
+
+// Small, in the C library's package, and linked by nothing here.
+constexpr const char* kFile = "libBrokenLocale.so.1";
+
+bool is_loaded(const char* file) {
+  void* const handle = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
+  if (handle != nullptr) dlclose(handle);
+  return handle != nullptr;
+}
+
+class ThreadedLibraryTest : public ::testing::Test {
+ protected:
+  ThreadedLibraryTest() {
+    pthread_getattr_default_np(&before_);
+    sched_getaffinity(0, sizeof processors_, &processors_);
+    pthread_sigmask(SIG_SETMASK, nullptr, &signals_);
+  }
+  // The thread is as it was.
+  ~ThreadedLibraryTest() override {
+    cpu_set_t processors = {};
+    sigset_t signals = {};
+    sched_getaffinity(0, sizeof processors, &processors);
+    pthread_sigmask(SIG_SETMASK, nullptr, &signals);
+    EXPECT_TRUE(CPU_EQUAL(&processors, &processors_));
+    for (int each = 1; each < SIGRTMIN; ++each) EXPECT_EQ(sigismember(&signals, each), sigismember(&signals_, each));
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+
+  static void leave_no_room_for_threads() {
+    pthread_attr_t attributes = {};
+    pthread_attr_init(&attributes);
+    ASSERT_EQ(pthread_attr_setstacksize(&attributes, size_t{1} << 47), 0);
+    ASSERT_EQ(pthread_setattr_default_np(&attributes), 0);
+    pthread_attr_destroy(&attributes);
+  }
+
+  pthread_attr_t before_ = {};
+  cpu_set_t processors_ = {};
+  sigset_t signals_ = {};
+};
+
+TEST_F(ThreadedLibraryTest, IsThereFromLoadToUnload) {
+  ThreadedLibrary library({kFile, kVariables, kBlock});
+  library.load();
+  EXPECT_STREQ(library.lack(), "");
+  EXPECT_TRUE(is_loaded(kFile));
+  EXPECT_NE(library.find("__ctype_get_mb_cur_max"), nullptr);
+  EXPECT_EQ(library.find("distag_no_such_name"), nullptr);
+  library.unload();
+  EXPECT_FALSE(is_loaded(kFile));
+  EXPECT_EQ(library.find("__ctype_get_mb_cur_max"), nullptr);
+}
+
+TEST_F(ThreadedLibraryTest, IsThereWithoutRoomForThreads) {
+  leave_no_room_for_threads();
+  ThreadedLibrary library({kFile, kVariables, kBlock});
+  library.load();
+  EXPECT_STREQ(library.lack(), "");
+  EXPECT_TRUE(is_loaded(kFile));
+  library.unload();
+}
+
+TEST_F(ThreadedLibraryTest, SaysWhyItIsNotThere) {
+  ThreadedLibrary library({"libdistag-no-such.so", kVariables, kBlock});
+  library.load();
+  EXPECT_NE(std::string(library.lack()).find("libdistag-no-such.so"), std::string::npos) << library.lack();
+  EXPECT_EQ(library.find("cbrt"), nullptr);
+  EXPECT_EQ(dlerror(), nullptr);
+  library.unload();
+}
+
+TEST_F(ThreadedLibraryTest, KnowsWhetherThereIsRoomForItsBlocks) {
+  ThreadedLibrary small({kFile, kVariables, kBlock});
+  small.load();
+  EXPECT_FALSE(small.is_space_short());
+  EXPECT_TRUE(small.has_block());
+  small.unload();
+  ThreadedLibrary large({kFile, kVariables, size_t{1} << 46});
+  large.load();
+  EXPECT_TRUE(large.is_space_short());
+  large.unload();
+  ThreadedLibrary too_large({kFile, kVariables, size_t{1} << 48});
+  too_large.load();
+  EXPECT_FALSE(too_large.has_block());
+  too_large.unload();
+}
+
+}  // namespace
+}  // namespace distag

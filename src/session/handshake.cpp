@@ -232,7 +232,7 @@ void Session::State::on_answer(PeerRecord& record, Frames frames) {
     } else if (const auto* welcome = std::get_if<wire::Welcome>(&message.body)) {
       if (welcome->incarnation != record.peer.incarnation) {
         end_once_heard(record, [this, &record] {
-          lose(record, loss_error(record, Status::kPeerRestarted, "another incarnation listens at its address"),
+          lose(record, loss_error(record, shared, Status::kPeerRestarted, "another incarnation listens at its address"),
                wire::RefuseReason::kFenced);
         });
       } else if (!welcome->proof.empty()) {
@@ -251,7 +251,7 @@ void Session::State::on_answer(PeerRecord& record, Frames frames) {
     record.outgoing.on_damaged();
   } catch (const Violation& error) {
     ++shared.stats.messages_refused;
-    lose(record, loss_error(record, Status::kProtocol, "it broke the protocol: " + error.message()),
+    lose(record, loss_error(record, shared, Status::kProtocol, "it broke the protocol: " + error.message()),
          wire::RefuseReason::kProtocol);
   } catch (...) {
     const Error error = current_error();
@@ -281,7 +281,7 @@ void Session::State::on_refuse(PeerRecord& record, const wire::Refuse& refusal) 
   const bool is_other = refusal.incarnation != 0 && refusal.incarnation != record.peer.incarnation;
   if (refusal.reason == RefuseReason::kIncarnation && is_other) status = Status::kPeerRestarted;
   end_once_heard(record, [this, &record, status, why = "it refused this worker: " + refusal.text] {
-    lose(record, loss_error(record, status, why), RefuseReason::kFenced);
+    lose(record, loss_error(record, shared, status, why), RefuseReason::kFenced);
   });
 }
 

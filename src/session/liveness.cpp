@@ -27,26 +27,6 @@ std::string why_lost(PeerRecord& record, const StreamShared& shared) {
 
 }  // namespace
 
-// A deaf worker may still hear a peer by a connection that it had before: one that is well speaks within half a lease.
-Obstacle obstacle_between(const PeerRecord& record, const StreamShared& shared) {
-  if (!record.is_member()) return {};
-  const Nanos now = shared.loop.now();
-  const Lack& own = record.outgoing.lack();
-  if (own.is_there(now)) return {&own, "cannot be reached from here", own.last() - own.since(), true};
-  if (record.lack.is_there(now)) {
-    return {&record.lack, "cannot answer, as it says", record.lack.last() - record.lack.since(), false};
-  }
-  const Lack& deafness = shared.deafness;
-  const Nanos silent_since = std::max({deafness.since(), record.last.spoken, record.last.part});
-  if (!deafness.is_there(now) || deafness.last() <= silent_since) return {};
-  if (shared.transport.reports_every_loss()) return {};  // no peer is asked whether it lives
-  return {&deafness, "may not be heard from here", deafness.last() - silent_since, false};
-}
-
-std::string text_of(const Obstacle& obstacle, const Peer& peer) {
-  return fmt::format("{} {}: {}", describe_peer(peer), obstacle.effect, obstacle.lack->error().message());
-}
-
 // ---- acknowledgements: with the next message, else alone after a while or a lot; that of a PING at once ----
 
 void Session::State::note_received(PeerRecord& record, size_t bytes, bool is_ping) {
@@ -148,14 +128,14 @@ void Session::State::tick(PeerRecord& record, Nanos now, bool was_paused) {
   if (was_paused) return record.outgoing.restart_lease(now);
   if (std::string why = why_lost(record, shared); !why.empty()) {
     end_once_heard(record, [this, &record, why = std::move(why)] {
-      lose(record, loss_error(record, Status::kDisconnected, why), wire::RefuseReason::kFenced);
+      lose(record, loss_error(record, shared, Status::kDisconnected, why), wire::RefuseReason::kFenced);
     });
     return;
   }
   const Obstacle obstacle = obstacle_between(record, shared);
   const bool is_long = obstacle.lasts >= shared.config.lease;
   if (shared.config.on_lack && (is_long || (obstacle.holds_back && obstacle.lasts >= shared.config.lease / 4))) {
-    post([this, peer = record.peer, why = Error(Status::kOutOfMemory, text_of(obstacle, record.peer)), is_long] {
+    shared.post([this, peer = record.peer, why = Error(Status::kOutOfMemory, text_of(obstacle, record.peer)), is_long] {
       shared.config.on_lack(peer, why, is_long);
     });
   }

@@ -1,4 +1,3 @@
-#include <cstring>
 #include <new>
 #include <optional>
 #include <utility>
@@ -28,7 +27,7 @@ void Session::State::hear_again(PeerRecord& record) {
 // on their way its connection, and anything else is a failure of this worker.
 void Session::State::on_message(const ConnectionToken& from, Frames frames) {
   assert_on_loop(shared.loop);
-  if (!alive) return;
+  if (shared.alive == nullptr) return;
   auto found = connections.find(from);
   PeerRecord* record = found == connections.end() ? nullptr : found->second.record;
   if (record != nullptr && record->connection != from) return;  // it has dialled again since
@@ -45,7 +44,7 @@ void Session::State::on_message(const ConnectionToken& from, Frames frames) {
       if (!has_left) refuse(from, wire::RefuseReason::kFenced, why_gone->message());
       return;
     }
-    const wire::Arrival arrival(frames, shared.config.limits, shared.transport, header_room);
+    const wire::Arrival arrival(frames, shared.config.limits, shared.transport, shared.header_room);
     Frame header = std::move(frames.front());
     frames.erase(frames.begin());
     if (record != nullptr && arrival.number() != 0) {
@@ -84,7 +83,7 @@ void Session::State::on_part(const ConnectionToken& from) {
 }
 
 void Session::State::lose_for(PeerRecord& record, const Violation& violation) {
-  lose(record, loss_error(record, Status::kProtocol, "it broke the protocol: " + violation.message()),
+  lose(record, loss_error(record, shared, Status::kProtocol, "it broke the protocol: " + violation.message()),
        wire::RefuseReason::kProtocol);
 }
 
@@ -139,21 +138,6 @@ void Session::State::on_unnumbered(PeerRecord* record, const ConnectionToken& fr
 
 void Session::State::take_ack(PeerRecord& record, uint64_t number) {
   if (!record.outgoing.on_ack(number)) violation("it acknowledged {}, which was never sent", number);
-}
-
-// Large frames to memory for payload, as long as there is some.
-void Session::State::move_to_memory(Frames& frames) {
-  for (Frame& frame : frames) {
-    if (frame.size() < kLargeFrameBytes || (frame.is_loan() && shared.keeps_loans())) continue;
-    try {
-      std::shared_ptr<std::byte> bytes = memory.allocate(frame.size());
-      std::memcpy(bytes.get(), frame.data(), frame.size());
-      const std::byte* data = bytes.get();
-      frame = Frame(data, frame.size(), std::move(bytes));
-    } catch (...) {
-      return;  // they stay where they are
-    }
-  }
 }
 
 // Exactly the next one: lower ones are repetitions, of which only the ack is new.
@@ -214,7 +198,7 @@ std::optional<Error> Session::State::take_payload(PeerRecord& record, const wire
                                                   std::vector<Task>& rest) {
   Frame long_header;
   try {
-    if (take_transfers(record, arrival, frames, long_header, rest)) return std::nullopt;
+    if (record.transfers.assemble(arrival, frames, long_header, rest)) return std::nullopt;
   } catch (const Violation&) {
     throw;
   } catch (...) {
@@ -233,39 +217,6 @@ std::optional<Error> Session::State::take_payload(PeerRecord& record, const wire
   } catch (const std::bad_alloc&) {
     return Error(Status::kOutOfMemory, "no memory");
   }
-}
-
-// Puts the frames that came in pieces in their places, a long header first. All of them are taken, also when there
-// was no memory for one: then this is false.
-bool Session::State::take_transfers(PeerRecord& record, const wire::Arrival& arrival, Frames& frames,
-                                    Frame& long_header, std::vector<Task>& rest) {
-  // Pieces have their own way there.
-  if (!shared.keeps_frames() && !arrival.is_chunk()) move_to_memory(frames);
-  bool is_whole = true;
-  auto insert = [&frames, &is_whole](size_t place, std::optional<Frame> frame) {
-    is_whole = is_whole && frame.has_value();
-    if (!is_whole) return;
-    try {
-      frames.insert(frames.begin() + static_cast<ptrdiff_t>(place), *std::move(frame));
-    } catch (const std::bad_alloc&) {
-      is_whole = false;
-    }
-  };
-  if (arrival.long_transfer() != 0) {
-    if (const auto header = record.transfers.take(arrival.long_transfer(), rest)) long_header = *header;
-    is_whole = long_header.data() != nullptr;
-  } else if (arrival.is_long()) {
-    if (frames.empty()) violation("a LONG without its header");
-    long_header = std::move(frames.front());
-    frames.erase(frames.begin());
-  }
-  for (size_t i = 0; i < arrival.transfer_count(); ++i) {
-    const wire::Transfer transfer = arrival.transfer(i);
-    if (is_whole && transfer.frame > frames.size()) violation("a payload frame {} that is not there", transfer.frame);
-    insert(transfer.frame, record.transfers.take(transfer.id, rest));
-  }
-  if (arrival.is_long()) insert(0, long_header);
-  return is_whole;
 }
 
 // While nothing of the message that comes has taken effect.
@@ -322,7 +273,7 @@ void Session::State::lead_up(const Peer& from, wire::Message& message) {
 void Session::State::receive_from_self(wire::Encoded encoded, Inbox::Place place) {
   assert_on_loop(shared.loop);
   try {
-    const wire::Arrival arrival(encoded.header, shared.config.limits, header_room);
+    const wire::Arrival arrival(encoded.header, shared.config.limits, shared.header_room);
     const bool takes_long = arrival.takes_long(encoded.payload);
     if (!takes_long && self_inbox.is_empty()) {
       Inbox::Decoded decoded = Inbox::decode(arrival, encoded.payload, std::nullopt);
@@ -343,7 +294,7 @@ void Session::State::receive_from_self(wire::Encoded encoded, Inbox::Place place
 
 bool Session::State::on_decoded(Inbox::Decoded& decoded) {
   assert_on_loop(shared.loop);
-  if (!alive) return true;
+  if (shared.alive == nullptr) return true;
   const Peer& self = shared.config.self;
   try {
     if (decoded.failure) std::rethrow_exception(decoded.failure);

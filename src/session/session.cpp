@@ -25,7 +25,6 @@ Session::State::State(Loop& loop, Transport& transport, Random& random, Log& log
       memory(shared.config.memory ? *shared.config.memory : pool),
       self_inbox(shared.loop, shared.config.decoder, shared.config.limits, *this) {
   shared.config.self.max_message_bytes = shared.config.limits.max_message_bytes;
-  header_room.resize(shared.config.limits.max_header_bytes);
 }
 
 Session::State::~State() { cancel_timers(); }
@@ -82,11 +81,11 @@ bool Session::State::add_peer(const Peer& peer) {
 void Session::State::replace_latest(NamedPeer& name) {
   const Peer before = name.latest;
   PeerRecord* record = find(before.incarnation);
-  const Error why =
-      loss_error(before, record == nullptr ? -1 : record->last.heard, Status::kPeerRestarted, "it has restarted");
+  const Error why = loss_error(before, shared, record == nullptr ? -1 : record->last.heard, Status::kPeerRestarted,
+                               "it has restarted");
   const bool is_member = record != nullptr && record->is_member();
   // First: without memory for it the next HELLO does all of this.
-  if (!leaving && !is_member) post([this, before, why] { events.on_restarted(before, why); });
+  if (!leaving && !is_member) shared.post([this, before, why] { events.on_restarted(before, why); });
   name.restarted = why;
   if (record == nullptr) {
     graves[before.incarnation].standing = Standing::kRestarted;
@@ -188,7 +187,7 @@ void Session::State::deliver_to_self(bool is_sent_now) {
     }
   } catch (const std::bad_alloc&) {
     if (std::exchange(waits_for_self, true)) return;
-    Task again = [this, held = self_place, session = std::weak_ptr<char>(alive)] {
+    Task again = [this, held = self_place, session = std::weak_ptr<char>(shared.alive)] {
       if (session.expired()) return;
       waits_for_self = false;
       deliver_to_self(false);
@@ -215,9 +214,10 @@ void Session::State::hand_to_self(ToSelf& own) {
   shared.stats.bytes_sent += travelling->bytes;
   shared.stats.bytes_in_flight += travelling->bytes;
   TaskPlace& place = travelling->post;
-  shared.loop.post_or_drop(place, [this, session = std::weak_ptr<char>(alive), travelling = std::move(travelling)] {
-    if (!session.expired()) arrive(*travelling);
-  });
+  shared.loop.post_or_drop(place,
+                           [this, session = std::weak_ptr<char>(shared.alive), travelling = std::move(travelling)] {
+                             if (!session.expired()) arrive(*travelling);
+                           });
 }
 
 void Session::State::arrive(Travelling& own) {
@@ -229,46 +229,7 @@ void Session::State::arrive(Travelling& own) {
   end_leave_when_done();
 }
 
-void Session::State::post(Task task) {
-  shared.loop.post_or_drop([alive = std::weak_ptr<char>(alive), task = std::move(task)]() mutable {
-    if (alive.lock()) task();
-  });
-}
-
 // ---- ends ----
-
-Error Session::State::loss_error(const Peer& peer, Nanos heard_at, Status status, const std::string& why) const {
-  std::string heard = "never heard";
-  if (heard_at >= 0) {
-    heard = fmt::format("last heard {:.2f} s ago", static_cast<double>(shared.loop.now() - heard_at) / kSecond);
-  }
-  return Error(status, fmt::format("{} is lost: {}; {}", describe_peer(peer), why, heard));
-}
-
-// With the latest lack: the peer may have given this worker up for it, or the other way round.
-Error Session::State::loss_error(const PeerRecord& record, Status status, const std::string& why) const {
-  const Nanos lately = shared.loop.now() - shared.config.lease;
-  const Lack* lack = nullptr;
-  const char* effect = "";
-  if (record.outgoing.lack().was_there_since(lately)) {
-    lack = &record.outgoing.lack();
-    effect = "this worker could not reach it";
-  } else if (record.lack.was_there_since(lately)) {
-    lack = &record.lack;
-    effect = "it could not answer, as it said,";
-  } else if (shared.deafness.was_there_since(std::max(lately, record.last.spoken))) {
-    lack = &shared.deafness;
-    effect = "this worker could not hear others";
-  }
-  std::string words;
-  EachStep each;  // without memory for it the loss is a loss
-  each([&] {
-    if (lack == nullptr) return;
-    words = fmt::format("; {} for {:.2f} s: {}", effect, static_cast<double>(lack->last() - lack->since()) / kSecond,
-                        lack->error().message());
-  });
-  return loss_error(record.peer, record.last.heard, status, why + words);
-}
 
 // Nothing of it is heard or said any more.
 void Session::State::retire(PeerRecord& record, Standing standing, Error why) {
@@ -344,7 +305,7 @@ void Session::State::end_leave_when_done() {
 }
 
 bool Session::State::close_some() {
-  alive.reset();
+  shared.alive.reset();
   cancel_timers();
   connections.clear();
   owed_acks.clear();
@@ -364,7 +325,7 @@ bool Session::State::is_drained() const {
 void Session::State::on_dead(PeerRecord& record, const Error& why) {
   assert_on_loop(shared.loop);
   end_once_heard(record, [this, &record, why] {
-    lose(record, loss_error(record, why.status(), why.message()), wire::RefuseReason::kUnreachable);
+    lose(record, loss_error(record, shared, why.status(), why.message()), wire::RefuseReason::kUnreachable);
   });
 }
 

@@ -13,6 +13,7 @@
 #include "base/log_throttle.h"
 #include "base/violation.h"
 #include "session/frame_pool.h"
+#include "session/obstacle.h"
 #include "session/peer_record.h"
 
 namespace distag {
@@ -36,17 +37,6 @@ struct Tombstone {
   Standing standing = Standing::kLost;
   NamedPeer* name = nullptr;
 };
-
-// What keeps this worker and a peer from each other now.
-struct Obstacle {
-  const Lack* lack = nullptr;  // nullptr: nothing
-  const char* effect = "";
-  Nanos lasts = 0;
-  bool holds_back = false;  // what waits cannot go out
-};
-Obstacle obstacle_between(const PeerRecord& record, const StreamShared& shared);
-// `; worker "b" (rank 1) cannot be reached from here: ` and so on, without the semicolon.
-std::string text_of(const Obstacle& obstacle, const Peer& peer);
 
 // The table of peers, and what leads between their streams and the layers above. On the loop.
 //   session.cpp   the table, sending, ends          handshake.cpp  HELLO, WELCOME, REFUSE
@@ -96,8 +86,6 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   // Runs it once the messages that wait to be decoded are heard: they are acknowledged, so they count.
   void end_once_heard(PeerRecord& record, Task end);
   void retire(PeerRecord& record, Standing standing, Error why);
-  Error loss_error(const Peer& peer, Nanos heard_at, Status status, const std::string& why) const;
-  Error loss_error(const PeerRecord& record, Status status, const std::string& why) const;
   void leave(Nanos deadline, Task done);
   void end_leave_when_done();
   void tell_left_all() noexcept;
@@ -112,13 +100,10 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void on_stream_message(PeerRecord& record, const wire::Arrival& arrival, Frame header, Frames frames, size_t bytes);
   void on_unnumbered(PeerRecord* record, const ConnectionToken& from, const wire::Arrival& arrival,
                      const Frames& frames);
-  void move_to_memory(Frames& frames);
   void hear_again(PeerRecord& record);
   void take_ack(PeerRecord& record, uint64_t number);
   std::optional<Error> take_payload(PeerRecord& record, const wire::Arrival& arrival, Frames& frames,
                                     std::vector<Task>& rest);
-  bool take_transfers(PeerRecord& record, const wire::Arrival& arrival, Frames& frames, Frame& long_header,
-                      std::vector<Task>& rest);
   void make_spare();
   void deliver(PeerRecord& record, Inbox::Decoded& decoded);
   void deliver(PeerRecord& record, wire::Message& message);
@@ -168,13 +153,11 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void tick();
   void tick(PeerRecord& record, Nanos now, bool was_paused);
 
-  // Runs the task on the loop soon, unless the session is gone by then.
-  void post(Task task);
-  // The same at the place of one of its events, for a task that holds no more than the record.
+  // Runs it on the loop soon, at the place of one of its events, for a task that holds no more than the record.
   template <typename Tell>
   void tell_soon(PeerRecord& record, const std::shared_ptr<TaskPlace>& place, Tell) noexcept {
     static_assert(std::is_empty_v<Tell>);
-    shared.loop.post_or_drop(*place, [this, session = std::weak_ptr<char>(alive), held = place, &record] {
+    shared.loop.post_or_drop(*place, [this, session = std::weak_ptr<char>(shared.alive), held = place, &record] {
       if (!session.expired()) Tell()(events, record);
     });
   }
@@ -197,8 +180,7 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   LogThrottle stranger_log;
   LogThrottle damage_log;
   LogThrottle failure_log;
-  std::array<Frames, 8> again_words;   // for those who say HELLO while there is no memory
-  std::vector<std::byte> header_room;  // for the header that is being read
+  std::array<Frames, 8> again_words;  // for those who say HELLO while there is no memory
   Ticket last_ticket = 0;
   uint64_t last_self_number = 0;
   uint64_t last_self_delivered = 0;
@@ -206,8 +188,7 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   std::list<ToSelf> to_self;                                              // that wait for memory
   std::shared_ptr<TaskPlace> self_place = std::make_shared<TaskPlace>();  // for the next attempt
   bool waits_for_self = false;                                            // in that place
-  Inbox::Place spare;                                      // for a message that can not even be refused yet
-  std::shared_ptr<char> alive = std::make_shared<char>();  // nullptr: it is being closed, and reports nothing
+  Inbox::Place spare;  // for a message that can not even be refused yet
 
   std::vector<PeerRecord*> owed_acks;
   Loop::TimerId ack_timer = 0;

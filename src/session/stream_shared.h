@@ -29,6 +29,16 @@ struct StreamShared {
   SessionStats stats;
   // What keeps this worker from hearing those that dial it: descriptors, or memory for what they say.
   Lack deafness{config.lease / 2};
+  std::shared_ptr<char> alive = std::make_shared<char>();  // nullptr: the session is being closed, and reports nothing
+  // For the header that is being read.
+  std::vector<std::byte> header_room = std::vector<std::byte>(config.limits.max_header_bytes);
+
+  // Runs the task on the loop soon, unless the session is gone by then.
+  void post(Task task) const {
+    loop.post_or_drop([session = std::weak_ptr<char>(alive), task = std::move(task)]() mutable {
+      if (!session.expired()) task();
+    });
+  }
 
   // Whether frames that have come may stay where they came to lie: not in memory of malloc that a socket was read into,
   // of which a burst would leave much with the process for good, and not where the host has named other memory.
@@ -42,7 +52,5 @@ struct StreamShared {
     return limits;
   }
 };
-
-// `worker "b" (rank 1)`
 
 }  // namespace distag

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/violation.h"
+#include "session/stream_shared.h"
 
 namespace distag {
 namespace {
@@ -136,6 +137,51 @@ std::optional<Frame> Transfers::take(uint64_t transfer, std::vector<Task>& rest)
   bytes_ -= whole.size() + kOverhead;
   if (whole.data() == nullptr) return std::nullopt;
   return whole;
+}
+
+// Large frames to memory for payload, as long as there is some.
+void Transfers::move_to_memory(Frames& frames) const {
+  for (Frame& frame : frames) {
+    if (frame.size() < kLargeFrameBytes || (frame.is_loan() && keeps_loans_)) continue;
+    try {
+      std::shared_ptr<std::byte> bytes = memory_.allocate(frame.size());
+      std::memcpy(bytes.get(), frame.data(), frame.size());
+      const std::byte* data = bytes.get();
+      frame = Frame(data, frame.size(), std::move(bytes));
+    } catch (...) {
+      return;  // they stay where they are
+    }
+  }
+}
+
+bool Transfers::assemble(const wire::Arrival& arrival, Frames& frames, Frame& long_header, std::vector<Task>& rest) {
+  // Pieces have their own way there.
+  if (!keeps_whole_ && !arrival.is_chunk()) move_to_memory(frames);
+  bool is_whole = true;
+  auto insert = [&frames, &is_whole](size_t place, std::optional<Frame> frame) {
+    is_whole = is_whole && frame.has_value();
+    if (!is_whole) return;
+    try {
+      frames.insert(frames.begin() + static_cast<ptrdiff_t>(place), *std::move(frame));
+    } catch (const std::bad_alloc&) {
+      is_whole = false;
+    }
+  };
+  if (arrival.long_transfer() != 0) {
+    if (const auto header = take(arrival.long_transfer(), rest)) long_header = *header;
+    is_whole = long_header.data() != nullptr;
+  } else if (arrival.is_long()) {
+    if (frames.empty()) violation("a LONG without its header");
+    long_header = std::move(frames.front());
+    frames.erase(frames.begin());
+  }
+  for (size_t i = 0; i < arrival.transfer_count(); ++i) {
+    const wire::Transfer transfer = arrival.transfer(i);
+    if (is_whole && transfer.frame > frames.size()) violation("a payload frame {} that is not there", transfer.frame);
+    insert(transfer.frame, take(transfer.id, rest));
+  }
+  if (arrival.is_long()) insert(0, long_header);
+  return is_whole;
 }
 
 void Transfers::clear() {

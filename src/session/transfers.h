@@ -8,7 +8,7 @@
 
 #include "base/task.h"
 #include "transport/transport.h"
-#include "wire/message.h"
+#include "wire/codec.h"
 
 namespace distag {
 
@@ -26,6 +26,9 @@ class Transfers {
   // The whole frame, for the message that names it; nullopt: there was no memory for it. It may be read once what is
   // added to `rest` has run, which copies and takes long.
   std::optional<Frame> take(uint64_t transfer, std::vector<Task>& rest);
+  // Puts the frames that came in pieces in their places among `frames`, a long header first. All of them are taken,
+  // also when there was no memory for one: then this is false.
+  bool assemble(const wire::Arrival& arrival, Frames& frames, Frame& long_header, std::vector<Task>& rest);
   void clear();
 
  private:
@@ -43,6 +46,7 @@ class Transfers {
   static void copy_lent(Partial& partial, size_t most);
   static void leave_rest(Partial& partial, std::vector<Task>& rest);
   void move_to_memory(Partial& partial);
+  void move_to_memory(Frames& frames) const;
   void begin(const wire::Chunk& chunk);
   bool is_forgotten(uint64_t transfer) const { return forgets_ && transfer <= last_begun_; }
 

@@ -38,10 +38,10 @@ void Session::State::on_hello(const ConnectionToken& from, const wire::Hello& he
   record->stale_connection = std::exchange(record->connection, std::move(token));
 
   wire::Welcome welcome{shared.config.self.incarnation, record->next_number};
-  reply(from, std::move(welcome));
-  record->acknowledged = record->next_number - 1;
+  replies.send(from, std::move(welcome));
+  record->ack.sent = record->next_number - 1;
   open(*record);
-  if (record->outgoing.lack().is_there(shared.loop.now())) acknowledge(*record);
+  if (record->outgoing.lack().is_there(shared.loop.now())) acks.send(*record);
 }
 
 // The member that says HELLO, or nullptr when it was refused, or waits. `vouched`: a stranger, as the rendezvous knows
@@ -64,7 +64,7 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
     return refuse_it(wire::RefuseReason::kKey,
                      "it has no key of its group, and cannot check the proof that the other gives of one");
   }
-  if (const std::string owner = acceptor->name_of(from); !owner.empty() && owner != hello.name) {
+  if (const std::string owner = replies.name_of(from); !owner.empty() && owner != hello.name) {
     return refuse_it(wire::RefuseReason::kDenied,
                      fmt::format("its key is that of \"{}\", not of \"{}\"", owner, hello.name));
   }
@@ -111,19 +111,19 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
 void Session::State::refuse_hello(const ConnectionToken& from, const wire::Hello& hello, wire::RefuseReason reason,
                                   const std::string& text) {
   using wire::RefuseReason;
-  ++shared.stats.messages_refused;
   const bool is_no_fault = reason == RefuseReason::kStopping || reason == RefuseReason::kIncarnation;
   if (!is_no_fault) {
-    stranger_log.write(shared.log, LogLevel::kWarning, shared.loop.now(),
-                       fmt::format("{} was refused, and told: {}", describe_peer(peer_of(hello)), text));
+    log.note_refusal(fmt::format("{} was refused, and told: {}", describe_peer(peer_of(hello)), text));
+  } else {
+    ++shared.stats.messages_refused;
   }
-  refuse(from, reason, text);
+  replies.refuse(from, reason, text);
 }
 
 // One that says HELLO again, as its connection has dropped, is asked for only once.
 void Session::State::hold(const ConnectionToken& from, const wire::Hello& hello) {
   const bool is_asked_for = strangers.contains(hello.incarnation);
-  if (!is_asked_for && strangers.size() >= kMostStrangers) return ask_to_dial_again(from);
+  if (!is_asked_for && strangers.size() >= kMostStrangers) return replies.ask_to_dial_again(from);
   Stranger& stranger = strangers[hello.incarnation];
   stranger.connection = from;
   stranger.hello = hello;
@@ -152,7 +152,7 @@ void Session::State::settle_stranger(Incarnation incarnation, const Peer* vouche
     refuse_hello(stranger.connection, stranger.hello, wire::RefuseReason::kDenied,
                  fmt::format("the rendezvous does not know {}", describe_peer(peer_of(stranger.hello))));
   });
-  if (each.has_failed()) ask_to_dial_again(stranger.connection);
+  if (each.has_failed()) replies.ask_to_dial_again(stranger.connection);
 }
 
 void Session::State::hear_strangers_again() {
@@ -163,8 +163,8 @@ void Session::State::answer(const Stranger& stranger, const Peer* vouched) {
   try {
     on_hello(stranger.connection, stranger.hello, vouched);
   } catch (...) {
-    note_failure(peer_of(stranger.hello), current_error());
-    ask_to_dial_again(stranger.connection);
+    log.note_failure(peer_of(stranger.hello), current_error());
+    replies.ask_to_dial_again(stranger.connection);
   }
 }
 
@@ -178,44 +178,6 @@ void Session::State::settle_late_strangers() {
                  fmt::format("the rendezvous did not say in time whether {} is a member",
                              describe_peer(peer_of(held.mapped().hello))));
   }
-}
-
-// Without the key of the group, or a handshake, it never comes so far as to say HELLO.
-void Session::State::on_denied(const std::string& why) {
-  assert_on_loop(shared.loop);
-  ++shared.stats.messages_refused;
-  stranger_log.write(shared.log, LogLevel::kWarning, shared.loop.now(), why);
-}
-
-// Made while there is memory: who said HELLO would else wait for half a lease.
-void Session::State::keep_words_ready() noexcept {
-  EachStep each;
-  for (Frames& word : again_words) {
-    if (!word.empty()) continue;
-    each([this, &word] {
-      wire::Refuse again{wire::RefuseReason::kDamaged, shared.config.self.incarnation, {}};
-      word = wire::pack({0, 0, {}, std::move(again)}, shared.config.limits, shared.transport);
-    });
-  }
-}
-
-void Session::State::ask_to_dial_again(const ConnectionToken& from) {
-  for (Frames& word : again_words) {
-    if (word.empty()) continue;
-    acceptor->reply(from, std::exchange(word, {}));
-    return;
-  }
-}
-
-void Session::State::refuse(const ConnectionToken& to, wire::RefuseReason reason, const std::string& text) {
-  wire::Refuse refuse{reason, shared.config.self.incarnation, text};
-  reply(to, std::move(refuse));
-}
-
-void Session::State::reply(const ConnectionToken& to, wire::Body body) {
-  Frames frames = wire::pack({0, 0, {}, std::move(body)}, shared.config.limits, shared.transport);
-  for (const Frame& frame : frames) shared.stats.bytes_sent += frame.size();
-  acceptor->reply(to, std::move(frames));
 }
 
 // ---- from the side that we dialled ----
@@ -247,7 +209,7 @@ void Session::State::on_answer(PeerRecord& record, Frames frames) {
       violation("a {} as answer to HELLO", wire::body_name(message.body));
     }
   } catch (const wire::Damaged& damage) {
-    note_damage(damage, &record);
+    log.note_damage(damage, &record.peer);
     record.outgoing.on_damaged();
   } catch (const Violation& error) {
     ++shared.stats.messages_refused;
@@ -255,7 +217,7 @@ void Session::State::on_answer(PeerRecord& record, Frames frames) {
          wire::RefuseReason::kProtocol);
   } catch (...) {
     const Error error = current_error();
-    note_failure(record.peer, error);
+    log.note_failure(record.peer, error);
     // Its answer is lost: it is dialled again.
     record.outgoing.on_damaged(error.status() == Status::kOutOfMemory ? &error : nullptr);
   }

@@ -61,17 +61,20 @@ class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
   std::shared_ptr<TaskPlace> ending = std::make_shared<TaskPlace>();
   bool has_events_to_tell() const { return admission.use_count() + ending.use_count() != 2; }
 
-  // Acknowledgements that are to go to it.
-  uint64_t acknowledged = 0;
-  size_t unacknowledged_bytes = 0;
-  Nanos ack_due = kNever;
-  bool is_ack_listed = false;
+  // The acknowledgement that is to go to it.
+  struct Ack {
+    uint64_t sent = 0;       // all up to this number is acknowledged
+    size_t bytes = 0;        // of those behind it
+    Nanos due = kNever;      // for one that goes alone; kNever: none does
+    bool is_listed = false;  // see Acknowledgements
+  };
+  Ack ack;
 
   void note_spoken(Nanos now) {
     last.heard = last.spoken = now;
     lack.end();
   }
-  bool owes_ack() const { return acknowledged + 1 < next_number; }
+  bool owes_ack() const { return ack.sent + 1 < next_number; }
   // Whatever else it says, it may be deaf.
   Nanos hears_at() const { return std::max(last.part, last.ack); }
   bool is_member() const { return standing == Standing::kMember; }
@@ -79,9 +82,9 @@ class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
  private:
   uint64_t received() const override { return next_number - 1; }
   void on_ack_sent(uint64_t number) override {
-    acknowledged = number;
-    unacknowledged_bytes = 0;
-    ack_due = kNever;
+    ack.sent = number;
+    ack.bytes = 0;
+    ack.due = kNever;
   }
   void on_answer(Frames frames) override { events_.on_answer(*this, std::move(frames)); }
   void on_dead(const Error& why) override { events_.on_dead(*this, why); }

@@ -41,7 +41,7 @@ void Session::State::on_message(const ConnectionToken& from, Frames frames) {
       ++shared.stats.messages_refused;
       const bool has_left = record == nullptr ? find_grave(found->second.incarnation)->standing == Standing::kLeft
                                               : record->standing == Standing::kLeft;
-      if (!has_left) refuse(from, wire::RefuseReason::kFenced, why_gone->message());
+      if (!has_left) replies.refuse(from, wire::RefuseReason::kFenced, why_gone->message());
       return;
     }
     const wire::Arrival arrival(frames, shared.config.limits, shared.transport, shared.header_room);
@@ -55,18 +55,17 @@ void Session::State::on_message(const ConnectionToken& from, Frames frames) {
   } catch (const wire::Damaged& damage) {
     on_damaged(record, from, damage);
   } catch (const Violation& error) {
-    ++shared.stats.messages_refused;
     if (record == nullptr) {
-      stranger_log.write(shared.log, LogLevel::kWarning, shared.loop.now(),
-                         fmt::format("a stranger was refused: {}", error.message()));
-      refuse(from, wire::RefuseReason::kProtocol, error.message());
+      log.note_refusal(fmt::format("a stranger was refused: {}", error.message()));
+      replies.refuse(from, wire::RefuseReason::kProtocol, error.message());
     } else {
+      ++shared.stats.messages_refused;
       lose_for(*record, error);
     }
   } catch (...) {
-    note_failure(record == nullptr ? Peer() : record->peer, current_error());
+    log.note_failure(record == nullptr ? Peer() : record->peer, current_error());
     if (record == nullptr) {
-      ask_to_dial_again(from);
+      replies.ask_to_dial_again(from);
     } else if (record->is_member() && record->next_number == expected) {
       hear_again(*record);
     }
@@ -90,26 +89,9 @@ void Session::State::lose_for(PeerRecord& record, const Violation& violation) {
 // Nothing more is heard on the connection; the other side is to dial again. Should it not hear that, half a lease
 // without an acknowledgement makes it dial.
 void Session::State::on_damaged(PeerRecord* record, const ConnectionToken& from, const wire::Damaged& damage) {
-  note_damage(damage, record);
+  log.note_damage(damage, record == nullptr ? nullptr : &record->peer);
   if (record != nullptr) hear_again(*record);
-  refuse(from, wire::RefuseReason::kDamaged, damage.message());
-}
-
-void Session::State::note_damage(const wire::Damaged& damage, const PeerRecord* record) {
-  ++shared.stats.messages_refused;
-  damage_log.write(shared.log, LogLevel::kWarning, shared.loop.now(),
-                   fmt::format("{}: {}; the connection is made again",
-                               record == nullptr ? "a stranger" : describe_peer(record->peer), damage.message()));
-}
-
-void Session::State::note_failure(const Peer& from, const Error& error) {
-  if (error.status() == Status::kOutOfMemory) shared.deafness.note(error, shared.loop.now());
-  EachStep each;
-  each([this, &from, &error] {
-    failure_log.write(shared.log, LogLevel::kError, shared.loop.now(),
-                      fmt::format("a message of {} is lost to a failure of this worker: {}",
-                                  from.name.empty() ? "a stranger" : describe_peer(from), error.message()));
-  });
+  replies.refuse(from, wire::RefuseReason::kDamaged, damage.message());
 }
 
 // Without a number: HELLO from anybody, ACK from a peer.
@@ -150,7 +132,7 @@ void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& 
     violation("{}", gap);
   }
   if (number < record.next_number) {
-    note_received(record, bytes);
+    acks.note_received(record, bytes);
     ++shared.stats.messages_duplicated;
     take_ack(record, arrival.ack());
     return;
@@ -176,7 +158,7 @@ void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& 
   }
   // It counts as received whatever becomes of it.
   record.next_number = number + 1;
-  note_received(record, bytes, !waits && std::holds_alternative<wire::Ping>(decoded.message.body));
+  acks.note_received(record, bytes, !waits && std::holds_alternative<wire::Ping>(decoded.message.body));
   if (const auto* chunk = std::get_if<wire::Chunk>(&decoded.message.body)) record.transfers.add(*chunk);
   take_ack(record, arrival.ack());
   // An acknowledgement may have been what somebody waited for to give the peer up.
@@ -189,7 +171,7 @@ void Session::State::on_stream_message(PeerRecord& record, const wire::Arrival& 
     frames.clear();  // the message alone holds them
     if (!on_decoded(record, decoded)) record.inbox.put_back(std::exchange(spare, {}), std::move(decoded));
   }
-  if (record.is_member() && record.unacknowledged_bytes >= kAckBytes) record.outgoing.send_ack();
+  if (record.is_member() && record.ack.bytes >= kAckBytes) record.outgoing.send_ack();
 }
 
 // All of the payload to its places. Without memory for it, what there was none for; then a long header alone is left,
@@ -235,7 +217,7 @@ bool Session::State::on_decoded(PeerRecord& record, Inbox::Decoded& decoded) {
   } catch (...) {
     const Error error = current_error();
     if (!decoded.failure && error.status() == Status::kOutOfMemory && record.is_member()) return false;
-    note_failure(record.peer, error);
+    log.note_failure(record.peer, error);
   }
   if (record.inbox.is_empty() && record.on_heard) std::exchange(record.on_heard, Task())();
   return true;
@@ -288,7 +270,7 @@ void Session::State::receive_from_self(wire::Encoded encoded, Inbox::Place place
       self_inbox.drain();
     }
   } catch (...) {
-    note_failure(shared.config.self, current_error());
+    log.note_failure(shared.config.self, current_error());
   }
 }
 
@@ -306,7 +288,7 @@ bool Session::State::on_decoded(Inbox::Decoded& decoded) {
   } catch (...) {
     const Error error = current_error();
     if (!decoded.failure && error.status() == Status::kOutOfMemory) return false;
-    note_failure(self, error);
+    log.note_failure(self, error);
   }
   return true;
 }

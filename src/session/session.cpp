@@ -18,11 +18,14 @@ std::string describe_peer(const Peer& peer) { return fmt::format("worker \"{}\" 
 
 // ---- the table ----
 
-Session::State::State(Loop& loop, Transport& transport, Random& random, Log& log, SessionConfig config,
+Session::State::State(Loop& loop, Transport& transport, Random& random, Log& log_of_worker, SessionConfig config,
                       SessionEvents& session_events)
-    : shared{loop, transport, random, log, std::move(config), {}},
+    : shared{loop, transport, random, log_of_worker, std::move(config), {}},
       events(session_events),
       memory(shared.config.memory ? *shared.config.memory : pool),
+      log(shared),
+      replies(shared),
+      acks(shared, replies),
       self_inbox(shared.loop, shared.config.decoder, shared.config.limits, *this) {
   shared.config.self.max_message_bytes = shared.config.limits.max_message_bytes;
 }
@@ -30,7 +33,7 @@ Session::State::State(Loop& loop, Transport& transport, Random& random, Log& log
 Session::State::~State() { cancel_timers(); }
 
 void Session::State::cancel_timers() {
-  for (Loop::TimerId* timer : {&ack_timer, &tick_timer, &leave_timer}) {
+  for (Loop::TimerId* timer : {&tick_timer, &leave_timer}) {
     shared.loop.cancel_timer(std::exchange(*timer, 0));
   }
 }
@@ -61,7 +64,7 @@ PeerRecord& Session::State::add(const Peer& peer) {
   auto record = std::make_unique<PeerRecord>(shared, peer, memory, *this);
   PeerRecord& added = *record;
   if (in_order.size() == in_order.capacity()) in_order.reserve(2 * in_order.size() + 8);
-  owed_acks.reserve(in_order.capacity());
+  acks.make_room(in_order.capacity());
   records.emplace(peer.incarnation, std::move(record));
   in_order.push_back(&added);
   return added;
@@ -122,7 +125,7 @@ void Session::State::bury(PeerRecord& record) {
   graves[record.peer.incarnation] = {is_latest ? record.standing : Standing::kRestarted, &name};
   std::erase(in_order, &record);
   settled = 0;  // counted anew
-  std::erase(owed_acks, &record);
+  acks.forget(record);
   records.erase(record.peer.incarnation);
 }
 
@@ -238,7 +241,7 @@ void Session::State::retire(PeerRecord& record, Standing standing, Error why) {
   record.transfers.clear();
   record.inbox.clear();
   record.on_heard.reset();
-  record.ack_due = kNever;
+  record.ack.due = kNever;
 }
 
 void Session::State::lose(PeerRecord& record, Error why, wire::RefuseReason word) {
@@ -249,9 +252,10 @@ void Session::State::lose(PeerRecord& record, Error why, wire::RefuseReason word
   EachStep each;  // without memory for the words the loss is a loss
   if (!record.connection.empty()) {
     each([this, &record, word] {
-      refuse(record.connection, word,
-             word == wire::RefuseReason::kUnreachable ? fmt::format("it cannot dial back to {}", record.peer.endpoint)
-                                                      : record.gone.message());
+      replies.refuse(record.connection, word,
+                     word == wire::RefuseReason::kUnreachable
+                         ? fmt::format("it cannot dial back to {}", record.peer.endpoint)
+                         : record.gone.message());
     });
   }
   if (!leaving) {
@@ -264,7 +268,7 @@ void Session::State::lose(PeerRecord& record, Error why, wire::RefuseReason word
 // It is acknowledged at once; the connection stays for that until the peer drops it.
 void Session::State::on_leave(PeerRecord& record) {
   Error why(Status::kDisconnected, fmt::format("{} has left the group", describe_peer(record.peer)));
-  acknowledge(record);
+  acks.send(record);
   retire(record, Standing::kLeft, std::move(why));
   record.outgoing.end();
   if (!leaving) {
@@ -308,8 +312,8 @@ bool Session::State::close_some() {
   shared.alive.reset();
   cancel_timers();
   connections.clear();
-  owed_acks.clear();
-  if (in_order.empty()) return acceptor && acceptor->close_some();
+  acks.close();
+  if (in_order.empty()) return replies.close_some();
   for (size_t i = 0; i < kStreamsATurn && !in_order.empty(); ++i) {
     records.erase(in_order.back()->peer.incarnation);
     in_order.pop_back();
@@ -357,17 +361,15 @@ std::string Session::listen(const std::string& address) {
     state->on_message(from, std::move(frames));
   };
   acceptor_events.on_part = [state = state_.get()](const ConnectionToken& from) { state->on_part(from); };
-  acceptor_events.on_denied = [state = state_.get()](const std::string& why) { state->on_denied(why); };
+  acceptor_events.on_denied = [state = state_.get()](const std::string& why) { state->log.note_refusal(why); };
   acceptor_events.on_lack = [shared = &state_->shared](const Error& why) {
     shared->deafness.note(why, shared->loop.now());
   };
-  state_->acceptor = state_->shared.transport.listen(address, std::move(acceptor_events));
-  state_->shared.config.self.endpoint = state_->acceptor->endpoint();
-  state_->keep_words_ready();
+  state_->replies.listen(address, std::move(acceptor_events));
   return endpoint();
 }
 
-const std::string& Session::endpoint() const { return state_->acceptor->endpoint(); }
+const std::string& Session::endpoint() const { return state_->replies.endpoint(); }
 const Peer& Session::self() const { return state_->shared.config.self; }
 const wire::Limits& Session::limits() const { return state_->shared.config.limits; }
 

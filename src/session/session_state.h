@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <deque>
 #include <list>
 #include <map>
@@ -10,11 +9,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/log_throttle.h"
 #include "base/violation.h"
+#include "session/acknowledgements.h"
 #include "session/frame_pool.h"
 #include "session/obstacle.h"
 #include "session/peer_record.h"
+#include "session/session_log.h"
 
 namespace distag {
 
@@ -40,9 +40,9 @@ struct Tombstone {
 
 // The table of peers, and what leads between their streams and the layers above. On the loop.
 //   session.cpp   the table, sending, ends          handshake.cpp  HELLO, WELCOME, REFUSE
-//   receiving.cpp messages that come                liveness.cpp   acknowledgements and leases
+//   receiving.cpp messages that come                liveness.cpp   leases
 struct Session::State final : PeerRecord::Events, Inbox::Owner {
-  State(Loop& loop, Transport& transport, Random& random, Log& log, SessionConfig config,
+  State(Loop& loop, Transport& transport, Random& random, Log& log_of_worker, SessionConfig config,
         SessionEvents& session_events);
   ~State() override;
 
@@ -109,13 +109,10 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void deliver(PeerRecord& record, wire::Message& message);
   void lose_for(PeerRecord& record, const Violation& violation);
   void on_damaged(PeerRecord* record, const ConnectionToken& from, const wire::Damaged& damage);
-  void note_damage(const wire::Damaged& damage, const PeerRecord* record);
   void receive_from_self(wire::Encoded encoded, Inbox::Place place);
   void lead_up(const Peer& from, wire::Message& message);
-  void note_failure(const Peer& from, const Error& error);
 
   // ---- handshake ----
-  void on_denied(const std::string& why);
   void on_hello(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched = nullptr);
   PeerRecord* admit(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched);
   // One that says HELLO and waits for the answer of the rendezvous.
@@ -131,10 +128,6 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void settle_late_strangers();
   void refuse_hello(const ConnectionToken& from, const wire::Hello& hello, wire::RefuseReason reason,
                     const std::string& text);
-  void keep_words_ready() noexcept;
-  void ask_to_dial_again(const ConnectionToken& from);
-  void refuse(const ConnectionToken& to, wire::RefuseReason reason, const std::string& text);
-  void reply(const ConnectionToken& to, wire::Body body);
   void on_refuse(PeerRecord& record, const wire::Refuse& refuse);
 
   // ---- PeerRecord::Events ----
@@ -145,10 +138,7 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   // ---- Inbox::Owner, of messages to oneself ----
   bool on_decoded(Inbox::Decoded& decoded) override;
 
-  // ---- acknowledgements and leases ----
-  void note_received(PeerRecord& record, size_t bytes, bool is_ping = false);
-  void on_ack_timer();
-  void acknowledge(PeerRecord& record);
+  // ---- leases ----
   void start_ticking();
   void tick();
   void tick(PeerRecord& record, Nanos now, bool was_paused);
@@ -166,7 +156,9 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   SessionEvents& events;
   FramePool pool;
   FrameMemory& memory;
-  std::unique_ptr<Acceptor> acceptor;
+  SessionLog log;
+  Replies replies;
+  Acknowledgements acks;
   std::unordered_map<Incarnation, std::unique_ptr<PeerRecord>> records;
   std::vector<PeerRecord*> in_order;  // of records: hash order differs from run to run
   std::unordered_map<std::string, NamedPeer> names;
@@ -177,10 +169,6 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   };
   std::unordered_map<ConnectionToken, Dialler, TokenHash> connections;
   std::map<Incarnation, Stranger> strangers;
-  LogThrottle stranger_log;
-  LogThrottle damage_log;
-  LogThrottle failure_log;
-  std::array<Frames, 8> again_words;  // for those who say HELLO while there is no memory
   Ticket last_ticket = 0;
   uint64_t last_self_number = 0;
   uint64_t last_self_delivered = 0;
@@ -190,8 +178,6 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   bool waits_for_self = false;                                            // in that place
   Inbox::Place spare;  // for a message that can not even be refused yet
 
-  std::vector<PeerRecord*> owed_acks;
-  Loop::TimerId ack_timer = 0;
   Loop::TimerId tick_timer = 0;
   Nanos next_tick = 0;
 

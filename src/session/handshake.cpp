@@ -32,10 +32,7 @@ void Session::State::on_hello(const ConnectionToken& from, const wire::Hello& he
   PeerRecord* record = admit(from, hello, vouched);
   if (record == nullptr) return;
   record->note_spoken(shared.loop.now());
-  ConnectionToken token = from;
-  connections[from] = {record->peer.incarnation, record};
-  connections.erase(record->stale_connection);
-  record->stale_connection = std::exchange(record->connection, std::move(token));
+  peers.connect(*record, from);
 
   wire::Welcome welcome{shared.config.self.incarnation, record->next_number};
   replies.send(from, std::move(welcome));
@@ -71,12 +68,12 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
   if (hello.incarnation == self.incarnation || (hello.wanted != 0 && hello.wanted != self.incarnation)) {
     return refuse_it(wire::RefuseReason::kIncarnation, "another incarnation listens at its address");
   }
-  PeerRecord* record = find(hello.incarnation);
+  PeerRecord* record = peers.find(hello.incarnation);
   // The receivers of LEAVE may still have to dial back to acknowledge it.
   if (leaving && (record == nullptr || record->outgoing.is_idle())) {
     return refuse_it(wire::RefuseReason::kStopping, "it is shutting down");
   }
-  if (const Error* why = gone(hello.incarnation)) return refuse_it(wire::RefuseReason::kFenced, why->message());
+  if (const Error* why = peers.gone(hello.incarnation)) return refuse_it(wire::RefuseReason::kFenced, why->message());
   if (record != nullptr) {
     if (record->peer.name == hello.name && record->peer.rank == hello.rank) return record;
     return refuse_it(wire::RefuseReason::kProtocol,
@@ -84,7 +81,7 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
                                  describe_peer({hello.rank, hello.name, {}, 0, 0, 0})));
   }
   const Peer stranger = peer_of(hello);
-  if (const NamedPeer* known = find_name(hello.name);
+  if (const NamedPeer* known = peers.find_name(hello.name);
       (known != nullptr && known->latest.generation >= hello.generation) || hello.name == self.name) {
     return refuse_it(wire::RefuseReason::kReplaced,
                      fmt::format("another worker named \"{}\" has joined the group", hello.name));
@@ -102,7 +99,7 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
     return refuse_it(wire::RefuseReason::kDenied, lie);
   }
   add_peer(stranger);
-  record = find(stranger.incarnation);
+  record = peers.find(stranger.incarnation);
   tell_soon(*record, record->admission, [](SessionEvents& to, PeerRecord& added) { to.on_admitted(added.peer); });
   return record;
 }

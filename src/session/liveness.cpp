@@ -49,8 +49,8 @@ void Session::State::tick() {
   replies.keep_words_ready();
   each([this] { settle_late_strangers(); });
   each([this] { self_inbox.drain(); });
-  for (size_t i = 0; i < in_order.size(); ++i) {
-    each([this, i, now, was_paused] { tick(*in_order[i], now, was_paused); });
+  for (size_t i = 0; i < peers.all().size(); ++i) {
+    each([this, i, now, was_paused] { tick(*peers.all()[i], now, was_paused); });
   }
 }
 

@@ -16,32 +16,25 @@ static_assert(std::is_same_v<std::variant_alternative_t<kFirstUpperBody, wire::B
 
 }  // namespace
 
-// Nothing of the message has taken effect: the rest of its connection is not heard, so that the peer dials again, half
-// a lease later, and sends it once more.
-void Session::State::hear_again(PeerRecord& record) {
-  connections.erase(record.stale_connection);
-  record.stale_connection = std::exchange(record.connection, {});
-}
-
 // The only place that catches what a peer's bytes make this worker throw: a violation ends the peer, bytes that changed
 // on their way its connection, and anything else is a failure of this worker.
 void Session::State::on_message(const ConnectionToken& from, Frames frames) {
   assert_on_loop(shared.loop);
   if (shared.alive == nullptr) return;
-  auto found = connections.find(from);
-  PeerRecord* record = found == connections.end() ? nullptr : found->second.record;
+  const PeerTable::Dialler* const dialler = peers.find_dialler(from);
+  PeerRecord* const record = dialler == nullptr ? nullptr : dialler->record;
   if (record != nullptr && record->connection != from) return;  // it has dialled again since
   const uint64_t expected = record == nullptr ? 0 : record->next_number;
-  const Error* why_gone = found == connections.end() ? nullptr : gone(found->second.incarnation);
+  const Error* const why_gone = dialler == nullptr ? nullptr : peers.gone(dialler->incarnation);
   try {
     size_t bytes = 0;
     for (const Frame& frame : frames) bytes += frame.size();
     shared.stats.bytes_received += bytes;
     if (why_gone != nullptr) {
       ++shared.stats.messages_refused;
-      const bool has_left = record == nullptr ? find_grave(found->second.incarnation)->standing == Standing::kLeft
-                                              : record->standing == Standing::kLeft;
-      if (!has_left) replies.refuse(from, wire::RefuseReason::kFenced, why_gone->message());
+      if (!peers.has_left(dialler->incarnation)) {
+        replies.refuse(from, wire::RefuseReason::kFenced, why_gone->message());
+      }
       return;
     }
     const wire::Arrival arrival(frames, shared.config.limits, shared.transport, shared.header_room);
@@ -67,7 +60,7 @@ void Session::State::on_message(const ConnectionToken& from, Frames frames) {
     if (record == nullptr) {
       replies.ask_to_dial_again(from);
     } else if (record->is_member() && record->next_number == expected) {
-      hear_again(*record);
+      peers.disconnect(*record);  // nothing of the message has taken effect: it is to come again
     }
   }
 }
@@ -75,9 +68,9 @@ void Session::State::on_message(const ConnectionToken& from, Frames frames) {
 // Over a slow link it is a while until a message is whole.
 void Session::State::on_part(const ConnectionToken& from) {
   assert_on_loop(shared.loop);
-  const auto found = connections.find(from);
-  if (found == connections.end() || found->second.record == nullptr) return;
-  PeerRecord& record = *found->second.record;
+  const PeerTable::Dialler* const dialler = peers.find_dialler(from);
+  if (dialler == nullptr || dialler->record == nullptr) return;
+  PeerRecord& record = *dialler->record;
   if (record.connection == from) record.last.part = shared.loop.now();
 }
 
@@ -90,7 +83,7 @@ void Session::State::lose_for(PeerRecord& record, const Violation& violation) {
 // without an acknowledgement makes it dial.
 void Session::State::on_damaged(PeerRecord* record, const ConnectionToken& from, const wire::Damaged& damage) {
   log.note_damage(damage, record == nullptr ? nullptr : &record->peer);
-  if (record != nullptr) hear_again(*record);
+  if (record != nullptr) peers.disconnect(*record);
   replies.refuse(from, wire::RefuseReason::kDamaged, damage.message());
 }
 

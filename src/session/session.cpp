@@ -22,10 +22,10 @@ Session::State::State(Loop& loop, Transport& transport, Random& random, Log& log
                       SessionEvents& session_events)
     : shared{loop, transport, random, log_of_worker, std::move(config), {}},
       events(session_events),
-      memory(shared.config.memory ? *shared.config.memory : pool),
       log(shared),
       replies(shared),
       acks(shared, replies),
+      peers(shared, shared.config.memory ? *shared.config.memory : pool, *this),
       self_inbox(shared.loop, shared.config.decoder, shared.config.limits, *this) {
   shared.config.self.max_message_bytes = shared.config.limits.max_message_bytes;
 }
@@ -38,52 +38,21 @@ void Session::State::cancel_timers() {
   }
 }
 
-PeerRecord* Session::State::find(Incarnation incarnation) {
-  auto found = records.find(incarnation);
-  return found == records.end() ? nullptr : found->second.get();
-}
-
-const Tombstone* Session::State::find_grave(Incarnation incarnation) const {
-  const auto found = graves.find(incarnation);
-  return found == graves.end() ? nullptr : &found->second;
-}
-
-const Error* Session::State::gone(Incarnation incarnation) {
-  if (PeerRecord* record = find(incarnation)) return record->is_member() ? nullptr : &record->gone;
-  const Tombstone* grave = find_grave(incarnation);
-  if (grave == nullptr) return nullptr;
-  return grave->standing == Standing::kRestarted ? &*grave->name->restarted : &grave->name->gone;
-}
-
-const NamedPeer* Session::State::find_name(const std::string& name) const {
-  const auto found = names.find(name);
-  return found == names.end() ? nullptr : &found->second;
-}
-
-PeerRecord& Session::State::add(const Peer& peer) {
-  auto record = std::make_unique<PeerRecord>(shared, peer, memory, *this);
-  PeerRecord& added = *record;
-  if (in_order.size() == in_order.capacity()) in_order.reserve(2 * in_order.size() + 8);
-  acks.make_room(in_order.capacity());
-  records.emplace(peer.incarnation, std::move(record));
-  in_order.push_back(&added);
-  return added;
-}
-
 bool Session::State::add_peer(const Peer& peer) {
-  if (PeerRecord* known = find(peer.incarnation)) return known->standing != Standing::kLost;
-  if (const Tombstone* grave = find_grave(peer.incarnation)) return grave->standing == Standing::kLeft;
-  NamedPeer& name = names[peer.name];
+  if (PeerRecord* known = peers.find(peer.incarnation)) return known->standing != Standing::kLost;
+  if (const Tombstone* grave = peers.find_grave(peer.incarnation)) return grave->standing == Standing::kLeft;
+  NamedPeer& name = peers.name_of(peer);
   if (name.latest.incarnation != 0 && name.latest.generation < peer.generation) replace_latest(name);
   if (name.latest.incarnation == 0 || name.latest.generation <= peer.generation) name.latest = peer;
-  add(peer);
+  acks.make_room(peers.make_room());
+  peers.add(peer);
   return true;
 }
 
 // A message that was meant for the one before fails with PEER_RESTARTED from now on.
 void Session::State::replace_latest(NamedPeer& name) {
   const Peer before = name.latest;
-  PeerRecord* record = find(before.incarnation);
+  PeerRecord* record = peers.find(before.incarnation);
   const Error why = loss_error(before, shared, record == nullptr ? -1 : record->last.heard, Status::kPeerRestarted,
                                "it has restarted");
   const bool is_member = record != nullptr && record->is_member();
@@ -91,8 +60,7 @@ void Session::State::replace_latest(NamedPeer& name) {
   if (!leaving && !is_member) shared.post([this, before, why] { events.on_restarted(before, why); });
   name.restarted = why;
   if (record == nullptr) {
-    graves[before.incarnation].standing = Standing::kRestarted;
-    connections.erase(name.connection);
+    peers.mark_restarted(name);
   } else if (is_member) {
     lose(*record, why, wire::RefuseReason::kReplaced);
     record->standing = Standing::kRestarted;
@@ -104,34 +72,17 @@ void Session::State::replace_latest(NamedPeer& name) {
 
 // Not while anything of a record runs.
 void Session::State::bury_those_that_are_over() {
-  for (PeerRecord* record : std::vector<PeerRecord*>(in_order)) {
-    if (!record->is_member() && record->outgoing.is_over() && !record->has_events_to_tell()) bury(*record);
+  for (PeerRecord* record : std::vector<PeerRecord*>(peers.all())) {
+    if (record->is_member() || !record->outgoing.is_over() || record->has_events_to_tell()) continue;
+    settled = 0;  // counted anew
+    acks.forget(*record);
+    peers.bury(*record);
   }
-}
-
-void Session::State::bury(PeerRecord& record) {
-  NamedPeer& name = names.at(record.peer.name);
-  const bool is_latest = name.latest.incarnation == record.peer.incarnation;
-  connections.erase(record.stale_connection);
-  const auto dialler = connections.find(record.connection);
-  if (is_latest) {
-    name.gone = record.gone;
-    name.connection = record.connection;
-    if (dialler != connections.end()) dialler->second.record = nullptr;
-  } else {
-    if (!name.restarted) name.restarted = record.gone;
-    if (dialler != connections.end()) connections.erase(dialler);
-  }
-  graves[record.peer.incarnation] = {is_latest ? record.standing : Standing::kRestarted, &name};
-  std::erase(in_order, &record);
-  settled = 0;  // counted anew
-  acks.forget(record);
-  records.erase(record.peer.incarnation);
 }
 
 void Session::State::set_self(Peer self) {
   shared.config.self = std::move(self);
-  for (PeerRecord* record : std::vector<PeerRecord*>(in_order)) {
+  for (PeerRecord* record : std::vector<PeerRecord*>(peers.all())) {
     if (record->is_member() && (!record->connection.empty() || !record->outgoing.is_drained())) open(*record);
   }
 }
@@ -141,8 +92,8 @@ void Session::State::set_self(Peer self) {
 Session::Ticket Session::State::send(Incarnation to, wire::Body body, SendOptions options) {
   if (leaving) fail(Status::kInvalidState, "the worker is leaving: nothing more can be sent");
   if (to == shared.config.self.incarnation) return send_to_self(std::move(body), std::move(options));
-  PeerRecord* record = find(to);
-  if (const Error* why = gone(to)) throw *why;
+  PeerRecord* record = peers.find(to);
+  if (const Error* why = peers.gone(to)) throw *why;
   if (record == nullptr) fail(Status::kNotFound, "no worker of incarnation {:016x} is known", to);
   const size_t size = wire::check(body, shared.config.limits);
   check_size_for(*record, body, size);
@@ -278,7 +229,7 @@ void Session::State::on_leave(PeerRecord& record) {
 }
 
 void Session::State::leave(Nanos deadline, Task done) {
-  for (PeerRecord* record : std::vector<PeerRecord*>(in_order)) {
+  for (PeerRecord* record : std::vector<PeerRecord*>(peers.all())) {
     if (!record->is_member() || record->outgoing.is_idle()) continue;
     record->outgoing.leave();
   }
@@ -302,8 +253,8 @@ void Session::State::tell_left_all() noexcept {
 void Session::State::end_leave_when_done() {
   if (left_all == nullptr || !to_self.empty() || last_self_delivered != last_self_number) return;
   // Nothing is sent any more, so who is passed here stays so.
-  while (settled < in_order.size() && is_drained(*in_order[settled])) ++settled;
-  if (settled < in_order.size()) return;
+  while (settled < peers.all().size() && is_drained(*peers.all()[settled])) ++settled;
+  if (settled < peers.all().size()) return;
   shared.loop.cancel_timer(std::exchange(leave_timer, 0));
   tell_left_all();
 }
@@ -311,19 +262,14 @@ void Session::State::end_leave_when_done() {
 bool Session::State::close_some() {
   shared.alive.reset();
   cancel_timers();
-  connections.clear();
   acks.close();
-  if (in_order.empty()) return replies.close_some();
-  for (size_t i = 0; i < kStreamsATurn && !in_order.empty(); ++i) {
-    records.erase(in_order.back()->peer.incarnation);
-    in_order.pop_back();
-  }
-  return true;
+  return peers.close_some(kStreamsATurn) || replies.close_some();
 }
 
 bool Session::State::is_drained() const {
   return to_self.empty() && last_self_delivered == last_self_number &&
-         std::all_of(in_order.begin(), in_order.end(), [](const PeerRecord* record) { return is_drained(*record); });
+         std::all_of(peers.all().begin(), peers.all().end(),
+                     [](const PeerRecord* record) { return is_drained(*record); });
 }
 
 void Session::State::on_dead(PeerRecord& record, const Error& why) {
@@ -395,14 +341,14 @@ bool Session::add_peer(const Peer& peer) {
 
 const Peer* Session::find(Incarnation incarnation) const {
   assert_on_loop(state_->shared.loop);
-  if (PeerRecord* record = state_->find(incarnation)) return &record->peer;
-  const Tombstone* grave = state_->find_grave(incarnation);
+  if (PeerRecord* record = state_->peers.find(incarnation)) return &record->peer;
+  const Tombstone* grave = state_->peers.find_grave(incarnation);
   return grave == nullptr ? nullptr : &grave->name->latest;
 }
 
 const Error* Session::gone(Incarnation incarnation) const {
   assert_on_loop(state_->shared.loop);
-  return state_->gone(incarnation);
+  return state_->peers.gone(incarnation);
 }
 
 std::string Session::lack_text(Incarnation incarnation) const noexcept {
@@ -410,7 +356,7 @@ std::string Session::lack_text(Incarnation incarnation) const noexcept {
   std::string text;
   EachStep each;
   each([this, incarnation, &text] {
-    PeerRecord* const record = state_->find(incarnation);
+    PeerRecord* const record = state_->peers.find(incarnation);
     if (record == nullptr) return;
     const Obstacle obstacle = obstacle_between(*record, state_->shared);
     if (obstacle.lack != nullptr) text = "; " + text_of(obstacle, record->peer);
@@ -420,7 +366,7 @@ std::string Session::lack_text(Incarnation incarnation) const noexcept {
 
 bool Session::is_connected(Incarnation incarnation) const {
   assert_on_loop(state_->shared.loop);
-  PeerRecord* record = state_->find(incarnation);
+  PeerRecord* record = state_->peers.find(incarnation);
   return record != nullptr && record->outgoing.is_open();
 }
 
@@ -431,14 +377,14 @@ Session::Ticket Session::send(Incarnation to, wire::Body body, SendOptions optio
 
 bool Session::withdraw(Incarnation to, Ticket ticket) {
   assert_on_loop(state_->shared.loop);
-  PeerRecord* record = state_->find(to);
+  PeerRecord* record = state_->peers.find(to);
   return record != nullptr && ticket != 0 && record->outgoing.withdraw(ticket);
 }
 
 void Session::fence(Incarnation incarnation, const Error& why) {
   assert_on_loop(state_->shared.loop);
   const auto word = why.status() == Status::kProtocol ? wire::RefuseReason::kProtocol : wire::RefuseReason::kFenced;
-  if (PeerRecord* record = state_->find(incarnation)) state_->lose(*record, why, word);
+  if (PeerRecord* record = state_->peers.find(incarnation)) state_->lose(*record, why, word);
 }
 
 void Session::leave(Nanos deadline, Task done) {

@@ -6,39 +6,17 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
-#include <vector>
 
 #include "base/violation.h"
 #include "session/acknowledgements.h"
 #include "session/frame_pool.h"
 #include "session/obstacle.h"
-#include "session/peer_record.h"
+#include "session/peer_table.h"
 #include "session/session_log.h"
 
 namespace distag {
 
-struct TokenHash {
-  size_t operator()(const ConnectionToken& token) const {
-    return std::hash<std::string_view>()({reinterpret_cast<const char*>(token.data()), token.size()});
-  }
-};
-
-// One worker under its name: its latest incarnation, and why that is gone or the ones before it are.
-struct NamedPeer {
-  Peer latest;
-  Error gone;                      // of the latest, once it is in its grave
-  ConnectionToken connection;      // of it, for the answer to what it still sends
-  std::optional<Error> restarted;  // of the ones before
-};
-
-// The record that is left of an incarnation.
-struct Tombstone {
-  Standing standing = Standing::kLost;
-  NamedPeer* name = nullptr;
-};
-
-// The table of peers, and what leads between their streams and the layers above. On the loop.
+// What leads between their streams and the layers above. On the loop.
 //   session.cpp   the table, sending, ends          handshake.cpp  HELLO, WELCOME, REFUSE
 //   receiving.cpp messages that come                liveness.cpp   leases
 struct Session::State final : PeerRecord::Events, Inbox::Owner {
@@ -47,14 +25,8 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   ~State() override;
 
   // ---- the table ----
-  PeerRecord* find(Incarnation incarnation);
-  PeerRecord& add(const Peer& peer);
-  const Tombstone* find_grave(Incarnation incarnation) const;
-  const Error* gone(Incarnation incarnation);  // nullptr: a member, or unknown
-  const NamedPeer* find_name(const std::string& name) const;
   void replace_latest(NamedPeer& name);  // a newer incarnation of it is known
   void bury_those_that_are_over();
-  void bury(PeerRecord& record);
   bool add_peer(const Peer& peer);
   void set_self(Peer self);
 
@@ -100,7 +72,6 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void on_stream_message(PeerRecord& record, const wire::Arrival& arrival, Frame header, Frames frames, size_t bytes);
   void on_unnumbered(PeerRecord* record, const ConnectionToken& from, const wire::Arrival& arrival,
                      const Frames& frames);
-  void hear_again(PeerRecord& record);
   void take_ack(PeerRecord& record, uint64_t number);
   std::optional<Error> take_payload(PeerRecord& record, const wire::Arrival& arrival, Frames& frames,
                                     std::vector<Task>& rest);
@@ -155,19 +126,10 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   StreamShared shared;
   SessionEvents& events;
   FramePool pool;
-  FrameMemory& memory;
   SessionLog log;
   Replies replies;
   Acknowledgements acks;
-  std::unordered_map<Incarnation, std::unique_ptr<PeerRecord>> records;
-  std::vector<PeerRecord*> in_order;  // of records: hash order differs from run to run
-  std::unordered_map<std::string, NamedPeer> names;
-  std::unordered_map<Incarnation, Tombstone> graves;
-  struct Dialler {
-    Incarnation incarnation = 0;
-    PeerRecord* record = nullptr;  // nullptr: in its grave
-  };
-  std::unordered_map<ConnectionToken, Dialler, TokenHash> connections;
+  PeerTable peers;
   std::map<Incarnation, Stranger> strangers;
   Ticket last_ticket = 0;
   uint64_t last_self_number = 0;
@@ -182,7 +144,7 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   Nanos next_tick = 0;
 
   bool leaving = false;
-  size_t settled = 0;  // how many of in_order, the first ones, get nothing more
+  size_t settled = 0;  // how many of the peers, the first ones, get nothing more
   struct LeftAll {
     Task done;
     TaskPlace place;

@@ -44,7 +44,7 @@ void Session::State::on_hello(const ConnectionToken& from, const wire::Hello& he
 // The member that says HELLO, or nullptr when it was refused, or waits. `vouched`: a stranger, as the rendezvous knows
 // it.
 PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched) {
-  const Peer& self = shared.config.self;
+  const Peer& own = shared.config.self;
   auto refuse_it = [this, &from, &hello](wire::RefuseReason reason, const std::string& text) {
     refuse_hello(from, hello, reason, text);
     return nullptr;
@@ -65,7 +65,7 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
     return refuse_it(wire::RefuseReason::kDenied,
                      fmt::format("its key is that of \"{}\", not of \"{}\"", owner, hello.name));
   }
-  if (hello.incarnation == self.incarnation || (hello.wanted != 0 && hello.wanted != self.incarnation)) {
+  if (hello.incarnation == own.incarnation || (hello.wanted != 0 && hello.wanted != own.incarnation)) {
     return refuse_it(wire::RefuseReason::kIncarnation, "another incarnation listens at its address");
   }
   PeerRecord* record = peers.find(hello.incarnation);
@@ -82,7 +82,7 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
   }
   const Peer stranger = peer_of(hello);
   if (const NamedPeer* known = peers.find_name(hello.name);
-      (known != nullptr && known->latest.generation >= hello.generation) || hello.name == self.name) {
+      (known != nullptr && known->latest.generation >= hello.generation) || hello.name == own.name) {
     return refuse_it(wire::RefuseReason::kReplaced,
                      fmt::format("another worker named \"{}\" has joined the group", hello.name));
   }

@@ -48,7 +48,7 @@ void Session::State::tick() {
   each([this] { bury_those_that_are_over(); });
   replies.keep_words_ready();
   each([this] { settle_late_strangers(); });
-  each([this] { self_inbox.drain(); });
+  each([this] { self.drain(); });
   for (size_t i = 0; i < peers.all().size(); ++i) {
     each([this, i, now, was_paused] { tick(*peers.all()[i], now, was_paused); });
   }

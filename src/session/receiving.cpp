@@ -235,55 +235,8 @@ void Session::State::deliver(PeerRecord& record, wire::Message& message) {
       violation("a {} with a number", wire::body_name(message.body));
     }
   } else {
-    lead_up(record.peer, message);
+    shared.count(events.on_message(record.peer, message));
   }
-}
-
-void Session::State::lead_up(const Peer& from, wire::Message& message) {
-  const Heard heard = events.on_message(from, message);
-  if (heard == Heard::kStale) ++shared.stats.messages_stale;
-  if (heard == Heard::kRefused) ++shared.stats.messages_refused;
-}
-
-void Session::State::receive_from_self(wire::Encoded encoded, Inbox::Place place) {
-  assert_on_loop(shared.loop);
-  try {
-    const wire::Arrival arrival(encoded.header, shared.config.limits, shared.header_room);
-    const bool takes_long = arrival.takes_long(encoded.payload);
-    if (!takes_long && self_inbox.is_empty()) {
-      Inbox::Decoded decoded = Inbox::decode(arrival, encoded.payload, std::nullopt);
-      if (Inbox::lacks_memory(decoded)) {
-        self_inbox.add(std::move(place), {std::move(encoded.header), std::move(encoded.payload), {}, false, {}});
-        return self_inbox.drain();
-      }
-      encoded.payload.clear();  // the message alone holds them
-      if (!on_decoded(decoded)) self_inbox.put_back(std::move(place), std::move(decoded));
-    } else {
-      self_inbox.add(std::move(place), {std::move(encoded.header), std::move(encoded.payload), {}, takes_long, {}});
-      self_inbox.drain();
-    }
-  } catch (...) {
-    log.note_failure(shared.config.self, current_error());
-  }
-}
-
-bool Session::State::on_decoded(Inbox::Decoded& decoded) {
-  assert_on_loop(shared.loop);
-  if (shared.alive == nullptr) return true;
-  const Peer& self = shared.config.self;
-  try {
-    if (decoded.failure) std::rethrow_exception(decoded.failure);
-    if (decoded.shortage) {
-      events.on_unstored(self, decoded.message, *decoded.shortage);
-    } else {
-      lead_up(self, decoded.message);
-    }
-  } catch (...) {
-    const Error error = current_error();
-    if (!decoded.failure && error.status() == Status::kOutOfMemory) return false;
-    log.note_failure(self, error);
-  }
-  return true;
 }
 
 }  // namespace distag

@@ -9,8 +9,7 @@
 namespace distag {
 namespace {
 
-constexpr size_t kStreamsATurn = 4;               // of the end, each with its lane
-constexpr Nanos kSelfAgain = 100 * kMillisecond;  // after a shortage of memory
+constexpr size_t kStreamsATurn = 4;  // of the end, each with its lane
 
 }  // namespace
 
@@ -26,7 +25,7 @@ Session::State::State(Loop& loop, Transport& transport, Random& random, Log& log
       replies(shared),
       acks(shared, replies),
       peers(shared, shared.config.memory ? *shared.config.memory : pool, *this),
-      self_inbox(shared.loop, shared.config.decoder, shared.config.limits, *this) {
+      self(shared, log, session_events, *this) {
   shared.config.self.max_message_bytes = shared.config.limits.max_message_bytes;
 }
 
@@ -80,8 +79,8 @@ void Session::State::bury_those_that_are_over() {
   }
 }
 
-void Session::State::set_self(Peer self) {
-  shared.config.self = std::move(self);
+void Session::State::set_self(Peer peer) {
+  shared.config.self = std::move(peer);
   for (PeerRecord* record : std::vector<PeerRecord*>(peers.all())) {
     if (record->is_member() && (!record->connection.empty() || !record->outgoing.is_drained())) open(*record);
   }
@@ -91,7 +90,10 @@ void Session::State::set_self(Peer self) {
 
 Session::Ticket Session::State::send(Incarnation to, wire::Body body, SendOptions options) {
   if (leaving) fail(Status::kInvalidState, "the worker is leaving: nothing more can be sent");
-  if (to == shared.config.self.incarnation) return send_to_self(std::move(body), std::move(options));
+  if (to == shared.config.self.incarnation) {
+    self.send(std::move(body), std::move(options));
+    return 0;
+  }
   PeerRecord* record = peers.find(to);
   if (const Error* why = peers.gone(to)) throw *why;
   if (record == nullptr) fail(Status::kNotFound, "no worker of incarnation {:016x} is known", to);
@@ -116,71 +118,6 @@ void Session::State::open(PeerRecord& record) {
   if (!record.outgoing.is_idle() || shared.config.self.rank < 0) return;
   start_ticking();
   record.outgoing.open();
-}
-
-// The same encoding and order as to a peer; nothing can get lost on the way. Once others count on the message it
-// goes, as soon as there is memory for it.
-Session::Ticket Session::State::send_to_self(wire::Body body, SendOptions options) {
-  wire::check(body, shared.config.limits);
-  std::list<ToSelf> place(1);
-  wire::Message& message = place.front().message;
-  message = {0, 0, {}, std::move(body)};
-  if (options.on_number) options.on_number(message);
-  place.front().on_acknowledged = std::move(options.on_acknowledged);
-  to_self.splice(to_self.end(), place);
-  deliver_to_self(true);
-  return 0;
-}
-
-// `is_sent_now`: the last one, whose sender hears if it cannot travel.
-void Session::State::deliver_to_self(bool is_sent_now) {
-  try {
-    while (!to_self.empty()) {
-      hand_to_self(to_self.front());
-      to_self.pop_front();
-    }
-  } catch (const std::bad_alloc&) {
-    if (std::exchange(waits_for_self, true)) return;
-    Task again = [this, held = self_place, session = std::weak_ptr<char>(shared.alive)] {
-      if (session.expired()) return;
-      waits_for_self = false;
-      deliver_to_self(false);
-    };
-    shared.loop.start_timer(*self_place, shared.loop.now() + kSelfAgain, std::move(again));
-  } catch (...) {
-    // It became something that cannot travel: no other waits for it.
-    const bool is_of_sender = is_sent_now && to_self.size() == 1;
-    to_self.pop_front();
-    if (is_of_sender) throw;
-    deliver_to_self(is_sent_now);
-  }
-}
-
-void Session::State::hand_to_self(ToSelf& own) {
-  wire::Message& message = own.message;
-  message.number = last_self_number + 1;
-  message.ack = last_self_delivered;
-  auto travelling = std::make_shared<Travelling>();
-  travelling->encoded = wire::encode(message, shared.config.limits);
-  travelling->bytes = travelling->encoded.header.size() + travelling->encoded.payload_bytes;
-  travelling->on_acknowledged = std::move(own.on_acknowledged);
-  last_self_number = message.number;
-  shared.stats.bytes_sent += travelling->bytes;
-  shared.stats.bytes_in_flight += travelling->bytes;
-  TaskPlace& place = travelling->post;
-  shared.loop.post_or_drop(place,
-                           [this, session = std::weak_ptr<char>(shared.alive), travelling = std::move(travelling)] {
-                             if (!session.expired()) arrive(*travelling);
-                           });
-}
-
-void Session::State::arrive(Travelling& own) {
-  shared.stats.bytes_received += own.bytes;
-  shared.stats.bytes_in_flight -= own.bytes;
-  ++last_self_delivered;
-  receive_from_self(std::exchange(own.encoded, {}), std::move(own.place));
-  if (own.on_acknowledged) own.on_acknowledged();
-  end_leave_when_done();
 }
 
 // ---- ends ----
@@ -251,7 +188,7 @@ void Session::State::tell_left_all() noexcept {
 }
 
 void Session::State::end_leave_when_done() {
-  if (left_all == nullptr || !to_self.empty() || last_self_delivered != last_self_number) return;
+  if (left_all == nullptr || !self.is_drained()) return;
   // Nothing is sent any more, so who is passed here stays so.
   while (settled < peers.all().size() && is_drained(*peers.all()[settled])) ++settled;
   if (settled < peers.all().size()) return;
@@ -267,9 +204,8 @@ bool Session::State::close_some() {
 }
 
 bool Session::State::is_drained() const {
-  return to_self.empty() && last_self_delivered == last_self_number &&
-         std::all_of(peers.all().begin(), peers.all().end(),
-                     [](const PeerRecord* record) { return is_drained(*record); });
+  return self.is_drained() && std::all_of(peers.all().begin(), peers.all().end(),
+                                          [](const PeerRecord* record) { return is_drained(*record); });
 }
 
 void Session::State::on_dead(PeerRecord& record, const Error& why) {

@@ -12,14 +12,14 @@
 #include "session/frame_pool.h"
 #include "session/obstacle.h"
 #include "session/peer_table.h"
-#include "session/session_log.h"
+#include "session/self_stream.h"
 
 namespace distag {
 
 // What leads between their streams and the layers above. On the loop.
 //   session.cpp   the table, sending, ends          handshake.cpp  HELLO, WELCOME, REFUSE
 //   receiving.cpp messages that come                liveness.cpp   leases
-struct Session::State final : PeerRecord::Events, Inbox::Owner {
+struct Session::State final : PeerRecord::Events, SelfStream::Owner {
   State(Loop& loop, Transport& transport, Random& random, Log& log_of_worker, SessionConfig config,
         SessionEvents& session_events);
   ~State() override;
@@ -28,26 +28,10 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void replace_latest(NamedPeer& name);  // a newer incarnation of it is known
   void bury_those_that_are_over();
   bool add_peer(const Peer& peer);
-  void set_self(Peer self);
+  void set_self(Peer peer);
 
   // ---- sending ----
   Ticket send(Incarnation to, wire::Body body, SendOptions options);
-  Ticket send_to_self(wire::Body body, SendOptions options);
-  struct ToSelf {
-    wire::Message message;
-    Task on_acknowledged;
-  };
-  // On its way. Its places are there before others count on it.
-  struct Travelling {
-    wire::Encoded encoded;
-    size_t bytes = 0;
-    Task on_acknowledged;
-    Inbox::Place place = Inbox::make_place();
-    TaskPlace post;
-  };
-  void deliver_to_self(bool is_sent_now);
-  void hand_to_self(ToSelf& own);
-  void arrive(Travelling& own);
   void check_size_for(const PeerRecord& record, const wire::Body& body, size_t size) const;
   void open(PeerRecord& record);
 
@@ -80,8 +64,6 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void deliver(PeerRecord& record, wire::Message& message);
   void lose_for(PeerRecord& record, const Violation& violation);
   void on_damaged(PeerRecord* record, const ConnectionToken& from, const wire::Damaged& damage);
-  void receive_from_self(wire::Encoded encoded, Inbox::Place place);
-  void lead_up(const Peer& from, wire::Message& message);
 
   // ---- handshake ----
   void on_hello(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched = nullptr);
@@ -106,9 +88,6 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   void on_dead(PeerRecord& record, const Error& why) override;
   void on_progress() override;
   bool on_decoded(PeerRecord& record, Inbox::Decoded& decoded) override;
-  // ---- Inbox::Owner, of messages to oneself ----
-  bool on_decoded(Inbox::Decoded& decoded) override;
-
   // ---- leases ----
   void start_ticking();
   void tick();
@@ -130,14 +109,9 @@ struct Session::State final : PeerRecord::Events, Inbox::Owner {
   Replies replies;
   Acknowledgements acks;
   PeerTable peers;
+  SelfStream self;
   std::map<Incarnation, Stranger> strangers;
   Ticket last_ticket = 0;
-  uint64_t last_self_number = 0;
-  uint64_t last_self_delivered = 0;
-  Inbox self_inbox;
-  std::list<ToSelf> to_self;                                              // that wait for memory
-  std::shared_ptr<TaskPlace> self_place = std::make_shared<TaskPlace>();  // for the next attempt
-  bool waits_for_self = false;                                            // in that place
   Inbox::Place spare;  // for a message that can not even be refused yet
 
   Loop::TimerId tick_timer = 0;

@@ -40,6 +40,11 @@ struct StreamShared {
     });
   }
 
+  void count(Heard heard) {
+    if (heard == Heard::kStale) ++stats.messages_stale;
+    if (heard == Heard::kRefused) ++stats.messages_refused;
+  }
+
   // Whether frames that have come may stay where they came to lie: not in memory of malloc that a socket was read into,
   // of which a burst would leave much with the process for good, and not where the host has named other memory.
   bool keeps_frames() const { return config.memory == nullptr && transport.is_exact(); }

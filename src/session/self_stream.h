@@ -1,0 +1,63 @@
+#pragma once
+
+#include <list>
+#include <memory>
+
+#include "session/inbox.h"
+#include "session/session_log.h"
+
+namespace distag {
+
+// Messages from this worker to itself: encoded, ordered and decoded as those to a peer, over no connection. A message
+// that has run on_number is delivered, as soon as there is memory for it, and before all that are sent later: others
+// count on it. Each numbered message arrives by a task of its own. On the loop.
+class SelfStream final : Inbox::Owner {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // A message has arrived.
+    virtual void on_progress() = 0;
+  };
+
+  SelfStream(StreamShared& shared, SessionLog& log, SessionEvents& events, Owner& owner);
+
+  void send(wire::Body body, SendOptions options);
+  // Hands out what a shortage of memory has held back.
+  void drain();
+  // All has arrived.
+  bool is_drained() const { return waiting_.empty() && last_arrived_ == last_number_; }
+
+ private:
+  struct Waiting {
+    wire::Message message;
+    Task on_acknowledged;
+  };
+  // On its way. Its places are there before others count on it.
+  struct Travelling {
+    wire::Encoded encoded;
+    size_t bytes = 0;
+    Task on_acknowledged;
+    Inbox::Place place = Inbox::make_place();
+    TaskPlace post;
+  };
+
+  void number_waiting(bool is_sent_now);
+  void number(Waiting& waiting);
+  void arrive(Travelling& travelling);
+  void receive(wire::Encoded encoded, Inbox::Place place);
+  bool on_decoded(Inbox::Decoded& decoded) override;
+
+  StreamShared& shared_;
+  SessionLog& log_;
+  SessionEvents& events_;
+  Owner& owner_;
+  uint64_t last_number_ = 0;
+  uint64_t last_arrived_ = 0;
+  std::list<Waiting> waiting_;  // for memory
+  Inbox inbox_;
+  std::shared_ptr<TaskPlace> again_ = std::make_shared<TaskPlace>();  // for the next attempt
+  bool tries_again_ = false;                                          // in that place
+};
+
+}  // namespace distag

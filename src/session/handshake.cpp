@@ -70,7 +70,7 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
   }
   PeerRecord* record = peers.find(hello.incarnation);
   // The receivers of LEAVE may still have to dial back to acknowledge it.
-  if (leaving && (record == nullptr || record->outgoing.is_idle())) {
+  if (farewell.has_begun() && (record == nullptr || record->outgoing.is_idle())) {
     return refuse_it(wire::RefuseReason::kStopping, "it is shutting down");
   }
   if (const Error* why = peers.gone(hello.incarnation)) return refuse_it(wire::RefuseReason::kFenced, why->message());
@@ -98,10 +98,7 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
   if (const std::string lie = difference(*vouched, stranger); !lie.empty()) {
     return refuse_it(wire::RefuseReason::kDenied, lie);
   }
-  add_peer(stranger);
-  record = peers.find(stranger.incarnation);
-  tell_soon(*record, record->admission, [](SessionEvents& to, PeerRecord& added) { to.on_admitted(added.peer); });
-  return record;
+  return &standings.admit(stranger);
 }
 
 // Whoever dials while a worker ends, or where another one was before, does nothing wrong: that fills no log.
@@ -190,10 +187,8 @@ void Session::State::on_answer(PeerRecord& record, Frames frames) {
       on_refuse(record, *refusal);
     } else if (const auto* welcome = std::get_if<wire::Welcome>(&message.body)) {
       if (welcome->incarnation != record.peer.incarnation) {
-        end_once_heard(record, [this, &record] {
-          lose(record, loss_error(record, shared, Status::kPeerRestarted, "another incarnation listens at its address"),
-               wire::RefuseReason::kFenced);
-        });
+        standings.lose_once_heard(record, Status::kPeerRestarted, "another incarnation listens at its address",
+                                  wire::RefuseReason::kFenced);
       } else if (!welcome->proof.empty()) {
         violation("it proves that it knows the key of a group, and this worker has none");
       } else if (!record.outgoing.on_welcome(*welcome)) {
@@ -209,9 +204,7 @@ void Session::State::on_answer(PeerRecord& record, Frames frames) {
     log.note_damage(damage, &record.peer);
     record.outgoing.on_damaged();
   } catch (const Violation& error) {
-    ++shared.stats.messages_refused;
-    lose(record, loss_error(record, shared, Status::kProtocol, "it broke the protocol: " + error.message()),
-         wire::RefuseReason::kProtocol);
+    standings.lose_for(record, error);
   } catch (...) {
     const Error error = current_error();
     log.note_failure(record.peer, error);
@@ -223,8 +216,8 @@ void Session::State::on_answer(PeerRecord& record, Frames frames) {
 void Session::State::on_refuse(PeerRecord& record, const wire::Refuse& refusal) {
   using wire::RefuseReason;
   if (refusal.reason == RefuseReason::kStopping) {
-    end_once_heard(record, [this, &record] {
-      if (record.is_member()) on_leave(record);
+    standings.end_once_heard(record, [this, &record] {
+      if (record.is_member()) standings.on_leave(record);
     });
     return;
   }
@@ -239,9 +232,7 @@ void Session::State::on_refuse(PeerRecord& record, const wire::Refuse& refusal) 
   if (refusal.reason == RefuseReason::kDenied) status = Status::kDenied;
   const bool is_other = refusal.incarnation != 0 && refusal.incarnation != record.peer.incarnation;
   if (refusal.reason == RefuseReason::kIncarnation && is_other) status = Status::kPeerRestarted;
-  end_once_heard(record, [this, &record, status, why = "it refused this worker: " + refusal.text] {
-    lose(record, loss_error(record, shared, status, why), RefuseReason::kFenced);
-  });
+  standings.lose_once_heard(record, status, "it refused this worker: " + refusal.text, RefuseReason::kFenced);
 }
 
 }  // namespace distag

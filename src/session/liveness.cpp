@@ -45,7 +45,7 @@ void Session::State::tick() {
   EachStep each;
   each([this] { pool.trim(); });
   trim_blocks();
-  each([this] { bury_those_that_are_over(); });
+  each([this] { standings.bury_those_that_are_over(); });
   replies.keep_words_ready();
   each([this] { settle_late_strangers(); });
   each([this] { self.drain(); });
@@ -59,10 +59,7 @@ void Session::State::tick(PeerRecord& record, Nanos now, bool was_paused) {
   if (!record.is_member() || record.outgoing.is_idle()) return;
   if (was_paused) return record.outgoing.restart_lease(now);
   if (std::string why = why_lost(record, shared); !why.empty()) {
-    end_once_heard(record, [this, &record, why = std::move(why)] {
-      lose(record, loss_error(record, shared, Status::kDisconnected, why), wire::RefuseReason::kFenced);
-    });
-    return;
+    return standings.lose_once_heard(record, Status::kDisconnected, std::move(why), wire::RefuseReason::kFenced);
   }
   const Obstacle obstacle = obstacle_between(record, shared);
   const bool is_long = obstacle.lasts >= shared.config.lease;

@@ -52,8 +52,7 @@ void Session::State::on_message(const ConnectionToken& from, Frames frames) {
       log.note_refusal(fmt::format("a stranger was refused: {}", error.message()));
       replies.refuse(from, wire::RefuseReason::kProtocol, error.message());
     } else {
-      ++shared.stats.messages_refused;
-      lose_for(*record, error);
+      standings.lose_for(*record, error);
     }
   } catch (...) {
     log.note_failure(record == nullptr ? Peer() : record->peer, current_error());
@@ -72,11 +71,6 @@ void Session::State::on_part(const ConnectionToken& from) {
   if (dialler == nullptr || dialler->record == nullptr) return;
   PeerRecord& record = *dialler->record;
   if (record.connection == from) record.last.part = shared.loop.now();
-}
-
-void Session::State::lose_for(PeerRecord& record, const Violation& violation) {
-  lose(record, loss_error(record, shared, Status::kProtocol, "it broke the protocol: " + violation.message()),
-       wire::RefuseReason::kProtocol);
 }
 
 // Nothing more is heard on the connection; the other side is to dial again. Should it not hear that, half a lease
@@ -205,8 +199,7 @@ bool Session::State::on_decoded(PeerRecord& record, Inbox::Decoded& decoded) {
   try {
     deliver(record, decoded);
   } catch (const Violation& error) {
-    ++shared.stats.messages_refused;
-    lose_for(record, error);
+    standings.lose_for(record, error);
   } catch (...) {
     const Error error = current_error();
     if (!decoded.failure && error.status() == Status::kOutOfMemory && record.is_member()) return false;
@@ -227,7 +220,7 @@ void Session::State::deliver(PeerRecord& record, Inbox::Decoded& decoded) {
 
 void Session::State::deliver(PeerRecord& record, wire::Message& message) {
   if (std::holds_alternative<wire::Leave>(message.body)) {
-    on_leave(record);
+    standings.on_leave(record);
     return;
   }
   if (message.body.index() < kFirstUpperBody) {

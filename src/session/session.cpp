@@ -15,8 +15,6 @@ constexpr size_t kStreamsATurn = 4;  // of the end, each with its lane
 
 std::string describe_peer(const Peer& peer) { return fmt::format("worker \"{}\" (rank {})", peer.name, peer.rank); }
 
-// ---- the table ----
-
 Session::State::State(Loop& loop, Transport& transport, Random& random, Log& log_of_worker, SessionConfig config,
                       SessionEvents& session_events)
     : shared{loop, transport, random, log_of_worker, std::move(config), {}},
@@ -25,59 +23,13 @@ Session::State::State(Loop& loop, Transport& transport, Random& random, Log& log
       replies(shared),
       acks(shared, replies),
       peers(shared, shared.config.memory ? *shared.config.memory : pool, *this),
-      self(shared, log, session_events, *this) {
+      self(shared, log, session_events, *this),
+      farewell(shared, peers, self),
+      standings(shared, session_events, replies, acks, peers, farewell) {
   shared.config.self.max_message_bytes = shared.config.limits.max_message_bytes;
 }
 
-Session::State::~State() { cancel_timers(); }
-
-void Session::State::cancel_timers() {
-  for (Loop::TimerId* timer : {&tick_timer, &leave_timer}) {
-    shared.loop.cancel_timer(std::exchange(*timer, 0));
-  }
-}
-
-bool Session::State::add_peer(const Peer& peer) {
-  if (PeerRecord* known = peers.find(peer.incarnation)) return known->standing != Standing::kLost;
-  if (const Tombstone* grave = peers.find_grave(peer.incarnation)) return grave->standing == Standing::kLeft;
-  NamedPeer& name = peers.name_of(peer);
-  if (name.latest.incarnation != 0 && name.latest.generation < peer.generation) replace_latest(name);
-  if (name.latest.incarnation == 0 || name.latest.generation <= peer.generation) name.latest = peer;
-  acks.make_room(peers.make_room());
-  peers.add(peer);
-  return true;
-}
-
-// A message that was meant for the one before fails with PEER_RESTARTED from now on.
-void Session::State::replace_latest(NamedPeer& name) {
-  const Peer before = name.latest;
-  PeerRecord* record = peers.find(before.incarnation);
-  const Error why = loss_error(before, shared, record == nullptr ? -1 : record->last.heard, Status::kPeerRestarted,
-                               "it has restarted");
-  const bool is_member = record != nullptr && record->is_member();
-  // First: without memory for it the next HELLO does all of this.
-  if (!leaving && !is_member) shared.post([this, before, why] { events.on_restarted(before, why); });
-  name.restarted = why;
-  if (record == nullptr) {
-    peers.mark_restarted(name);
-  } else if (is_member) {
-    lose(*record, why, wire::RefuseReason::kReplaced);
-    record->standing = Standing::kRestarted;
-  } else {
-    record->standing = Standing::kRestarted;
-    record->gone = why;
-  }
-}
-
-// Not while anything of a record runs.
-void Session::State::bury_those_that_are_over() {
-  for (PeerRecord* record : std::vector<PeerRecord*>(peers.all())) {
-    if (record->is_member() || !record->outgoing.is_over() || record->has_events_to_tell()) continue;
-    settled = 0;  // counted anew
-    acks.forget(*record);
-    peers.bury(*record);
-  }
-}
+Session::State::~State() { shared.loop.cancel_timer(tick_timer); }
 
 void Session::State::set_self(Peer peer) {
   shared.config.self = std::move(peer);
@@ -89,7 +41,7 @@ void Session::State::set_self(Peer peer) {
 // ---- sending ----
 
 Session::Ticket Session::State::send(Incarnation to, wire::Body body, SendOptions options) {
-  if (leaving) fail(Status::kInvalidState, "the worker is leaving: nothing more can be sent");
+  if (farewell.has_begun()) fail(Status::kInvalidState, "the worker is leaving: nothing more can be sent");
   if (to == shared.config.self.incarnation) {
     self.send(std::move(body), std::move(options));
     return 0;
@@ -118,114 +70,6 @@ void Session::State::open(PeerRecord& record) {
   if (!record.outgoing.is_idle() || shared.config.self.rank < 0) return;
   start_ticking();
   record.outgoing.open();
-}
-
-// ---- ends ----
-
-// Nothing of it is heard or said any more.
-void Session::State::retire(PeerRecord& record, Standing standing, Error why) {
-  record.standing = standing;
-  record.gone = std::move(why);
-  record.transfers.clear();
-  record.inbox.clear();
-  record.on_heard.reset();
-  record.ack.due = kNever;
-}
-
-void Session::State::lose(PeerRecord& record, Error why, wire::RefuseReason word) {
-  if (!record.is_member()) return;
-  retire(record, Standing::kLost, std::move(why));
-  record.outgoing.close();
-  ++shared.stats.peers_lost;
-  EachStep each;  // without memory for the words the loss is a loss
-  if (!record.connection.empty()) {
-    each([this, &record, word] {
-      replies.refuse(record.connection, word,
-                     word == wire::RefuseReason::kUnreachable
-                         ? fmt::format("it cannot dial back to {}", record.peer.endpoint)
-                         : record.gone.message());
-    });
-  }
-  if (!leaving) {
-    each([this, &record] { shared.log.write(LogLevel::kWarning, record.gone.message()); });
-    tell_soon(record, record.ending, [](SessionEvents& to, PeerRecord& lost) { to.on_lost(lost.peer, lost.gone); });
-  }
-  end_leave_when_done();
-}
-
-// It is acknowledged at once; the connection stays for that until the peer drops it.
-void Session::State::on_leave(PeerRecord& record) {
-  Error why(Status::kDisconnected, fmt::format("{} has left the group", describe_peer(record.peer)));
-  acks.send(record);
-  retire(record, Standing::kLeft, std::move(why));
-  record.outgoing.end();
-  if (!leaving) {
-    tell_soon(record, record.ending, [](SessionEvents& to, PeerRecord& left) { to.on_left(left.peer); });
-  }
-  end_leave_when_done();
-}
-
-void Session::State::leave(Nanos deadline, Task done) {
-  for (PeerRecord* record : std::vector<PeerRecord*>(peers.all())) {
-    if (!record->is_member() || record->outgoing.is_idle()) continue;
-    record->outgoing.leave();
-  }
-  leaving = true;
-  left_all = std::make_shared<LeftAll>();
-  left_all->done = std::move(done);
-  leave_timer = shared.loop.start_timer(deadline, [this] {
-    leave_timer = 0;
-    tell_left_all();
-  });
-  end_leave_when_done();
-}
-
-// By a task of its own, in which the session may be destroyed.
-void Session::State::tell_left_all() noexcept {
-  if (left_all == nullptr) return;
-  TaskPlace& place = left_all->place;
-  shared.loop.post_or_drop(place, [told = std::exchange(left_all, nullptr)] { told->done(); });
-}
-
-void Session::State::end_leave_when_done() {
-  if (left_all == nullptr || !self.is_drained()) return;
-  // Nothing is sent any more, so who is passed here stays so.
-  while (settled < peers.all().size() && is_drained(*peers.all()[settled])) ++settled;
-  if (settled < peers.all().size()) return;
-  shared.loop.cancel_timer(std::exchange(leave_timer, 0));
-  tell_left_all();
-}
-
-bool Session::State::close_some() {
-  shared.alive.reset();
-  cancel_timers();
-  acks.close();
-  return peers.close_some(kStreamsATurn) || replies.close_some();
-}
-
-bool Session::State::is_drained() const {
-  return self.is_drained() && std::all_of(peers.all().begin(), peers.all().end(),
-                                          [](const PeerRecord* record) { return is_drained(*record); });
-}
-
-void Session::State::on_dead(PeerRecord& record, const Error& why) {
-  assert_on_loop(shared.loop);
-  end_once_heard(record, [this, &record, why] {
-    lose(record, loss_error(record, shared, why.status(), why.message()), wire::RefuseReason::kUnreachable);
-  });
-}
-
-void Session::State::end_once_heard(PeerRecord& record, Task end) {
-  if (record.inbox.is_empty()) {
-    end();
-  } else if (!record.on_heard) {
-    record.on_heard = std::move(end);
-  }
-}
-
-void Session::State::on_progress() {
-  assert_on_loop(shared.loop);
-  end_leave_when_done();
 }
 
 // ---- the interface ----
@@ -272,7 +116,7 @@ void Session::settle_stranger(Incarnation incarnation, const Peer* vouched) {
 
 bool Session::add_peer(const Peer& peer) {
   assert_on_loop(state_->shared.loop);
-  return state_->add_peer(peer);
+  return state_->standings.add(peer);
 }
 
 const Peer* Session::find(Incarnation incarnation) const {
@@ -320,23 +164,24 @@ bool Session::withdraw(Incarnation to, Ticket ticket) {
 void Session::fence(Incarnation incarnation, const Error& why) {
   assert_on_loop(state_->shared.loop);
   const auto word = why.status() == Status::kProtocol ? wire::RefuseReason::kProtocol : wire::RefuseReason::kFenced;
-  if (PeerRecord* record = state_->peers.find(incarnation)) state_->lose(*record, why, word);
+  if (PeerRecord* record = state_->peers.find(incarnation)) state_->standings.lose(*record, why, word);
 }
 
 void Session::leave(Nanos deadline, Task done) {
   assert_on_loop(state_->shared.loop);
-  state_->leave(deadline, std::move(done));
+  state_->farewell.begin(deadline, std::move(done));
 }
 
 bool Session::close_some() {
   assert_on_loop(state_->shared.loop);
-  return state_->close_some();
+  state_->shared.alive.reset();
+  state_->shared.loop.cancel_timer(std::exchange(state_->tick_timer, 0));
+  state_->farewell.close();
+  state_->acks.close();
+  return state_->peers.close_some(kStreamsATurn) || state_->replies.close_some();
 }
 
-bool Session::is_drained() const {
-  assert_on_loop(state_->shared.loop);
-  return state_->is_drained();
-}
+bool Session::is_drained() const { return state_->farewell.is_drained(); }
 
 SessionStats Session::stats() const { return state_->shared.stats; }
 

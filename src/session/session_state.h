@@ -10,45 +10,26 @@
 #include "base/violation.h"
 #include "session/acknowledgements.h"
 #include "session/frame_pool.h"
-#include "session/obstacle.h"
 #include "session/peer_table.h"
 #include "session/self_stream.h"
+#include "session/standings.h"
 
 namespace distag {
 
 // What leads between their streams and the layers above. On the loop.
-//   session.cpp   the table, sending, ends          handshake.cpp  HELLO, WELCOME, REFUSE
+//   session.cpp   sending                           handshake.cpp  HELLO, WELCOME, REFUSE
 //   receiving.cpp messages that come                liveness.cpp   leases
 struct Session::State final : PeerRecord::Events, SelfStream::Owner {
   State(Loop& loop, Transport& transport, Random& random, Log& log_of_worker, SessionConfig config,
         SessionEvents& session_events);
   ~State() override;
 
-  // ---- the table ----
-  void replace_latest(NamedPeer& name);  // a newer incarnation of it is known
-  void bury_those_that_are_over();
-  bool add_peer(const Peer& peer);
   void set_self(Peer peer);
 
   // ---- sending ----
   Ticket send(Incarnation to, wire::Body body, SendOptions options);
   void check_size_for(const PeerRecord& record, const wire::Body& body, size_t size) const;
   void open(PeerRecord& record);
-
-  // ---- ends ----
-  // Its last event follows as a task of its own. `word` is what it is told on its connection.
-  void lose(PeerRecord& record, Error why, wire::RefuseReason word);
-  void on_leave(PeerRecord& record);
-  // Runs it once the messages that wait to be decoded are heard: they are acknowledged, so they count.
-  void end_once_heard(PeerRecord& record, Task end);
-  void retire(PeerRecord& record, Standing standing, Error why);
-  void leave(Nanos deadline, Task done);
-  void end_leave_when_done();
-  void tell_left_all() noexcept;
-  bool close_some();
-  void cancel_timers();
-  bool is_drained() const;
-  static bool is_drained(const PeerRecord& record) { return !record.is_member() || record.outgoing.is_drained(); }
 
   // ---- messages that come ----
   void on_message(const ConnectionToken& from, Frames frames);
@@ -62,7 +43,6 @@ struct Session::State final : PeerRecord::Events, SelfStream::Owner {
   void make_spare();
   void deliver(PeerRecord& record, Inbox::Decoded& decoded);
   void deliver(PeerRecord& record, wire::Message& message);
-  void lose_for(PeerRecord& record, const Violation& violation);
   void on_damaged(PeerRecord* record, const ConnectionToken& from, const wire::Damaged& damage);
 
   // ---- handshake ----
@@ -85,22 +65,15 @@ struct Session::State final : PeerRecord::Events, SelfStream::Owner {
 
   // ---- PeerRecord::Events ----
   void on_answer(PeerRecord& record, Frames frames) override;
-  void on_dead(PeerRecord& record, const Error& why) override;
-  void on_progress() override;
+  void on_dead(PeerRecord& record, const Error& why) override {
+    standings.lose_once_heard(record, why.status(), why.message(), wire::RefuseReason::kUnreachable);
+  }
+  void on_progress() override { farewell.on_progress(); }
   bool on_decoded(PeerRecord& record, Inbox::Decoded& decoded) override;
   // ---- leases ----
   void start_ticking();
   void tick();
   void tick(PeerRecord& record, Nanos now, bool was_paused);
-
-  // Runs it on the loop soon, at the place of one of its events, for a task that holds no more than the record.
-  template <typename Tell>
-  void tell_soon(PeerRecord& record, const std::shared_ptr<TaskPlace>& place, Tell) noexcept {
-    static_assert(std::is_empty_v<Tell>);
-    shared.loop.post_or_drop(*place, [this, session = std::weak_ptr<char>(shared.alive), held = place, &record] {
-      if (!session.expired()) Tell()(events, record);
-    });
-  }
 
   StreamShared shared;
   SessionEvents& events;
@@ -110,21 +83,14 @@ struct Session::State final : PeerRecord::Events, SelfStream::Owner {
   Acknowledgements acks;
   PeerTable peers;
   SelfStream self;
+  Farewell farewell;
+  Standings standings;
   std::map<Incarnation, Stranger> strangers;
   Ticket last_ticket = 0;
   Inbox::Place spare;  // for a message that can not even be refused yet
 
   Loop::TimerId tick_timer = 0;
   Nanos next_tick = 0;
-
-  bool leaving = false;
-  size_t settled = 0;  // how many of the peers, the first ones, get nothing more
-  struct LeftAll {
-    Task done;
-    TaskPlace place;
-  };
-  std::shared_ptr<LeftAll> left_all;  // while leaving, until it is told
-  Loop::TimerId leave_timer = 0;
 };
 
 }  // namespace distag

@@ -1,6 +1,6 @@
-#include <utility>
+#include "session/handshake.h"
 
-#include "session/session_state.h"
+#include <utility>
 
 #include "base/each_step.h"
 #include "base/violation.h"
@@ -19,61 +19,65 @@ std::string difference(const Peer& vouched, const Peer& said) {
   const bool is_same = vouched.name == said.name && vouched.rank == said.rank && vouched.endpoint == said.endpoint &&
                        vouched.generation == said.generation;
   if (is_same) return {};
-  return fmt::format("the rendezvous knows it as {}, generation {}, at \"{}\", and not as {}, generation {}, at \"{}\"",
-                     describe_peer(vouched), vouched.generation, vouched.endpoint, describe_peer(said), said.generation,
-                     said.endpoint);
+  return fmt::format(
+      "the rendezvous knows it as {}, generation {}, at \"{}\", "
+      "and not as {}, generation {}, at \"{}\"",
+      describe_peer(vouched), vouched.generation, vouched.endpoint, describe_peer(said), said.generation,
+      said.endpoint);
 }
 
 }  // namespace
 
 // ---- from who dials us ----
 
-void Session::State::on_hello(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched) {
+void Handshake::on_hello(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched) {
+  assert_on_loop(shared_.loop);
   PeerRecord* record = admit(from, hello, vouched);
   if (record == nullptr) return;
-  record->note_spoken(shared.loop.now());
-  peers.connect(*record, from);
+  record->note_spoken(shared_.loop.now());
+  peers_.connect(*record, from);
 
-  wire::Welcome welcome{shared.config.self.incarnation, record->next_number};
-  replies.send(from, std::move(welcome));
+  wire::Welcome welcome{shared_.config.self.incarnation, record->next_number};
+  replies_.send(from, std::move(welcome));
   record->ack.sent = record->next_number - 1;
-  open(*record);
-  if (record->outgoing.lack().is_there(shared.loop.now())) acks.send(*record);
+  liveness_.open(*record);
+  if (record->outgoing.lack().is_there(shared_.loop.now())) acks_.send(*record);
 }
 
 // The member that says HELLO, or nullptr when it was refused, or waits. `vouched`: a stranger, as the rendezvous knows
 // it.
-PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched) {
-  const Peer& own = shared.config.self;
+PeerRecord* Handshake::admit(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched) {
+  const Peer& self = shared_.config.self;
   auto refuse_it = [this, &from, &hello](wire::RefuseReason reason, const std::string& text) {
-    refuse_hello(from, hello, reason, text);
+    refuse(from, hello, reason, text);
     return nullptr;
   };
   if (hello.protocol != wire::kProtocolVersion) {
     return refuse_it(wire::RefuseReason::kVersion, fmt::format("it speaks version {} of the protocol, not version {}",
                                                                wire::kProtocolVersion, hello.protocol));
   }
-  if (hello.job != shared.config.job) {
+  if (hello.job != shared_.config.job) {
     return refuse_it(wire::RefuseReason::kJob,
-                     fmt::format("it belongs to job \"{}\", not to \"{}\"", shared.config.job, hello.job));
+                     fmt::format("it belongs to job \"{}\", not to \"{}\"", shared_.config.job, hello.job));
   }
   if (!hello.proof.empty()) {
     return refuse_it(wire::RefuseReason::kKey,
-                     "it has no key of its group, and cannot check the proof that the other gives of one");
+                     "it has no key of its group, and cannot check the proof "
+                     "that the other gives of one");
   }
-  if (const std::string owner = replies.name_of(from); !owner.empty() && owner != hello.name) {
+  if (const std::string owner = replies_.name_of(from); !owner.empty() && owner != hello.name) {
     return refuse_it(wire::RefuseReason::kDenied,
                      fmt::format("its key is that of \"{}\", not of \"{}\"", owner, hello.name));
   }
-  if (hello.incarnation == own.incarnation || (hello.wanted != 0 && hello.wanted != own.incarnation)) {
+  if (hello.incarnation == self.incarnation || (hello.wanted != 0 && hello.wanted != self.incarnation)) {
     return refuse_it(wire::RefuseReason::kIncarnation, "another incarnation listens at its address");
   }
-  PeerRecord* record = peers.find(hello.incarnation);
+  PeerRecord* record = peers_.find(hello.incarnation);
   // The receivers of LEAVE may still have to dial back to acknowledge it.
-  if (farewell.has_begun() && (record == nullptr || record->outgoing.is_idle())) {
+  if (farewell_.has_begun() && (record == nullptr || record->outgoing.is_idle())) {
     return refuse_it(wire::RefuseReason::kStopping, "it is shutting down");
   }
-  if (const Error* why = peers.gone(hello.incarnation)) return refuse_it(wire::RefuseReason::kFenced, why->message());
+  if (const Error* why = peers_.gone(hello.incarnation)) return refuse_it(wire::RefuseReason::kFenced, why->message());
   if (record != nullptr) {
     if (record->peer.name == hello.name && record->peer.rank == hello.rank) return record;
     return refuse_it(wire::RefuseReason::kProtocol,
@@ -81,13 +85,13 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
                                  describe_peer({hello.rank, hello.name, {}, 0, 0, 0})));
   }
   const Peer stranger = peer_of(hello);
-  if (const NamedPeer* known = peers.find_name(hello.name);
-      (known != nullptr && known->latest.generation >= hello.generation) || hello.name == own.name) {
+  if (const NamedPeer* known = peers_.find_name(hello.name);
+      (known != nullptr && known->latest.generation >= hello.generation) || hello.name == self.name) {
     return refuse_it(wire::RefuseReason::kReplaced,
                      fmt::format("another worker named \"{}\" has joined the group", hello.name));
   }
   try {
-    shared.transport.check_endpoint(stranger.endpoint);
+    shared_.transport.check_endpoint(stranger.endpoint);
   } catch (...) {
     return refuse_it(wire::RefuseReason::kUnreachable, "it cannot be dialled back: " + current_error().message());
   }
@@ -98,133 +102,133 @@ PeerRecord* Session::State::admit(const ConnectionToken& from, const wire::Hello
   if (const std::string lie = difference(*vouched, stranger); !lie.empty()) {
     return refuse_it(wire::RefuseReason::kDenied, lie);
   }
-  return &standings.admit(stranger);
+  return &standings_.admit(stranger);
 }
 
 // Whoever dials while a worker ends, or where another one was before, does nothing wrong: that fills no log.
-void Session::State::refuse_hello(const ConnectionToken& from, const wire::Hello& hello, wire::RefuseReason reason,
-                                  const std::string& text) {
+void Handshake::refuse(const ConnectionToken& from, const wire::Hello& hello, wire::RefuseReason reason,
+                       const std::string& text) {
   using wire::RefuseReason;
   const bool is_no_fault = reason == RefuseReason::kStopping || reason == RefuseReason::kIncarnation;
   if (!is_no_fault) {
-    log.note_refusal(fmt::format("{} was refused, and told: {}", describe_peer(peer_of(hello)), text));
+    log_.note_refusal(fmt::format("{} was refused, and told: {}", describe_peer(peer_of(hello)), text));
   } else {
-    ++shared.stats.messages_refused;
+    ++shared_.stats.messages_refused;
   }
-  replies.refuse(from, reason, text);
+  replies_.refuse(from, reason, text);
 }
 
 // One that says HELLO again, as its connection has dropped, is asked for only once.
-void Session::State::hold(const ConnectionToken& from, const wire::Hello& hello) {
-  const bool is_asked_for = strangers.contains(hello.incarnation);
-  if (!is_asked_for && strangers.size() >= kMostStrangers) return replies.ask_to_dial_again(from);
-  Stranger& stranger = strangers[hello.incarnation];
+void Handshake::hold(const ConnectionToken& from, const wire::Hello& hello) {
+  const bool is_asked_for = strangers_.contains(hello.incarnation);
+  if (!is_asked_for && strangers_.size() >= kMostStrangers) return replies_.ask_to_dial_again(from);
+  Stranger& stranger = strangers_[hello.incarnation];
   stranger.connection = from;
   stranger.hello = hello;
   if (is_asked_for) return;
-  stranger.until = deadline_after(shared.loop.now(), shared.config.lease);
-  start_ticking();
+  stranger.until = deadline_after(shared_.loop.now(), shared_.config.lease);
+  liveness_.start();
   const Peer peer = peer_of(hello);
   bool may_wait = false;
   EachStep each;
-  each([&] { may_wait = events.on_stranger(peer); });
-  if (!may_wait && strangers.erase(peer.incarnation) != 0 && !each.has_failed()) {
-    refuse_hello(from, hello, wire::RefuseReason::kUnknown,
-                 fmt::format("{} is not a member of the group", describe_peer(peer)));
+  each([&] { may_wait = events_.on_stranger(peer); });
+  if (!may_wait && strangers_.erase(peer.incarnation) != 0 && !each.has_failed()) {
+    refuse(from, hello, wire::RefuseReason::kUnknown,
+           fmt::format("{} is not a member of the group", describe_peer(peer)));
   }
   each.check();
 }
 
-void Session::State::settle_stranger(Incarnation incarnation, const Peer* vouched) {
-  assert_on_loop(shared.loop);
-  const auto held = strangers.extract(incarnation);
+void Handshake::settle_stranger(Incarnation incarnation, const Peer* vouched) {
+  assert_on_loop(shared_.loop);
+  const auto held = strangers_.extract(incarnation);
   if (held.empty()) return;
   const Stranger& stranger = held.mapped();
   if (vouched != nullptr) return answer(stranger, vouched);
   EachStep each;
   each([this, &stranger] {
-    refuse_hello(stranger.connection, stranger.hello, wire::RefuseReason::kDenied,
-                 fmt::format("the rendezvous does not know {}", describe_peer(peer_of(stranger.hello))));
+    refuse(stranger.connection, stranger.hello, wire::RefuseReason::kDenied,
+           fmt::format("the rendezvous does not know {}", describe_peer(peer_of(stranger.hello))));
   });
-  if (each.has_failed()) replies.ask_to_dial_again(stranger.connection);
+  if (each.has_failed()) replies_.ask_to_dial_again(stranger.connection);
 }
 
-void Session::State::hear_strangers_again() {
-  for (const auto& [incarnation, stranger] : std::exchange(strangers, {})) answer(stranger, nullptr);
+void Handshake::hear_strangers_again() {
+  assert_on_loop(shared_.loop);
+  for (const auto& [incarnation, stranger] : std::exchange(strangers_, {})) answer(stranger, nullptr);
 }
 
-void Session::State::answer(const Stranger& stranger, const Peer* vouched) {
+void Handshake::answer(const Stranger& stranger, const Peer* vouched) {
   try {
     on_hello(stranger.connection, stranger.hello, vouched);
   } catch (...) {
-    log.note_failure(peer_of(stranger.hello), current_error());
-    replies.ask_to_dial_again(stranger.connection);
+    log_.note_failure(peer_of(stranger.hello), current_error());
+    replies_.ask_to_dial_again(stranger.connection);
   }
 }
 
-void Session::State::settle_late_strangers() {
-  const Nanos now = shared.loop.now();
-  for (auto next = strangers.begin(); next != strangers.end();) {
+void Handshake::settle_late_strangers() {
+  assert_on_loop(shared_.loop);
+  const Nanos now = shared_.loop.now();
+  for (auto next = strangers_.begin(); next != strangers_.end();) {
     const auto stranger = next++;
     if (stranger->second.until > now) continue;
-    const auto held = strangers.extract(stranger);
-    refuse_hello(held.mapped().connection, held.mapped().hello, wire::RefuseReason::kUnknown,
-                 fmt::format("the rendezvous did not say in time whether {} is a member",
-                             describe_peer(peer_of(held.mapped().hello))));
+    const auto held = strangers_.extract(stranger);
+    refuse(held.mapped().connection, held.mapped().hello, wire::RefuseReason::kUnknown,
+           fmt::format("the rendezvous did not say in time whether {} is a member",
+                       describe_peer(peer_of(held.mapped().hello))));
   }
 }
 
 // ---- from the side that we dialled ----
 
-void Session::State::on_answer(PeerRecord& record, Frames frames) {
-  assert_on_loop(shared.loop);
+void Handshake::on_answer(PeerRecord& record, const Frames& frames) {
+  assert_on_loop(shared_.loop);
   if (!record.is_member() && record.standing != Standing::kLeft) return;
   try {
-    for (const Frame& frame : frames) shared.stats.bytes_received += frame.size();
-    const wire::Message message = wire::unpack(frames, shared.config.limits, shared.transport);
-    record.last.heard = shared.loop.now();
+    for (const Frame& frame : frames) shared_.stats.bytes_received += frame.size();
+    const wire::Message message = wire::unpack(frames, shared_.config.limits, shared_.transport);
+    record.last.heard = shared_.loop.now();
     if (const auto* refusal = std::get_if<wire::Refuse>(&message.body)) {
       on_refuse(record, *refusal);
     } else if (const auto* welcome = std::get_if<wire::Welcome>(&message.body)) {
-      if (welcome->incarnation != record.peer.incarnation) {
-        standings.lose_once_heard(record, Status::kPeerRestarted, "another incarnation listens at its address",
-                                  wire::RefuseReason::kFenced);
-      } else if (!welcome->proof.empty()) {
-        violation("it proves that it knows the key of a group, and this worker has none");
-      } else if (!record.outgoing.on_welcome(*welcome)) {
-        violation("it expects message {}, which was never sent", welcome->next);
-      } else if (!welcome->lack.empty()) {
-        record.last.ack = record.last.heard;
-        record.lack.note(Error(Status::kOutOfMemory, welcome->lack), record.last.heard);
-      }
+      on_welcome(record, *welcome);
     } else {
       violation("a {} as answer to HELLO", wire::body_name(message.body));
     }
   } catch (const wire::Damaged& damage) {
-    log.note_damage(damage, &record.peer);
+    log_.note_damage(damage, &record.peer);
     record.outgoing.on_damaged();
   } catch (const Violation& error) {
-    standings.lose_for(record, error);
+    standings_.lose_for(record, error);
   } catch (...) {
     const Error error = current_error();
-    log.note_failure(record.peer, error);
+    log_.note_failure(record.peer, error);
     // Its answer is lost: it is dialled again.
     record.outgoing.on_damaged(error.status() == Status::kOutOfMemory ? &error : nullptr);
   }
 }
 
-void Session::State::on_refuse(PeerRecord& record, const wire::Refuse& refusal) {
+void Handshake::on_welcome(PeerRecord& record, const wire::Welcome& welcome) {
+  if (welcome.incarnation != record.peer.incarnation) {
+    return standings_.lose_once_heard(record, Status::kPeerRestarted, "another incarnation listens at its address",
+                                      wire::RefuseReason::kFenced);
+  }
+  if (!welcome.proof.empty()) violation("it proves that it knows the key of a group, and this worker has none");
+  if (!record.outgoing.on_welcome(welcome)) violation("it expects message {}, which was never sent", welcome.next);
+  if (welcome.lack.empty()) return;
+  record.last.ack = record.last.heard;
+  record.lack.note(Error(Status::kOutOfMemory, welcome.lack), record.last.heard);
+}
+
+void Handshake::on_refuse(PeerRecord& record, const wire::Refuse& refusal) {
   using wire::RefuseReason;
   if (refusal.reason == RefuseReason::kStopping) {
-    standings.end_once_heard(record, [this, &record] {
-      if (record.is_member()) standings.on_leave(record);
+    return standings_.end_once_heard(record, [this, &record] {
+      if (record.is_member()) standings_.on_leave(record);
     });
-    return;
   }
-  if (refusal.reason == RefuseReason::kDamaged) {
-    record.outgoing.on_damaged();
-    return;
-  }
+  if (refusal.reason == RefuseReason::kDamaged) return record.outgoing.on_damaged();
   Status status = Status::kDisconnected;
   const bool is_misunderstanding = refusal.reason == RefuseReason::kVersion ||
                                    refusal.reason == RefuseReason::kProtocol || refusal.reason == RefuseReason::kKey;
@@ -232,7 +236,7 @@ void Session::State::on_refuse(PeerRecord& record, const wire::Refuse& refusal) 
   if (refusal.reason == RefuseReason::kDenied) status = Status::kDenied;
   const bool is_other = refusal.incarnation != 0 && refusal.incarnation != record.peer.incarnation;
   if (refusal.reason == RefuseReason::kIncarnation && is_other) status = Status::kPeerRestarted;
-  standings.lose_once_heard(record, status, "it refused this worker: " + refusal.text, RefuseReason::kFenced);
+  standings_.lose_once_heard(record, status, "it refused this worker: " + refusal.text, RefuseReason::kFenced);
 }
 
 }  // namespace distag

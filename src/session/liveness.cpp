@@ -1,9 +1,9 @@
-#include <algorithm>
-#include <new>
+#include "session/liveness.h"
 
-#include "base/block_pool.h"
+#include <algorithm>
+#include <utility>
+
 #include "base/each_step.h"
-#include "session/session_state.h"
 
 namespace distag {
 namespace {
@@ -27,51 +27,60 @@ std::string why_lost(PeerRecord& record, const StreamShared& shared) {
 
 }  // namespace
 
-// ---- leases ----
-
-void Session::State::start_ticking() {
-  if (tick_timer != 0) return;
-  next_tick = shared.loop.now() + shared.config.lease / 4;
-  tick_timer = shared.loop.start_timer(next_tick, [this] { tick(); });
+void Liveness::start() {
+  assert_on_loop(shared_.loop);
+  if (timer_ != 0) return;
+  next_tick_ = shared_.loop.now() + shared_.config.lease / 4;
+  timer_ = shared_.loop.start_timer(next_tick_, [this] { tick(); });
 }
 
-void Session::State::tick() {
-  assert_on_loop(shared.loop);
-  tick_timer = 0;
-  const Nanos now = shared.loop.now();
-  const bool was_paused = now - next_tick > shared.config.lease / 4;
-  start_ticking();
-  // Without memory for one of these the next tick is there.
-  EachStep each;
-  each([this] { pool.trim(); });
-  trim_blocks();
-  each([this] { standings.bury_those_that_are_over(); });
-  replies.keep_words_ready();
-  each([this] { settle_late_strangers(); });
-  each([this] { self.drain(); });
-  for (size_t i = 0; i < peers.all().size(); ++i) {
-    each([this, i, now, was_paused] { tick(*peers.all()[i], now, was_paused); });
+void Liveness::open(PeerRecord& record) {
+  assert_on_loop(shared_.loop);
+  if (!record.outgoing.is_idle() || shared_.config.self.rank < 0) return;
+  start();
+  record.outgoing.open();
+}
+
+void Liveness::close() {
+  assert_on_loop(shared_.loop);
+  shared_.loop.cancel_timer(std::exchange(timer_, 0));
+}
+
+void Liveness::tick() {
+  timer_ = 0;
+  const Nanos now = shared_.loop.now();
+  const bool was_paused = now - next_tick_ > shared_.config.lease / 4;
+  start();
+  keep_house_();
+  EachStep each;  // without memory for one of these the next tick is there
+  const std::vector<PeerRecord*>& peers = peers_.all();
+  for (size_t i = 0; i < peers.size(); ++i) {
+    each([this, &peers, i, now, was_paused] { tick(*peers[i], now, was_paused); });
   }
 }
 
-void Session::State::tick(PeerRecord& record, Nanos now, bool was_paused) {
+void Liveness::tick(PeerRecord& record, Nanos now, bool was_paused) {
   record.inbox.drain();
   if (!record.is_member() || record.outgoing.is_idle()) return;
   if (was_paused) return record.outgoing.restart_lease(now);
-  if (std::string why = why_lost(record, shared); !why.empty()) {
-    return standings.lose_once_heard(record, Status::kDisconnected, std::move(why), wire::RefuseReason::kFenced);
+  if (std::string why = why_lost(record, shared_); !why.empty()) {
+    return standings_.lose_once_heard(record, Status::kDisconnected, std::move(why), wire::RefuseReason::kFenced);
   }
-  const Obstacle obstacle = obstacle_between(record, shared);
-  const bool is_long = obstacle.lasts >= shared.config.lease;
-  if (shared.config.on_lack && (is_long || (obstacle.holds_back && obstacle.lasts >= shared.config.lease / 4))) {
-    shared.post([this, peer = record.peer, why = Error(Status::kOutOfMemory, text_of(obstacle, record.peer)), is_long] {
-      shared.config.on_lack(peer, why, is_long);
-    });
-  }
-  if (obstacle.lack == &record.outgoing.lack()) acks.send(record);
+  const Obstacle obstacle = obstacle_between(record, shared_);
+  report_lack(record, obstacle);
+  if (obstacle.lack == &record.outgoing.lack()) acks_.send(record);
   // Its messages are large or the way is slow: it is told that this worker lives, before there is one to acknowledge.
-  if (record.last.part >= 0 && now - record.last.part < shared.config.lease / 4) acks.send(record);
+  if (record.last.part >= 0 && now - record.last.part < shared_.config.lease / 4) acks_.send(record);
   record.outgoing.tick(now, record.last.heard, record.hears_at());
+}
+
+void Liveness::report_lack(const PeerRecord& record, const Obstacle& obstacle) {
+  const bool is_long = obstacle.lasts >= shared_.config.lease;
+  const bool is_due = is_long || (obstacle.holds_back && obstacle.lasts >= shared_.config.lease / 4);
+  if (!shared_.config.on_lack || !is_due) return;
+  shared_.post([this, peer = record.peer, why = Error(Status::kOutOfMemory, text_of(obstacle, record.peer)), is_long] {
+    shared_.config.on_lack(peer, why, is_long);
+  });
 }
 
 }  // namespace distag

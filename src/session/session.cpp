@@ -1,44 +1,77 @@
 #include "session/session.h"
 
-#include <algorithm>
 #include <utility>
 
+#include "base/block_pool.h"
 #include "base/each_step.h"
-#include "session/session_state.h"
+#include "session/frame_pool.h"
+#include "session/receiver.h"
 
 namespace distag {
 namespace {
 
 constexpr size_t kStreamsATurn = 4;  // of the end, each with its lane
 
+// The peer would have to take it for a violation.
+void check_size_for(const PeerRecord& record, const wire::Body& body, size_t size, uint64_t own_limit) {
+  const uint64_t limit = record.peer.max_message_bytes;
+  if (limit == 0 || size <= limit) return;
+  fail(Status::kInvalidArgument,
+       "a {} of {} bytes is above the max_message_bytes of {}, which is {} (that of this worker is {}): send less at a "
+       "time, or raise it there",
+       wire::body_name(body), size, describe_peer(record.peer), limit, own_limit);
+}
+
 }  // namespace
 
 std::string describe_peer(const Peer& peer) { return fmt::format("worker \"{}\" (rank {})", peer.name, peer.rank); }
 
+// The parts of a session, and the ways from its streams to them. A part calls those above it alone.
+struct Session::State final : PeerRecord::Events, SelfStream::Owner {
+  State(Loop& loop, Transport& transport, Random& random, Log& log_of_worker, SessionConfig config,
+        SessionEvents& events);
+  ~State() override { shared.alive.reset(); }
+
+  Ticket send(Incarnation to, wire::Body body, SendOptions options);
+  void keep_house();
+
+  void on_answer(PeerRecord& record, Frames frames) override { handshake.on_answer(record, frames); }
+  void on_dead(PeerRecord& record, const Error& why) override {
+    standings.lose_once_heard(record, why.status(), why.message(), wire::RefuseReason::kUnreachable);
+  }
+  void on_progress() override { farewell.on_progress(); }
+  bool on_decoded(PeerRecord& record, Inbox::Decoded& decoded) override { return receiver.on_decoded(record, decoded); }
+
+  StreamShared shared;
+  FramePool pool;
+  SessionLog log;
+  Replies replies;
+  Acknowledgements acks;
+  PeerTable peers;
+  SelfStream self;
+  Farewell farewell;
+  Standings standings;
+  Liveness liveness;
+  Handshake handshake;
+  Receiver receiver;
+  Ticket last_ticket = 0;
+};
+
 Session::State::State(Loop& loop, Transport& transport, Random& random, Log& log_of_worker, SessionConfig config,
-                      SessionEvents& session_events)
+                      SessionEvents& events)
     : shared{loop, transport, random, log_of_worker, std::move(config), {}},
-      events(session_events),
       log(shared),
       replies(shared),
       acks(shared, replies),
       peers(shared, shared.config.memory ? *shared.config.memory : pool, *this),
-      self(shared, log, session_events, *this),
+      self(shared, log, events, *this),
       farewell(shared, peers, self),
-      standings(shared, session_events, replies, acks, peers, farewell) {
+      standings(shared, events, replies, acks, peers, farewell),
+      liveness(shared, acks, peers, standings, [this] { keep_house(); }),
+      handshake(shared, log, events, replies, acks, peers, farewell, standings, liveness),
+      receiver(shared, log, events, replies, acks, peers, standings, handshake) {
   shared.config.self.max_message_bytes = shared.config.limits.max_message_bytes;
 }
-
-Session::State::~State() { shared.loop.cancel_timer(tick_timer); }
-
-void Session::State::set_self(Peer peer) {
-  shared.config.self = std::move(peer);
-  for (PeerRecord* record : std::vector<PeerRecord*>(peers.all())) {
-    if (record->is_member() && (!record->connection.empty() || !record->outgoing.is_drained())) open(*record);
-  }
-}
-
-// ---- sending ----
 
 Session::Ticket Session::State::send(Incarnation to, wire::Body body, SendOptions options) {
   if (farewell.has_begun()) fail(Status::kInvalidState, "the worker is leaving: nothing more can be sent");
@@ -50,29 +83,21 @@ Session::Ticket Session::State::send(Incarnation to, wire::Body body, SendOption
   if (const Error* why = peers.gone(to)) throw *why;
   if (record == nullptr) fail(Status::kNotFound, "no worker of incarnation {:016x} is known", to);
   const size_t size = wire::check(body, shared.config.limits);
-  check_size_for(*record, body, size);
-  open(*record);
+  check_size_for(*record, body, size, shared.config.limits.max_message_bytes);
+  liveness.open(*record);
   return record->outgoing.send(++last_ticket, std::move(body), std::move(options), size);
 }
 
-// The peer would have to take it for a violation.
-void Session::State::check_size_for(const PeerRecord& record, const wire::Body& body, size_t size) const {
-  const uint64_t limit = record.peer.max_message_bytes;
-  if (limit == 0 || size <= limit) return;
-  fail(Status::kInvalidArgument,
-       "a {} of {} bytes is above the max_message_bytes of {}, which is {} (that of this worker is {}): send less at a "
-       "time, or raise it there",
-       wire::body_name(body), size, describe_peer(record.peer), limit, shared.config.limits.max_message_bytes);
+// With each tick. Without memory for one of these the next tick is there.
+void Session::State::keep_house() {
+  EachStep each;
+  each([this] { pool.trim(); });
+  trim_blocks();
+  each([this] { standings.bury_those_that_are_over(); });
+  replies.keep_words_ready();
+  each([this] { handshake.settle_late_strangers(); });
+  each([this] { self.drain(); });
 }
-
-void Session::State::open(PeerRecord& record) {
-  // A worker that has no rank yet cannot say HELLO: set_self follows.
-  if (!record.outgoing.is_idle() || shared.config.self.rank < 0) return;
-  start_ticking();
-  record.outgoing.open();
-}
-
-// ---- the interface ----
 
 Session::Session(Loop& loop, Transport& transport, Random& random, Log& log, SessionConfig config,
                  SessionEvents& events)
@@ -84,9 +109,9 @@ std::string Session::listen(const std::string& address) {
   assert_on_loop(state_->shared.loop);
   AcceptorEvents acceptor_events;
   acceptor_events.on_message = [state = state_.get()](const ConnectionToken& from, Frames frames) {
-    state->on_message(from, std::move(frames));
+    state->receiver.on_message(from, std::move(frames));
   };
-  acceptor_events.on_part = [state = state_.get()](const ConnectionToken& from) { state->on_part(from); };
+  acceptor_events.on_part = [state = state_.get()](const ConnectionToken& from) { state->receiver.on_part(from); };
   acceptor_events.on_denied = [state = state_.get()](const std::string& why) { state->log.note_refusal(why); };
   acceptor_events.on_lack = [shared = &state_->shared](const Error& why) {
     shared->deafness.note(why, shared->loop.now());
@@ -101,17 +126,21 @@ const wire::Limits& Session::limits() const { return state_->shared.config.limit
 
 void Session::set_self(Peer self) {
   assert_on_loop(state_->shared.loop);
-  state_->set_self(std::move(self));
+  state_->shared.config.self = std::move(self);
+  for (PeerRecord* record : std::vector<PeerRecord*>(state_->peers.all())) {
+    const bool is_used = !record->connection.empty() || !record->outgoing.is_drained();
+    if (record->is_member() && is_used) state_->liveness.open(*record);
+  }
 }
 
 void Session::hear_strangers_again() {
   assert_on_loop(state_->shared.loop);
-  state_->hear_strangers_again();
+  state_->handshake.hear_strangers_again();
 }
 
 void Session::settle_stranger(Incarnation incarnation, const Peer* vouched) {
   assert_on_loop(state_->shared.loop);
-  state_->settle_stranger(incarnation, vouched);
+  state_->handshake.settle_stranger(incarnation, vouched);
 }
 
 bool Session::add_peer(const Peer& peer) {
@@ -175,7 +204,7 @@ void Session::leave(Nanos deadline, Task done) {
 bool Session::close_some() {
   assert_on_loop(state_->shared.loop);
   state_->shared.alive.reset();
-  state_->shared.loop.cancel_timer(std::exchange(state_->tick_timer, 0));
+  state_->liveness.close();
   state_->farewell.close();
   state_->acks.close();
   return state_->peers.close_some(kStreamsATurn) || state_->replies.close_some();

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <functional>
+
+#include "session/standings.h"
+
+namespace distag {
+
+// The ticks of a session, each quarter of a lease from the first stream that is opened, and what they find out about
+// each peer: it is lost when it has acknowledged nothing for a lease, which is counted only while this worker could
+// have heard it. A tick that comes late by more than a quarter restarts all leases: this worker was away. On the loop.
+class Liveness {
+ public:
+  // `keep_house` runs with each tick, before the peers.
+  Liveness(StreamShared& shared, Acknowledgements& acks, const PeerTable& peers, Standings& standings,
+           std::function<void()> keep_house)
+      : shared_(shared), acks_(acks), peers_(peers), standings_(standings), keep_house_(std::move(keep_house)) {}
+  ~Liveness() { shared_.loop.cancel_timer(timer_); }
+  Liveness(const Liveness&) = delete;
+  Liveness& operator=(const Liveness&) = delete;
+
+  // Ticks, unless it does.
+  void start();
+  // The peer owes an answer from now on, unless it does. A worker without a rank cannot say HELLO yet.
+  void open(PeerRecord& record);
+  void close();
+
+ private:
+  void tick();
+  void tick(PeerRecord& record, Nanos now, bool was_paused);
+  void report_lack(const PeerRecord& record, const Obstacle& obstacle);
+
+  StreamShared& shared_;
+  Acknowledgements& acks_;
+  const PeerTable& peers_;
+  Standings& standings_;
+  const std::function<void()> keep_house_;
+  Loop::TimerId timer_ = 0;
+  Nanos next_tick_ = 0;
+};
+
+}  // namespace distag

@@ -1,0 +1,220 @@
+#include "session/receiver.h"
+
+#include <new>
+#include <utility>
+
+#include "base/violation.h"
+
+namespace distag {
+namespace {
+
+// In wire::Body: what comes before is the session's own.
+constexpr size_t kFirstUpperBody = 7;
+static_assert(std::is_same_v<std::variant_alternative_t<kFirstUpperBody, wire::Body>, wire::Call>);
+
+void take_ack(PeerRecord& record, uint64_t number) {
+  if (!record.outgoing.on_ack(number)) violation("it acknowledged {}, which was never sent", number);
+}
+
+// All of the payload to its places. Without memory for it, what there was none for; then a long header alone is left,
+// if there is one.
+std::optional<Error> take_payload(PeerRecord& record, const Peer& self, const wire::Arrival& arrival, Frames& frames,
+                                  std::vector<Task>& rest) {
+  Frame long_header;
+  try {
+    if (record.transfers.assemble(arrival, frames, long_header, rest)) return std::nullopt;
+  } catch (const Violation&) {
+    throw;
+  } catch (...) {
+    // Said below.
+  }
+  frames.clear();
+  try {
+    if (long_header.data() != nullptr) frames.push_back(std::move(long_header));
+  } catch (const std::bad_alloc&) {
+    // Not even an outline will be made of it.
+  }
+  // The transfers are taken: nothing may throw from here on.
+  try {
+    return Error(Status::kOutOfMemory,
+                 fmt::format("{} has no memory for what {} sent", describe_peer(self), describe_peer(record.peer)));
+  } catch (const std::bad_alloc&) {
+    return Error(Status::kOutOfMemory, "no memory");
+  }
+}
+
+}  // namespace
+
+// The only place that catches what a peer's bytes make this worker throw: a violation ends the peer, bytes that changed
+// on their way its connection, and anything else is a failure of this worker.
+void Receiver::on_message(const ConnectionToken& from, Frames frames) {
+  assert_on_loop(shared_.loop);
+  if (shared_.alive == nullptr) return;
+  const PeerTable::Dialler* const dialler = peers_.find_dialler(from);
+  PeerRecord* const record = dialler == nullptr ? nullptr : dialler->record;
+  if (record != nullptr && record->connection != from) return;  // it has dialled again since
+  const uint64_t expected = record == nullptr ? 0 : record->next_number;
+  try {
+    size_t bytes = 0;
+    for (const Frame& frame : frames) bytes += frame.size();
+    shared_.stats.bytes_received += bytes;
+    const Error* const why_gone = dialler == nullptr ? nullptr : peers_.gone(dialler->incarnation);
+    if (why_gone != nullptr) {
+      ++shared_.stats.messages_refused;
+      if (!peers_.has_left(dialler->incarnation)) {
+        replies_.refuse(from, wire::RefuseReason::kFenced, why_gone->message());
+      }
+      return;
+    }
+    const wire::Arrival arrival(frames, shared_.config.limits, shared_.transport, shared_.header_room);
+    Frame header = std::move(frames.front());
+    frames.erase(frames.begin());
+    if (record != nullptr && arrival.number() != 0) {
+      take_numbered(*record, arrival, std::move(header), std::move(frames), bytes);
+    } else {
+      take_unnumbered(record, from, arrival, frames);
+    }
+  } catch (const wire::Damaged& damage) {
+    // Nothing more is heard on the connection; the other side is to dial again. Should it not hear that, half a lease
+    // without an acknowledgement makes it dial.
+    log_.note_damage(damage, record == nullptr ? nullptr : &record->peer);
+    if (record != nullptr) peers_.disconnect(*record);
+    replies_.refuse(from, wire::RefuseReason::kDamaged, damage.message());
+  } catch (const Violation& error) {
+    if (record != nullptr) return standings_.lose_for(*record, error);
+    log_.note_refusal(fmt::format("a stranger was refused: {}", error.message()));
+    replies_.refuse(from, wire::RefuseReason::kProtocol, error.message());
+  } catch (...) {
+    log_.note_failure(record == nullptr ? Peer() : record->peer, current_error());
+    if (record == nullptr) {
+      replies_.ask_to_dial_again(from);
+    } else if (record->is_member() && record->next_number == expected) {
+      peers_.disconnect(*record);  // nothing of the message has taken effect: it is to come again
+    }
+  }
+}
+
+void Receiver::on_part(const ConnectionToken& from) {
+  assert_on_loop(shared_.loop);
+  const PeerTable::Dialler* const dialler = peers_.find_dialler(from);
+  if (dialler == nullptr || dialler->record == nullptr) return;
+  PeerRecord& record = *dialler->record;
+  if (record.connection == from) record.last.part = shared_.loop.now();
+}
+
+// HELLO from anybody, ACK from a peer.
+void Receiver::take_unnumbered(PeerRecord* record, const ConnectionToken& from, const wire::Arrival& arrival,
+                               const Frames& frames) {
+  if (arrival.transfer_count() != 0) violation("transfers without a number");
+  const wire::Message message = arrival.decode(frames);
+  if (const auto* hello = std::get_if<wire::Hello>(&message.body)) {
+    if (record != nullptr) violation("a second HELLO on one connection");
+    shared_.deafness.end();
+    handshake_.on_hello(from, *hello);
+    return;
+  }
+  if (record == nullptr) {
+    // The rest of a connection that was given up, or somebody who does not know how to begin.
+    ++shared_.stats.messages_refused;
+    return;
+  }
+  if (!std::holds_alternative<wire::Ack>(message.body)) {
+    violation("a {} without a number", wire::body_name(message.body));
+  }
+  record->note_spoken(shared_.loop.now());
+  record->last.ack = record->last.heard;
+  take_ack(*record, message.ack);
+}
+
+// Exactly the next one: lower ones are repetitions, of which only the ack is new.
+void Receiver::take_numbered(PeerRecord& record, const wire::Arrival& arrival, Frame header, Frames frames,
+                             size_t bytes) {
+  const uint64_t number = arrival.number();
+  if (number > record.next_number) {
+    const std::string gap = fmt::format("message {} came where {} was expected", number, record.next_number);
+    if (!shared_.transport.is_exact()) throw wire::Damaged(gap);
+    violation("{}", gap);
+  }
+  if (number < record.next_number) {
+    acks_.note_received(record, bytes);
+    ++shared_.stats.messages_duplicated;
+    take_ack(record, arrival.ack());
+    return;
+  }
+  if (spare_.empty()) spare_ = Inbox::make_place();  // while nothing of the message has taken effect
+  Inbox::Place place;
+  const bool is_large = bytes > kLargeFrameBytes || arrival.transfer_count() != 0 || arrival.is_long();
+  if (!arrival.is_chunk() && (is_large || !record.inbox.is_empty())) place = Inbox::make_place();
+  std::vector<Task> rest;
+  std::optional<Error> shortage = take_payload(record, shared_.config.self, arrival, frames, rest);
+  const bool takes_long = arrival.is_long() || !rest.empty() || (!shortage && arrival.takes_long(frames));
+  bool waits = !place.empty() && (takes_long || !record.inbox.is_empty());
+  Inbox::Decoded decoded;
+  if (!waits) decoded = Inbox::decode(arrival, frames, shortage);
+  if (Inbox::lacks_memory(decoded) && !arrival.is_chunk()) {
+    waits = true;
+    place = std::exchange(spare_, {});
+    decoded = {};
+  }
+  // Nothing of it has taken effect: it is to come again.
+  if (decoded.failure && arrival.transfer_count() == 0 && arrival.long_transfer() == 0) {
+    std::rethrow_exception(decoded.failure);
+  }
+  // It counts as received whatever becomes of it.
+  record.next_number = number + 1;
+  acks_.note_received(record, bytes, !waits && std::holds_alternative<wire::Ping>(decoded.message.body));
+  if (const auto* chunk = std::get_if<wire::Chunk>(&decoded.message.body)) record.transfers.add(*chunk);
+  take_ack(record, arrival.ack());
+  // An acknowledgement may have been what somebody waited for to give the peer up.
+  if (!record.is_member()) return;
+  if (waits) {
+    record.inbox.add(std::move(place),
+                     {std::move(header), std::move(frames), std::move(shortage), takes_long, std::move(rest)});
+    record.inbox.drain();
+  } else {
+    frames.clear();  // the message alone holds them
+    if (!on_decoded(record, decoded)) record.inbox.put_back(std::exchange(spare_, {}), std::move(decoded));
+  }
+  if (record.is_member() && record.ack.bytes >= kAckBytes) record.outgoing.send_ack();
+}
+
+bool Receiver::on_decoded(PeerRecord& record, Inbox::Decoded& decoded) {
+  assert_on_loop(shared_.loop);
+  if (!record.is_member()) return true;
+  try {
+    deliver(record, decoded);
+  } catch (const Violation& error) {
+    standings_.lose_for(record, error);
+  } catch (...) {
+    const Error error = current_error();
+    if (!decoded.failure && error.status() == Status::kOutOfMemory && record.is_member()) return false;
+    log_.note_failure(record.peer, error);
+  }
+  if (record.inbox.is_empty() && record.on_heard) std::exchange(record.on_heard, Task())();
+  return true;
+}
+
+void Receiver::deliver(PeerRecord& record, Inbox::Decoded& decoded) {
+  if (decoded.failure) std::rethrow_exception(decoded.failure);
+  if (decoded.shortage && decoded.message.body.index() >= kFirstUpperBody) {
+    events_.on_unstored(record.peer, decoded.message, *decoded.shortage);
+  } else {
+    deliver(record, decoded.message);
+  }
+}
+
+void Receiver::deliver(PeerRecord& record, wire::Message& message) {
+  if (std::holds_alternative<wire::Leave>(message.body)) {
+    standings_.on_leave(record);
+    return;
+  }
+  if (message.body.index() < kFirstUpperBody) {
+    if (!std::holds_alternative<wire::Ping>(message.body) && !std::holds_alternative<wire::Chunk>(message.body)) {
+      violation("a {} with a number", wire::body_name(message.body));
+    }
+  } else {
+    shared_.count(events_.on_message(record.peer, message));
+  }
+}
+
+}  // namespace distag

@@ -85,7 +85,7 @@ void OutgoingConnection::transition(Event event) {
 }
 
 Error OutgoingConnection::why_dead() const {
-  if (!was_denied_) return {Status::kDisconnected, "connection dropped and two redials were refused"};
+  if (!attempt_.was_denied) return {Status::kDisconnected, "connection dropped and two redials were refused"};
   return {Status::kDenied,
           "it does not let this worker in, or has another key than its name: their keys do not fit (give each the key "
           "of the "
@@ -102,10 +102,7 @@ void OutgoingConnection::dial() {
   enter(State::kDialling);
   owner_.on_dialling();
   lack_.try_again(shared_.loop.now());
-  dialled_at_ = shared_.loop.now();
-  has_greeted_ = false;
-  is_blocked_ = false;
-  was_denied_ = false;
+  attempt_ = {shared_.loop.now()};
   try {
     dropped_.reserve(dropped_.size() + 1);  // for this one, whose end needs no memory then
     connection_ = shared_.transport.dial_worker(peer_.name, peer_.endpoint, events_of(++epoch_));
@@ -145,14 +142,14 @@ ConnectionEvents OutgoingConnection::events_of(uint64_t epoch) {
   };
   events.on_writable = [this, epoch] {
     if (epoch != epoch_) return;
-    is_blocked_ = false;
+    attempt_.is_blocked = false;
     greet();
     if (is_open()) owner_.on_ready();
   };
   // A peer that has not the key of this group any more is as good as gone.
   events.on_denied = [this, epoch] {
     if (epoch != epoch_) return;
-    was_denied_ = true;
+    attempt_.was_denied = true;
     transition(Event::kRefused);
   };
   events.on_lack = [this, epoch](const Error& lack) {
@@ -166,9 +163,9 @@ ConnectionEvents OutgoingConnection::events_of(uint64_t epoch) {
 
 // Without memory for a HELLO it is dialled again.
 void OutgoingConnection::greet() {
-  if (!is_greeting() || has_greeted_) return;
+  if (!is_greeting() || attempt_.has_greeted) return;
   try {
-    has_greeted_ = send(make_hello());
+    attempt_.has_greeted = send(make_hello());
   } catch (const std::bad_alloc&) {
     stall_for(current_error());
   }
@@ -199,7 +196,7 @@ void OutgoingConnection::welcome() {
 bool OutgoingConnection::send(const Frames& frames) {
   assert_on_loop(shared_.loop);
   if (!connection_->send(frames)) {
-    is_blocked_ = true;
+    attempt_.is_blocked = true;
     return false;
   }
   for (const Frame& frame : frames) shared_.stats.bytes_sent += frame.size();

@@ -52,7 +52,7 @@ class OutgoingConnection {
   bool is_greeting() const { return state_ == State::kGreeting; }
   bool is_open() const { return state_ == State::kOpen; }
   bool is_closed() const { return state_ == State::kClosed; }
-  bool is_ready() const { return is_open() && !is_blocked_; }
+  bool is_ready() const { return is_open() && !attempt_.is_blocked; }
   // Nothing leaves by it any more, or ever did.
   bool is_over() const { return is_closed() || (ending_ && is_idle()); }
 
@@ -65,8 +65,8 @@ class OutgoingConnection {
   void lend(Frames& frames, size_t ahead) { connection_->lend(frames, ahead); }
 
   // Since when this connection has been tried.
-  Nanos dialled_at() const { return dialled_at_; }
-  void restart_lease(Nanos now) { dialled_at_ = now; }
+  Nanos dialled_at() const { return attempt_.at; }
+  void restart_lease(Nanos now) { attempt_.at = now; }
 
  private:
   enum class State {
@@ -78,6 +78,14 @@ class OutgoingConnection {
     kClosed,
   };
   enum class Event { kNeeded, kConnected, kWelcomed, kDropped, kRefused, kStalled, kShort, kRetryDue, kClosed };
+
+  // What is known of the connection that was dialled last; each dial begins anew.
+  struct Attempt {
+    Nanos at = 0;
+    bool is_blocked = false;   // the connection takes no more for now
+    bool has_greeted = false;  // HELLO was taken by the connection
+    bool was_denied = false;
+  };
 
   void transition(Event event);
   Error why_dead() const;
@@ -100,15 +108,12 @@ class OutgoingConnection {
   std::vector<std::unique_ptr<Connection>> dropped_;  // until the task that called back has ended
   uint64_t epoch_ = 0;                                // of the connection: callbacks of older ones are stale
   std::shared_ptr<char> alive_ = std::make_shared<char>();
-  bool is_blocked_ = false;   // the connection takes no more for now
-  bool has_greeted_ = false;  // HELLO was taken by the connection
-  bool was_denied_ = false;   // by the one dialled last
-  bool was_open_ = false;     // ever: each dial is a redial from then on
+  Attempt attempt_;
+  bool was_open_ = false;  // ever: each dial is a redial from then on
   bool ending_ = false;
   Loop::TimerId retry_timer_ = 0;
   unsigned drops_ = 0;     // since it was open
   unsigned refusals_ = 0;  // in a row, after a drop
-  Nanos dialled_at_ = 0;
 };
 
 }  // namespace distag

@@ -64,6 +64,7 @@ void Acknowledgements::send(PeerRecord& record) {
   });
 }
 
+// Those that are not due stay in the list, for the timer that is started last.
 void Acknowledgements::on_timer() {
   timer_ = 0;
   const Nanos now = shared_.loop.now();

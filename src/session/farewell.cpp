@@ -17,6 +17,7 @@ void Farewell::begin(Nanos deadline, Task done) {
     if (!record->is_member() || record->outgoing.is_idle()) continue;
     record->outgoing.leave();
   }
+  // From here on nothing new is sent, and no event of a peer is told.
   has_begun_ = true;
   done_ = std::make_shared<Done>();
   done_->task = std::move(done);

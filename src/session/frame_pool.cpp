@@ -39,12 +39,13 @@ struct FramePool::Shelf {
     bool is_fresh;  // came back since the last trim
   };
 
-  // Held with no other lock, and never while memory is made or freed.
+  // Held with no other lock, and never while memory is made or freed. `bytes` is the sum of the capacities of `blocks`.
   mutable Mutex mutex;
   std::vector<Block> blocks GUARDED_BY(mutex);
   size_t bytes GUARDED_BY(mutex) = 0;
   bool is_closed GUARDED_BY(mutex) = false;
 
+  // The one that came back last, whose pages are likely to be in the caches. nullptr: none of that capacity is kept.
   std::byte* take(size_t capacity) {
     MutexLock lock(mutex);
     auto found = std::find_if(blocks.rbegin(), blocks.rend(),
@@ -56,6 +57,7 @@ struct FramePool::Shelf {
     return memory;
   }
 
+  // Goes to the system when it is not kept, as all do once the pool is gone.
   void give_back(std::byte* memory, size_t capacity) {
     {
       MutexLock lock(mutex);
@@ -68,6 +70,7 @@ struct FramePool::Shelf {
     unmap_pages(memory, capacity);
   }
 
+  // Those that were not wanted since the last time; or all, for good. Unmapped without the lock.
   void drop(bool all) {
     std::vector<Block> dropped;
     {

@@ -37,6 +37,7 @@ void Handshake::on_hello(const ConnectionToken& from, const wire::Hello& hello, 
   record->note_spoken(shared_.loop.now());
   peers_.connect(*record, from);
 
+  // WELCOME first: the peer can send then, whatever comes of the dial back.
   wire::Welcome welcome{shared_.config.self.incarnation, record->next_number};
   replies_.send(from, std::move(welcome));
   record->ack.sent = record->next_number - 1;
@@ -44,6 +45,9 @@ void Handshake::on_hello(const ConnectionToken& from, const wire::Hello& hello, 
   if (record->outgoing.lack().is_there(shared_.loop.now())) acks_.send(*record);
 }
 
+// The checks go from the group to the peer: the protocol, the job and the keys, then whether this incarnation is meant,
+// then whether the other one is a member, was one, or may become one. What was a member never is again.
+//
 // The member that says HELLO, or nullptr when it was refused, or waits. `vouched`: a stranger, as the rendezvous knows
 // it.
 PeerRecord* Handshake::admit(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched) {
@@ -122,6 +126,7 @@ void Handshake::refuse(const ConnectionToken& from, const wire::Hello& hello, wi
 void Handshake::hold(const ConnectionToken& from, const wire::Hello& hello) {
   const bool is_asked_for = strangers_.contains(hello.incarnation);
   if (!is_asked_for && strangers_.size() >= kMostStrangers) return replies_.ask_to_dial_again(from);
+  // The last HELLO is the one that is answered: the connection of the one before has dropped.
   Stranger& stranger = strangers_[hello.incarnation];
   stranger.connection = from;
   stranger.hello = hello;
@@ -167,6 +172,7 @@ void Handshake::answer(const Stranger& stranger, const Peer* vouched) {
   }
 }
 
+// Taken out before it is answered: an answer that fails is not tried again, and the stranger dials.
 void Handshake::settle_late_strangers() {
   assert_on_loop(shared_.loop);
   const Nanos now = shared_.loop.now();
@@ -209,6 +215,8 @@ void Handshake::on_answer(PeerRecord& record, const Frames& frames) {
   }
 }
 
+// A WELCOME that names a lack may come on a stream that is open, and counts as an acknowledgement: the peer hears this
+// worker, and cannot answer by its own stream.
 void Handshake::on_welcome(PeerRecord& record, const wire::Welcome& welcome) {
   if (welcome.incarnation != record.peer.incarnation) {
     return standings_.lose_once_heard(record, Status::kPeerRestarted, "another incarnation listens at its address",

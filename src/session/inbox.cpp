@@ -26,6 +26,8 @@ void Inbox::put_back(Place place, Decoded decoded) noexcept {
   put_back(std::move(place));
 }
 
+// What was decoded comes again as an outline, which refuses what the message is about; what was not is decoded again.
+// Those behind it wait for that.
 void Inbox::put_back(Place place) noexcept {
   assert_on_loop(loop_);
   const std::shared_ptr<Turn> turn = place.front();
@@ -43,6 +45,8 @@ Task Inbox::make_look(std::shared_ptr<Turn> turn) const noexcept {
   };
 }
 
+// Stops at the first that is not ready, as those behind it are heard after it. A failure that is no shortage is handed
+// out like a message.
 void Inbox::drain() {
   assert_on_loop(loop_);
   for (size_t handed_out = 0; !waiting_.empty(); ++handed_out) {
@@ -91,6 +95,7 @@ bool Inbox::give_out(const std::shared_ptr<Turn>& turn) {
   return false;
 }
 
+// Beside the loop or on it. What has arrived stays until there was memory to decode it: it is decoded once more then.
 void Inbox::decode(Turn& turn, const wire::Limits& limits) {
   try {
     for (Task& task : std::exchange(turn.arrived.rest, {})) task();

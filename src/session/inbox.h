@@ -42,7 +42,8 @@ class Inbox {
   Inbox(Loop& loop, Executor* decoder, const wire::Limits& limits, Owner& owner)
       : loop_(loop), decoder_(decoder), limits_(limits), owner_(owner) {}
 
-  // A place for a message, made while nothing of the message has taken effect yet.
+  // A place for a message, made while nothing of the message has taken effect yet. The decoder and tasks hold it too,
+  // so it may outlive the inbox; while it is given out only the decoder touches what has arrived and what is decoded.
   struct Turn {
     Arrived arrived;
     Decoded decoded;

@@ -6,6 +6,7 @@
 
 namespace distag {
 
+// A lack that is over or has not shown for the patience is another one: it begins now.
 void Lack::note(const Error& why, Nanos now) noexcept {
   if (!is_there(now)) since_ = counted_at_ = now;
   count(now);
@@ -15,6 +16,7 @@ void Lack::note(const Error& why, Nanos now) noexcept {
   each([this, &why] { error_ = why; });
 }
 
+// The time until now counts; that of the attempt is open until its end is known.
 void Lack::try_again(Nanos now) noexcept {
   if (!is_there(now)) return;
   if (!is_tried_) count(now);

@@ -17,7 +17,8 @@ struct QueuedMessage {
 // The piece of `frame` that begins at `offset`, at most kChunkBytes of it.
 wire::Chunk chunk_at(const Frame& frame, uint64_t transfer, size_t offset);
 
-// A message whose larger frames go ahead of it in chunks, each frame as a transfer of its own.
+// A message whose larger frames go ahead of it in chunks, each frame as a transfer of its own, one after the other. A
+// chunk that was noted as sent has its number: it goes, whatever becomes of the message.
 class LargeMessage {
  public:
   // Of `payload` those frames stay with the message that are small and for which it has room beside the header.

@@ -46,6 +46,8 @@ void Liveness::close() {
   shared_.loop.cancel_timer(std::exchange(timer_, 0));
 }
 
+// The next tick is ensured first, so that no failure in one of them ends the ticks. A peer that is added in a tick has
+// its turn in the same one.
 void Liveness::tick() {
   timer_ = 0;
   const Nanos now = shared_.loop.now();
@@ -59,6 +61,7 @@ void Liveness::tick() {
   }
 }
 
+// Whether it is lost is asked before anything is said to it; a peer that was lost just now is not asked to answer.
 void Liveness::tick(PeerRecord& record, Nanos now, bool was_paused) {
   record.inbox.drain();
   if (!record.is_member() || record.outgoing.is_idle()) return;

@@ -98,6 +98,7 @@ void OutgoingConnection::enter(State state) {
   state_ = state;
 }
 
+// The attempt begins before it can fail: a failure is one of this dial, and not of the one before.
 void OutgoingConnection::dial() {
   enter(State::kDialling);
   owner_.on_dialling();
@@ -229,6 +230,7 @@ void OutgoingConnection::drop_connection() {
   }
 }
 
+// Twice as long after each drop, up to kMaxDoublings; the jitter keeps the workers of a group from dialling at once.
 void OutgoingConnection::wait_to_retry() {
   enter(State::kWaiting);
   owner_.on_dialling();

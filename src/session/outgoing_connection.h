@@ -8,7 +8,9 @@
 
 namespace distag {
 
-// The connection to one peer: dialled, greeted, and dialled again after a drop. Knows nothing of numbers. On the loop.
+// The connection to one peer: dialled, greeted, and dialled again after a drop. Knows nothing of numbers. There is a
+// connection exactly in the states from kDialling to kOpen; what calls back later is known by its epoch, and left
+// alone. On the loop.
 class OutgoingConnection {
  public:
   // The stream that goes over it. None of these may destroy the connection.

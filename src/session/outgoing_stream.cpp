@@ -104,7 +104,8 @@ void OutgoingStream::pump_if_possible() {
   }
 }
 
-// Goes on numbering while the connection takes it. Small messages first, so that they pass between chunks.
+// Goes on numbering while the connection takes it. Small messages first, so that they pass between chunks; LEAVE last,
+// as nothing follows it. Each step leaves everything in its place when it throws.
 void OutgoingStream::pump() {
   while (can_number() && has_turn()) {
     make_spare();  // so that what is taken out is not lost
@@ -127,7 +128,8 @@ void OutgoingStream::pump() {
   }
 }
 
-// The next chunk of the first large message, or the message itself. False when too much is unacknowledged.
+// The next chunk of the first large message, or the message itself. False when too much is unacknowledged: the
+// acknowledgement that is missing goes on.
 bool OutgoingStream::pump_large() {
   LargeMessage& large = large_.front();
   if (large.is_ahead()) {
@@ -373,7 +375,8 @@ void OutgoingStream::on_ready() {
   if (is_short) lack_.end_attempt();
 }
 
-// The messages that have a number and are not on their way, then those that have none.
+// The messages that have a number and are not on their way, then those that have run on_number, then the others. One
+// that goes again gets the acknowledgement of now in its header, as the old one may be behind what went alone.
 void OutgoingStream::go_on() {
   while (connection_.is_ready()) {
     SentMessages::Sent* const sent = sent_.next_to_transmit();

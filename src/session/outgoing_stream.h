@@ -16,6 +16,11 @@ namespace distag {
 
 // All that this worker says to one peer: numbers messages, keeps them until they are acknowledged, and sends again from
 // where the peer asks for it, over one connection at a time. On the loop.
+//
+// A message may wait in queue_, or in large_ while its payload goes ahead; it runs on_number, from which on others
+// count on it; it is stuck as long as there is no memory to encode it; then it has a number, and is kept until it is
+// acknowledged. Messages get their numbers in the order in which they have run on_number, and each connection takes
+// them in the order of their numbers, so nothing overtakes what is stuck.
 class OutgoingStream final : OutgoingConnection::Owner {
  public:
   // The rest of what is known about the peer. None of these may destroy the stream.

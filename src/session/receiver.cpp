@@ -141,12 +141,15 @@ void Receiver::take_numbered(PeerRecord& record, const wire::Arrival& arrival, F
     take_ack(record, arrival.ack());
     return;
   }
+  // Everything that may throw for want of memory comes first: the places where the message may have to wait, then its
+  // payload, then the message itself.
   if (spare_.empty()) spare_ = Inbox::make_place();  // while nothing of the message has taken effect
   Inbox::Place place;
   const bool is_large = bytes > kLargeFrameBytes || arrival.transfer_count() != 0 || arrival.is_long();
   if (!arrival.is_chunk() && (is_large || !record.inbox.is_empty())) place = Inbox::make_place();
   std::vector<Task> rest;
   std::optional<Error> shortage = take_payload(record, shared_.config.self, arrival, frames, rest);
+  // The transfers that the message names are used up now, so from here on it cannot come again.
   const bool takes_long = arrival.is_long() || !rest.empty() || (!shortage && arrival.takes_long(frames));
   bool waits = !place.empty() && (takes_long || !record.inbox.is_empty());
   Inbox::Decoded decoded;
@@ -156,11 +159,12 @@ void Receiver::take_numbered(PeerRecord& record, const wire::Arrival& arrival, F
     place = std::exchange(spare_, {});
     decoded = {};
   }
-  // Nothing of it has taken effect: it is to come again.
+  // Without transfers nothing of it has taken effect: it is to come again.
   if (decoded.failure && arrival.transfer_count() == 0 && arrival.long_transfer() == 0) {
     std::rethrow_exception(decoded.failure);
   }
-  // It counts as received whatever becomes of it.
+  // It counts as received whatever becomes of it. The number is counted before the acknowledgement that it brings is
+  // taken: what that sends may already acknowledge this message.
   record.next_number = number + 1;
   acks_.note_received(record, bytes, !waits && std::holds_alternative<wire::Ping>(decoded.message.body));
   if (const auto* chunk = std::get_if<wire::Chunk>(&decoded.message.body)) record.transfers.add(*chunk);
@@ -178,6 +182,8 @@ void Receiver::take_numbered(PeerRecord& record, const wire::Arrival& arrival, F
   if (record.is_member() && record.ack.bytes >= kAckBytes) record.outgoing.send_ack();
 }
 
+// Runs for each message in the order of the stream, from take_numbered() or from the inbox. The end that waits for the
+// inbox to be empty runs last, and only here: the messages before it are heard then.
 bool Receiver::on_decoded(PeerRecord& record, Inbox::Decoded& decoded) {
   assert_on_loop(shared_.loop);
   if (!record.is_member()) return true;

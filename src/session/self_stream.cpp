@@ -58,6 +58,7 @@ void SelfStream::number_waiting(bool is_sent_now) {
   }
 }
 
+// The number is taken when all that needs memory is done: what fails before may be tried again.
 void SelfStream::number(Waiting& waiting) {
   wire::Message& message = waiting.message;
   message.number = last_number_ + 1;
@@ -76,6 +77,7 @@ void SelfStream::number(Waiting& waiting) {
                             });
 }
 
+// Acknowledged whatever becomes of it, as by a peer.
 void SelfStream::arrive(Travelling& travelling) {
   shared_.stats.bytes_received += travelling.bytes;
   shared_.stats.bytes_in_flight -= travelling.bytes;

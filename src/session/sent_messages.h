@@ -9,8 +9,9 @@
 
 namespace distag {
 
-// The numbered messages of one stream that the peer has not acknowledged, in order. Each connection begins with the
-// first of them. On the loop.
+// The numbered messages of one stream that the peer has not acknowledged, in order and without a gap. Each connection
+// begins with the first of them. Those before next_to_transmit() were taken by the connection of now, the others by an
+// earlier one or none. On the loop.
 class SentMessages {
  public:
   struct Sent {

@@ -42,6 +42,7 @@ struct Session::State final : PeerRecord::Events, SelfStream::Owner {
   void on_progress() override { farewell.on_progress(); }
   bool on_decoded(PeerRecord& record, Inbox::Decoded& decoded) override { return receiver.on_decoded(record, decoded); }
 
+  // Destroyed from below: timers first, then the records with their streams, then the acceptor.
   StreamShared shared;
   FramePool pool;
   SessionLog log;

@@ -6,6 +6,7 @@
 
 namespace distag {
 
+// The name is noted before the record is made: without memory for the record the next attempt finds it as it is.
 bool Standings::add(const Peer& peer) {
   assert_on_loop(shared_.loop);
   if (const PeerRecord* known = peers_.find(peer.incarnation)) return known->standing != Standing::kLost;
@@ -59,6 +60,7 @@ void Standings::retire(PeerRecord& record, Standing standing, Error why) {
 void Standings::lose(PeerRecord& record, Error why, wire::RefuseReason word) {
   assert_on_loop(shared_.loop);
   if (!record.is_member()) return;
+  // Retired before its stream is closed: what that runs finds no member any more, and cannot end it a second time.
   retire(record, Standing::kLost, std::move(why));
   record.outgoing.close();
   ++shared_.stats.peers_lost;
@@ -96,6 +98,7 @@ void Standings::lose_for(PeerRecord& record, const Violation& violation) {
 void Standings::on_leave(PeerRecord& record) {
   assert_on_loop(shared_.loop);
   Error why(Status::kDisconnected, fmt::format("{} has left the group", describe_peer(record.peer)));
+  // Before it is retired: by WELCOME, where the peer cannot be dialled, only a member gets it.
   acks_.send(record);
   retire(record, Standing::kLeft, std::move(why));
   record.outgoing.end();
@@ -114,6 +117,7 @@ void Standings::end_once_heard(PeerRecord& record, Task end) {
   }
 }
 
+// Out of all lists before it is destroyed.
 void Standings::bury_those_that_are_over() {
   assert_on_loop(shared_.loop);
   for (PeerRecord* record : std::vector<PeerRecord*>(peers_.all())) {

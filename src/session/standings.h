@@ -25,6 +25,7 @@ class Standings {
   void lose(PeerRecord& record, Error why, wire::RefuseReason word);
   // The same, once what waits is heard.
   void lose_once_heard(PeerRecord& record, Status status, std::string why, wire::RefuseReason word);
+  // It has broken the protocol.
   void lose_for(PeerRecord& record, const Violation& violation);
   // The peer has said LEAVE.
   void on_leave(PeerRecord& record);

@@ -84,6 +84,8 @@ void Transfers::leave_rest(Partial& partial, std::vector<Task>& rest) {
   }
 }
 
+// A piece lies elsewhere than behind the loans before it. What has come is copied bit by bit, with each piece that
+// follows, so that no turn of the loop takes long.
 void Transfers::move_to_memory(Partial& partial) {
   partial.lent = Frame(partial.whole.data(), partial.received, std::exchange(partial.loans, nullptr));
   try {
@@ -125,6 +127,7 @@ void Transfers::begin(const wire::Chunk& chunk) {
   bytes_ += total + kOverhead;
 }
 
+// Taken whether it can be read or not: bytes_ counts what no message has named.
 std::optional<Frame> Transfers::take(uint64_t transfer, std::vector<Task>& rest) {
   auto found = partial_.find(transfer);
   if (found == partial_.end() && is_forgotten(transfer)) return std::nullopt;
@@ -154,6 +157,8 @@ void Transfers::move_to_memory(Frames& frames) const {
   }
 }
 
+// After a violation the frames are not used. In all other cases each transfer is taken, so that none of them counts
+// towards the limit any more.
 bool Transfers::assemble(const wire::Arrival& arrival, Frames& frames, Frame& long_header, std::vector<Task>& rest) {
   // Pieces have their own way there.
   if (!keeps_whole_ && !arrival.is_chunk()) move_to_memory(frames);

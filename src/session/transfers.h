@@ -14,8 +14,9 @@ namespace distag {
 
 // Payload frames of one peer that come in chunks: each piece is copied once, to where the whole frame will lie; or is
 // the whole frame, if it need not go to that memory. Loans that lie one behind the other are the whole frame where they
-// lie. On the loop. Throws Violation for what a sender may not do, and
-// nothing for a shortage here.
+// lie. A transfer begins with its first chunk, grows without a gap, and ends with the message that names it or when it
+// is abandoned; its id never comes again. On the loop. Throws Violation for what a sender may not do, and nothing for a
+// shortage here: the message that names the transfer hears of that.
 class Transfers {
  public:
   // At most `limit` bytes at a time, in transfers that no message has named yet.

@@ -43,6 +43,9 @@ func HandleReport() (string, error) {
 	})
 }
 
+// MisuseCount gives the number of handles that were used or released in a wrong way, with DISTAG_VALIDATE=1 all of them.
+func MisuseCount() uint64 { return uint64(C.distag_get_misuse_count()) }
+
 // copyText gives what a function copies, whose length may be another the next time.
 func copyText(call func(*C.char, C.size_t, *C.size_t, *C.distag_error) C.distag_status) (string, error) {
 	f := newFrame()

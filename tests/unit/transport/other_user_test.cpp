@@ -36,7 +36,10 @@ class AsOtherUser {
 class Socket {
  public:
   Socket(const std::string& path, int type) : address_(parse_address("ipc://" + path, false)), fd_(make(type)) {}
-  ~Socket() { close(fd_); }
+  ~Socket() {
+    close(fd_);
+    if (accepted_ >= 0) close(accepted_);
+  }
   Socket(const Socket&) = delete;
   Socket& operator=(const Socket&) = delete;
 
@@ -44,6 +47,11 @@ class Socket {
   bool listen() { return bind(fd_, at(), address_.length) == 0 && ::listen(fd_, 8) == 0; }
   // Whoever was refused at once may have hung up.
   void say(const std::string& bytes) { send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  // To the first one that has dialled, which may have hung up.
+  void answer(const std::string& bytes) {
+    accepted_ = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
+    send(accepted_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
   // The bytes that come until the other side hangs up.
   std::string read_all() {
     std::string all;
@@ -63,6 +71,7 @@ class Socket {
 
   const SocketAddress address_;
   const int fd_;
+  int accepted_ = -1;
 };
 
 class OtherUserTest : public ::testing::TestWithParam<Engine> {
@@ -159,6 +168,9 @@ TEST_P(OtherUserTest, WhoListensIsNotSpokenTo) {
     events.on_denied = [&record] { record.add({"denied", {}, {}}); };
     connection = side.transport().dial(endpoint(), std::move(events));
   });
+  // The handshake of a ROUTER, which libzmq takes to its end.
+  listener.answer(std::string("\xff\0\0\0\0\0\0\0\1\x7f\3\0NULL", 16) + std::string(48, '\0') +
+                  std::string("\4\x1c\5READY\13Socket-Type\0\0\0\6ROUTER", 30));
   EXPECT_EQ(record.next("dropped").what, "dropped");
   EXPECT_EQ(record.all(), (std::vector<std::string>{"denied", "dropped"}));
   side.run([&connection] { connection.reset(); });

@@ -294,9 +294,10 @@ TEST_P(SocketTransportTest, OwnersOfLentFramesGoOnTheLoop) {
       Frame(bytes.data(), bytes.size(), std::shared_ptr<const void>(&bytes, [&client, released](const void*) {
               released->complete(client.loop().is_current());
             }))};
-  client.run([&dialled, &frames] {
+  client.run([&dialled, &frames, released] {
     EXPECT_TRUE(dialled.connection().send(frames));
     frames.clear();
+    EXPECT_FALSE(released->is_done()) << "it was copied";
   });
   ASSERT_TRUE(wait(*released, kPatience));
   EXPECT_TRUE(released->value());

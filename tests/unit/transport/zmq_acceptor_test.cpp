@@ -16,6 +16,7 @@
 #include <fstream>
 #include <memory>
 #include <mutex>
+#include <semaphore>
 #include <string>
 #include <utility>
 #include <vector>
@@ -499,10 +500,94 @@ TEST(ZmqAcceptor, ARoutingIdIsNoConnection) {
   EXPECT_EQ(third.hear(), "to the third");
 }
 
-// The IO thread has done all that it had to do before.
-void pass_io_thread(const std::string& endpoint) {
-  const Raw raw(endpoint);
-  raw.await_greeting();
+// The IO thread has done all that it had to do before: it greets a connection, which is given back.
+std::unique_ptr<Raw> pass_io_thread(const std::string& endpoint) {
+  auto raw = std::make_unique<Raw>(endpoint);
+  raw->await_greeting();
+  return raw;
+}
+
+// The end of its handshake is told by the monitor, which this turn has looked at before, then its message comes.
+TEST(ZmqAcceptor, AMemberWhoSpeaksAtOnceIsNoStranger) {
+  Side side(kind_of(nullptr));
+  Record record;
+  std::string endpoint;
+  std::unique_ptr<Acceptor> acceptor;
+  std::unique_ptr<Raw> late, passed;
+  side.run([&] {
+    AcceptorEvents events = recording_acceptor(record);
+    events.on_message = [&](const ConnectionToken& from, const Frames& frames) {
+      record.add({"message", frames, from});
+      if (text_of(frames.at(0)) != "go") return;
+      late->say(ready_of("") + std::string("\0\4late", 6));
+      passed = pass_io_thread(endpoint);
+    };
+    acceptor = side.transport().listen("tcp://127.0.0.1:0", std::move(events));
+    endpoint = acceptor->endpoint();
+  });
+  late = std::make_unique<Raw>(endpoint);
+  late->greet();
+  const Raw speaker(endpoint);
+  speaker.shake("");
+  speaker.say(std::string("\0\2hi", 4));
+  EXPECT_EQ(text_of(record.next("message").frames.at(0)), "hi");
+  speaker.say(std::string("\0\2go", 4));
+  EXPECT_EQ(text_of(record.next("message").frames.at(0)), "go");
+  EXPECT_EQ(text_of(record.next("message").frames.at(0)), "late");
+  for (int i = 0; i < 2; ++i) side.run([] {});  // this turn is over, and so are the tasks that it has posted
+  EXPECT_EQ(record.all(), std::vector<std::string>(3, "message"));
+  side.run([&] { acceptor.reset(); });
+}
+
+// A call of libzmq takes in silently what has come: the descriptor of the socket tells nothing of it any more.
+TEST(ZmqConnection, AnAnswerThatASendHasTakenInIsHandedOut) {
+  Served served(nullptr);
+  Side side(kind_of(nullptr));
+  Dialled dialled(side, served.endpoint());
+  ASSERT_EQ(dialled.record().next("connected").what, "connected");
+  ASSERT_TRUE(dialled.send({text_frame("hello")}));
+  const ConnectionToken from = served.record().next("message").from;
+  std::binary_semaphore waits(0), goes_on(0);
+  side.loop().post_or_drop([&] {
+    waits.release();
+    goes_on.acquire();
+    EXPECT_TRUE(dialled.connection().send({text_frame("more")}));
+  });
+  waits.acquire();
+  EXPECT_TRUE(served.reply(from, "answer"));
+  served.pass(100 * kMillisecond);  // it is there
+  goes_on.release();
+  EXPECT_EQ(text_of(dialled.record().next("message").frames.at(0)), "answer");
+}
+
+// The reader reads once the sender has ended: what waited at the sender has 100 ms, which a busy machine gives in one
+// of several attempts.
+TEST(ZmqConnection, WhatWaitsAtItsEndStillGoes) {
+  Served served(nullptr, "");
+  Side side(kind_of(nullptr));
+  bool has_come = false;
+  for (const Nanos last_begin = side.loop().now() + kPatience; !has_come && side.loop().now() < last_begin;) {
+    const size_t before = served.count("message");
+    Dialled dialled(side, served.endpoint());
+    ASSERT_EQ(dialled.record().next("connected").what, "connected");
+    std::binary_semaphore reads(0);
+    served.side().loop().post_or_drop([&reads] { reads.acquire(); });
+    size_t sent = 0;
+    for (size_t last = 1; last > 0;) {  // until all queues are full
+      const size_t sent_before = sent;
+      side.run([&] {
+        while (dialled.connection().send({make_frame(8192, 1)})) ++sent;
+      });
+      last = sent - sent_before;
+      poll(nullptr, 0, 20);
+    }
+    dialled.close();
+    reads.release();
+    for (const Nanos until = side.loop().now() + kSecond; !has_come && side.loop().now() < until; poll(nullptr, 0, 1)) {
+      has_come = served.count("message") == before + sent;
+    }
+  }
+  EXPECT_TRUE(has_come);
 }
 
 // The end of a connection is looked at once no more messages wait: until then another one may have come by its id.

@@ -98,6 +98,18 @@ bool FaultPoints::loses(const std::string& step, Way way) {
   return true;
 }
 
+void FaultPoints::damage(std::string step) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  damaged_ = std::move(step);
+}
+
+bool FaultPoints::takes_damage(const std::string& step) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (damaged_ != step) return false;
+  damaged_.clear();
+  return true;
+}
+
 bool FaultPoints::is_losing(Way way) {
   const std::lock_guard<std::mutex> lock(mutex_);
   return vanishing_[way] != 0;

@@ -44,6 +44,9 @@ class FaultPoints {
   void reach(const std::string& step, Way way);
   // Whether the message that comes in or is to go out vanishes.
   bool loses(const std::string& step, Way way);
+  // The next message of that kind, which has a payload, goes out with a changed byte in it.
+  void damage(std::string step);
+  bool takes_damage(const std::string& step);
   // Whether the next message that goes that way vanishes, as far as it is known.
   bool is_losing(Way way);
   bool is_slow() const { return slow_until_.load() > true_now(); }
@@ -62,6 +65,7 @@ class FaultPoints {
 
   std::mutex mutex_;
   std::string step_, fault_;
+  std::string damaged_;  // the kind of message; empty: none
   Way way_ = Way::kSent;
   int left_ = 0;                  // until the armed one happens; 0: none is armed
   std::map<Way, int> vanishing_;  // messages that still do

@@ -30,6 +30,16 @@ bool arrive(const Frames& frames) {
   return !faults::fault_points().loses(kind, Way::kArrived);
 }
 
+// The message with another last byte, which is one of its payload.
+Frames damaged(const Frames& frames) {
+  Frames changed = frames;
+  const Frame& last = frames.back();
+  std::vector<std::byte> bytes(last.data(), last.data() + last.size());
+  bytes.back() ^= std::byte{1};
+  changed.back() = Frame::of(std::move(bytes));
+  return changed;
+}
+
 // The answer of `hand_on`; of a message that vanishes, that it was sent.
 template <typename HandOn>
 bool send_by(const Frames& frames, const HandOn& hand_on) {
@@ -96,7 +106,13 @@ class FaultyConnection final : public Connection {
 
   // A message that the transport has no room for comes again.
   bool send(const Frames& frames) override {
-    return send_by(frames, [&] { return below_->send(frames); });
+    return send_by(frames, [&] {
+      const std::string kind = kind_of(frames);
+      const bool is_damaged = faults::fault_points().takes_damage(kind);
+      if (below_->send(is_damaged ? damaged(frames) : frames)) return true;
+      if (is_damaged) faults::fault_points().damage(kind);
+      return false;
+    });
   }
   void lend(Frames& frames, size_t ahead) override { below_->lend(frames, ahead); }
   void distrust() override { below_->distrust(); }

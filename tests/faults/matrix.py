@@ -39,8 +39,10 @@ CONTEXT_OF_LIBZMQ = {"anon_inode": 5}
 STRUCK_WITHIN = 30.0  # of the end of the phase: what ends it goes out later
 MOST_TOLD = 200  # of a run with more cells those that fail are printed alone
 MAY_FAIL_ONCE = 0.02  # of all cells
-TOGETHER = ("mesh", "gather")  # phases that all members run at once
-WORK = {"cold": "call", "etcd_lease": "steady", "etcd_return": "steady"}  # what they do, where it has not the same name
+TOGETHER = ("mesh", "gather", "diverged", "late")  # phases that all members run at once
+ON_A_STAGE = ("stages", "lines")  # B and C are a mesh of their own
+# What they do, where it has not the same name.
+WORK = {"cold": "call", "idle": "call", "etcd_lease": "steady", "etcd_return": "steady"}
 # The delays that are measured: of operations of survivors, and of their callbacks for members.
 KILL_TO_ERROR, KILL_TO_NEWS = "kill to named error", "kill to the news of it"
 SILENCE_TO_NEWS = f"silence to the news of it (lease {LEASE:g} s)"
@@ -304,7 +306,7 @@ class Run:
         before = None
         if self.cell.phase not in ("cold", *MEETINGS):
             self.check("ABC")
-            if self.cell.phase == "stages":
+            if self.cell.phase in ON_A_STAGE:
                 for name, operations in self.group.ask_all("run take_stage", "BC").items():
                     self.expect_right(name, operations)
             before = self.settle("ABC")

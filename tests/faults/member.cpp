@@ -101,8 +101,26 @@ distag_status silence(void* user_data, distag_invocation* invocation, distag_err
   return err->code;
 }
 
+distag_status backward(void*, distag_invocation* invocation, distag_error* err) {
+  distag_tensor* x = nullptr;
+  Tensor loss;
+  Value done;
+  distag_backward_options options = DISTAG_BACKWARD_OPTIONS_INIT;
+  options.mode = DISTAG_BACKWARD_FAST;
+  distag_invocation_get_tensor(invocation, 0, &x, err);
+  distag_sum(x, nullptr, 0, 0, loss.out(), err);
+  distag_tensor* root = loss.get();
+  distag_backward(distag_invocation_get_context(invocation), &root, 1, &options, err);
+  distag_value_create_text("done", done.out(), err);
+  return answer(invocation, done.get(), err);
+}
+
 distag_status stage(void* user_data, distag_invocation* invocation, distag_error* err) {
-  return static_cast<Member*>(user_data)->run_stage(invocation, err);
+  return static_cast<Member*>(user_data)->run_stage(invocation, false, err);
+}
+
+distag_status stage_on_line(void* user_data, distag_invocation* invocation, distag_error* err) {
+  return static_cast<Member*>(user_data)->run_stage(invocation, true, err);
 }
 
 nlohmann::json outcome(const distag_error& err) {
@@ -131,8 +149,11 @@ Member::Member(const MemberOptions& given) : name_(name_of(given.rank)) {
   options.on_member = note_member;
   distag_worker_create(&options, worker_.out(), &err);
   const std::pair<const char*, distag_function> functions[] = {
-      {"add", add},     {"times", times},     {"echo", echo},       {"keep", faults::keep},
-      {"relay", relay}, {"sum_all", sum_all}, {"silence", silence}, {"stage", stage}};
+      {"add", add},           {"times", times},
+      {"echo", echo},         {"keep", faults::keep},
+      {"relay", relay},       {"sum_all", sum_all},
+      {"silence", silence},   {"stage", stage},
+      {"backward", backward}, {"stage_on_line", stage_on_line}};
   for (const auto& [name, function] : functions) {
     distag_worker_register(worker_.get(), name, function, this, nullptr, nullptr, &err);
   }
@@ -163,6 +184,7 @@ nlohmann::json Member::stop(int64_t timeout_ns) {
   distag_worker_shutdown(worker_.get(), timeout_ns, nullptr, &err);
   drop_replies();
   stage_weight_ = Tensor();
+  stage_line_ = Mesh();
   stage_mesh_ = Mesh();
   worker_ = testing::Worker();
   return outcome(err);
@@ -199,16 +221,18 @@ void Member::take_stage(distag_error* err) {
   const char* const axis = "x";
   const float weight[] = {1, 2, 3, 4};
   distag_mesh_create(worker_.get(), ranks, 2, &shape, &axis, 1, nullptr, stage_mesh_.out(), err);
+  distag_mesh_open_line(stage_mesh_.get(), "line", stage_line_.out(), err);
   distag_tensor_create(weight, sizeof weight, DISTAG_FLOAT32, &count, 1, stage_weight_.out(), err);
   distag_tensor_mark_sharding(stage_weight_.get(), stage_mesh_.get(), "('x',)", -1, err);
 }
 
-distag_status Member::run_stage(distag_invocation* invocation, distag_error* err) {
+distag_status Member::run_stage(distag_invocation* invocation, bool is_on_line, distag_error* err) {
+  distag_mesh* const mesh = is_on_line ? stage_line_.get() : stage_mesh_.get();
   distag_tensor* given = nullptr;
   Tensor x, y, part;
   const int64_t count = 4;
   distag_invocation_get_tensor(invocation, 0, &given, err);
-  distag_tensor_from_local(stage_mesh_.get(), given, "(None,)", &count, 1, "(None,) sum('x')", x.out(), err);
+  distag_tensor_from_local(mesh, given, "(None,)", &count, 1, "(None,) sum('x')", x.out(), err);
   distag_mul(x.get(), stage_weight_.get(), y.out(), err);
   distag_tensor_to_local(y.get(), nullptr, part.out(), err);
   return answer(invocation, distag_tensor_as_value(part.get()), err);

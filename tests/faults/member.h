@@ -43,7 +43,9 @@ struct MemberOptions {
 //   silence()                 never answers
 //   keep(x)                   x, as a parameter that stays here
 //   times(a, b)               a * b; a may be a reference, which is fetched
+//   backward(x)               runs the FAST pass of the sum of x in the context of the call
 //   stage(x)                  this member's part of x * (1, 2, 3, 4), which it computes together with the other one
+//   stage_on_line(x)          the same on a line of the mesh of its own
 class Member {
  public:
   explicit Member(const MemberOptions& options);
@@ -61,7 +63,7 @@ class Member {
   void keep(distag_reply* reply);
   // Makes the mesh of B and C on which "stage" computes. Both at once.
   void take_stage(distag_error* err);
-  distag_status run_stage(distag_invocation* invocation, distag_error* err);
+  distag_status run_stage(distag_invocation* invocation, bool is_on_line, distag_error* err);
 
  private:
   static void note_member(void* user_data, distag_worker* worker, const distag_member* member);
@@ -70,7 +72,7 @@ class Member {
 
   const std::string name_;
   testing::Worker worker_;
-  Mesh stage_mesh_;
+  Mesh stage_mesh_, stage_line_;
   Tensor stage_weight_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -18,6 +18,7 @@ namespace distag::faults {
 namespace {
 
 constexpr int64_t kTimeout = 120 * DISTAG_SECOND;
+constexpr int64_t kPatience = 20 * DISTAG_SECOND;  // for what another member does within two
 
 Tensor numbers(int64_t count, float first, distag_error* err) {
   std::vector<float> data(static_cast<size_t>(count));
@@ -45,6 +46,13 @@ bool is_multiple(distag_tensor* tensor, int64_t count, float first, float factor
 }
 
 bool is_all(distag_tensor* tensor, int64_t count, float value) { return is_multiple(tensor, count, 0, 0, value); }
+
+// Whether `got` is the failure that is right; another outcome becomes that of the operation.
+bool is_failure(distag_status wanted, const distag_error& got, distag_error* err) {
+  if (got.code == wanted) return true;
+  if (err->code == DISTAG_OK) *err = got;
+  return false;
+}
 
 Value text(const char* content, distag_error* err) {
   Value made;
@@ -128,6 +136,14 @@ void cancel(Member& self, Record& record) {
   record.run("call behind it", [&](distag_error* err) { return add_there(self, "B", 4, err); });
 }
 
+// B refuses what came damaged; the connection is made again, and the call runs once.
+void damaged_call(Member& self, Record& record) {
+  record.run("call of B that is damaged", [&](distag_error* err) {
+    fault_points().damage("Call");  // which has values, and so a payload
+    return add_there(self, "B", 4, err);
+  });
+}
+
 // Two calls of B, the second of which waits for credit; more than once, as B may have begun the first one by then.
 void calls_beyond_the_budget(Member& self, Record& record) {
   for (int i = 0; i < 5; ++i) {
@@ -167,6 +183,30 @@ void references(Member& self, Record& record) {
     float squares[4] = {0};
     distag_tensor_copy_data(tensor_of(answer.get(), err), squares, sizeof squares, err);
     return squares[0] == 1 && squares[1] == 4 && squares[2] == 9 && squares[3] == 16;
+  });
+  rref = Rref();
+  record.run("call of C behind it", [&](distag_error* err) { return add_there(self, "C", 4, err); });
+}
+
+// A reference to a value that was never made: A has no time to ask C for it, B passes on that it uses it, and C asks A
+// what became of it.
+void gone_reference(Member& self, Record& record) {
+  Rref rref;
+  record.run("value that C never hears of", [&](distag_error* err) {
+    const Tensor x = numbers(4, 1, err);
+    distag_value* arg = distag_tensor_as_value(x.get());
+    distag_call_options options = DISTAG_CALL_OPTIONS_INIT;
+    options.timeout_ns = 1;
+    distag_remote(self.worker(), nullptr, "C", "echo", &arg, 1, &options, rref.out(), err);
+    return true;
+  });
+  record.run("its use on B", [&](distag_error* err) {
+    const Tensor x = numbers(4, 1, err);
+    distag_value* args[] = {distag_rref_as_value(rref.get()), distag_tensor_as_value(x.get())};
+    Value answer;
+    distag_error failure = DISTAG_ERROR_INIT;
+    distag_call(self.worker(), nullptr, "B", "times", args, 2, nullptr, answer.out(), &failure);
+    return is_failure(DISTAG_E_NOT_FOUND, failure, err);
   });
   rref = Rref();
   record.run("call of C behind it", [&](distag_error* err) { return add_there(self, "C", 4, err); });
@@ -240,6 +280,55 @@ void searched_pass(Member& self, Record& record) {
   record.run("call of B behind it", [&](distag_error* err) { return add_there(self, "B", 4, err); });
 }
 
+// The pass of another member than the creator of the context, which has to ask who holds it.
+void pass_begun_by_b(Member& self, Record& record) {
+  Context context;
+  Tensor x;
+  record.run("backward on B", [&](distag_error* err) {
+    x = leaf(4, 1, err);
+    Value answer;
+    distag_value* arg = distag_tensor_as_value(x.get());
+    distag_context_create(self.worker(), context.out(), err);
+    distag_call(self.worker(), context.get(), "B", "backward", &arg, 1, nullptr, answer.out(), err);
+    return true;
+  });
+  record.run("its gradients here", [&](distag_error* err) {
+    Gradients gradients;
+    distag_get_gradients(context.get(), gradients.out(), err);
+    return is_all(distag_gradients_find(gradients.get(), x.get()), 4, 1);
+  });
+  context = Context();
+  record.run("call of B behind it", [&](distag_error* err) { return add_there(self, "B", 4, err); });
+}
+
+// B waits for a gradient that never comes, as the loss does not depend on its answer: the initiator asks all until it
+// is sure of that.
+void pass_with_an_unused_answer(Member& self, Record& record) {
+  Context context;
+  Tensor x;
+  Value unused;
+  record.run("forward on B", [&](distag_error* err) {
+    x = leaf(4, 1, err);
+    distag_value* args[] = {distag_tensor_as_value(x.get()), distag_tensor_as_value(x.get())};
+    distag_context_create(self.worker(), context.out(), err);
+    distag_call(self.worker(), context.get(), "B", "add", args, 2, nullptr, unused.out(), err);
+    return is_multiple(tensor_of(unused.get(), err), 4, 1, 2, 0);
+  });
+  record.run("backward of something else", [&](distag_error* err) {
+    Tensor loss;
+    distag_error failure = DISTAG_ERROR_INIT;
+    distag_backward_options options = DISTAG_BACKWARD_OPTIONS_INIT;
+    options.mode = DISTAG_BACKWARD_FAST;
+    distag_sum(x.get(), nullptr, 0, 0, loss.out(), err);
+    distag_tensor* root = loss.get();
+    distag_backward(context.get(), &root, 1, &options, &failure);
+    return is_failure(DISTAG_E_UNREACHED_SEND, failure, err);
+  });
+  unused = Value();
+  context = Context();
+  record.run("call of B behind it", [&](distag_error* err) { return add_there(self, "B", 4, err); });
+}
+
 // Parameters 1, 2, 3, 4 on B and on C; with the gradient of sum(b * c) and a rate of 1 both become 0.
 void optimizer_step(Member& self, Record& record) {
   Rref parameters[2];
@@ -293,7 +382,7 @@ void optimizer_step(Member& self, Record& record) {
 
 // ---- what all members do together ----
 
-void collectives(Member& self, Record& record) {
+Mesh mesh_of_all(Member& self, Record& record) {
   Mesh mesh;
   record.run("mesh of all", [&](distag_error* err) {
     const int32_t ranks[] = {0, 1, 2};
@@ -303,14 +392,59 @@ void collectives(Member& self, Record& record) {
     distag_mesh_create(self.worker(), ranks, kMembers, &shape, &axis, 1, &options, mesh.out(), err);
     return true;
   });
-  for (const int64_t count : {int64_t{4}, 2 * kLarge}) {
-    record.run(count == 4 ? "sum over all" : "large sum over all", [&](distag_error* err) {
-      const Tensor x = numbers(count, 1, err);
-      Tensor sum;
-      distag_collective(mesh.get(), DISTAG_ALL_REDUCE, nullptr, x.get(), nullptr, sum.out(), err);
-      return is_multiple(sum.get(), count, 1, kMembers, 0);
-    });
+  return mesh;
+}
+
+bool sum_over_all(const Mesh& mesh, int64_t count, distag_error* err) {
+  const Tensor x = numbers(count, 1, err);
+  Tensor sum;
+  distag_collective(mesh.get(), DISTAG_ALL_REDUCE, nullptr, x.get(), nullptr, sum.out(), err);
+  return is_multiple(sum.get(), count, 1, kMembers, 0);
+}
+
+void collectives(Member& self, Record& record) {
+  const Mesh mesh = mesh_of_all(self, record);
+  record.run("sum over all", [&](distag_error* err) { return sum_over_all(mesh, 4, err); });
+  record.run("large sum over all", [&](distag_error* err) { return sum_over_all(mesh, 2 * kLarge, err); });
+}
+
+// The messages of a kind that come from now on.
+class Arrivals {
+ public:
+  explicit Arrivals(const char* kind) : kind_(kind), before_(all()) {}
+  void wait_for(int count) const {
+    const int64_t end = true_now() + kPatience;
+    while (all() < before_ + count && true_now() < end) poll(nullptr, 0, 1);
   }
+
+ private:
+  int all() const { return fault_points().steps()[{kind_, Way::kArrived}]; }
+
+  const char* const kind_;
+  const int before_;
+};
+
+// C adds up more elements than the others, once it has a part of one of them: it sees first that their calls differ.
+// All go on with another mesh.
+void collectives_that_differ(Member& self, Record& record) {
+  const Arrivals parts("Part");
+  const Mesh mesh = mesh_of_all(self, record);
+  if (self.name() == "C") parts.wait_for(1);
+  record.run("sums that differ", [&](distag_error* err) {
+    distag_error failure = DISTAG_ERROR_INIT;
+    static_cast<void>(sum_over_all(mesh, self.name() == "C" ? 8 : 4, &failure));
+    return is_failure(DISTAG_E_DIVERGED, failure, err);
+  });
+  const Mesh next = mesh_of_all(self, record);
+  record.run("sum over all", [&](distag_error* err) { return sum_over_all(next, 4, err); });
+}
+
+// C joins in once both others have asked it where it is.
+void late_collective(Member& self, Record& record) {
+  const Arrivals questions("Where");
+  const Mesh mesh = mesh_of_all(self, record);
+  if (self.name() == "C") questions.wait_for(kMembers - 1);
+  record.run("sum over all", [&](distag_error* err) { return sum_over_all(mesh, 4, err); });
 }
 
 void gather(Member& self, Record& record) {
@@ -329,41 +463,67 @@ void take_stage(Member& self, Record& record) {
   });
 }
 
-// x * (1, 2, 3, 4), of which B and C compute a half each; the gradient of its sum is (1, 2, 3, 4).
-void stages(Member& self, Record& record) {
+// x * (1, 2, 3, 4), of which B and C compute a half each, by `function`.
+Tensor whole_of_stage(Member& self, const Context& context, const char* function, const Tensor& x, distag_error* err) {
+  distag_value* arg = distag_tensor_as_value(x.get());
+  Future answers[2];
+  distag_tensor* parts[2] = {nullptr, nullptr};
+  Tensor whole;
+  for (int i = 0; i < 2; ++i) {
+    distag_call_async(self.worker(), context.get(), i == 0 ? "B" : "C", function, &arg, 1, nullptr, answers[i].out(),
+                      err);
+  }
+  for (int i = 0; i < 2; ++i) {
+    distag_value* part = nullptr;
+    if (distag_future_wait(answers[i].get(), kTimeout, err) != DISTAG_OK) return whole;
+    distag_future_get_value(answers[i].get(), &part, err);
+    parts[i] = tensor_of(part, err);
+  }
+  distag_concat(parts, 2, 0, whole.out(), err);
+  return whole;
+}
+
+bool is_product_of_stage(const Tensor& whole, distag_error* err) {
+  float squares[4] = {0};
+  distag_tensor_copy_data(whole.get(), squares, sizeof squares, err);
+  return squares[0] == 1 && squares[1] == 4 && squares[2] == 9 && squares[3] == 16;
+}
+
+// The gradient of the sum of each whole is (1, 2, 3, 4).
+bool backward_of_stage(const Context& context, const std::vector<Tensor>& wholes, const Tensor& x, distag_error* err) {
+  std::vector<Tensor> losses(wholes.size());
+  std::vector<distag_tensor*> roots;
+  for (size_t i = 0; i < wholes.size(); ++i) {
+    distag_sum(wholes[i].get(), nullptr, 0, 0, losses[i].out(), err);
+    roots.push_back(losses[i].get());
+  }
+  Gradients gradients;
+  distag_backward(context.get(), roots.data(), roots.size(), nullptr, err);
+  distag_get_gradients(context.get(), gradients.out(), err);
+  return is_multiple(distag_gradients_find(gradients.get(), x.get()), 4, 1, static_cast<float>(wholes.size()), 0);
+}
+
+void stages_by(Member& self, Record& record, const std::vector<const char*>& functions) {
   Context context;
-  Tensor x, whole;
+  Tensor x;
+  std::vector<Tensor> wholes;
   record.run("forward on both members of the stage", [&](distag_error* err) {
     x = leaf(4, 1, err);
-    distag_value* arg = distag_tensor_as_value(x.get());
     distag_context_create(self.worker(), context.out(), err);
-    Future answers[2];
-    distag_tensor* parts[2] = {nullptr, nullptr};
-    for (int i = 0; i < 2; ++i) {
-      distag_call_async(self.worker(), context.get(), i == 0 ? "B" : "C", "stage", &arg, 1, nullptr, answers[i].out(),
-                        err);
+    bool right = true;
+    for (const char* function : functions) {
+      wholes.push_back(whole_of_stage(self, context, function, x, err));
+      if (err->code != DISTAG_OK) return false;
+      right &= is_product_of_stage(wholes.back(), err);
     }
-    for (int i = 0; i < 2; ++i) {
-      distag_value* part = nullptr;
-      if (distag_future_wait(answers[i].get(), kTimeout, err) != DISTAG_OK) return false;
-      distag_future_get_value(answers[i].get(), &part, err);
-      parts[i] = tensor_of(part, err);
-    }
-    distag_concat(parts, 2, 0, whole.out(), err);
-    float squares[4] = {0};
-    distag_tensor_copy_data(whole.get(), squares, sizeof squares, err);
-    return squares[0] == 1 && squares[1] == 4 && squares[2] == 9 && squares[3] == 16;
+    return right;
   });
-  record.run("backward", [&](distag_error* err) {
-    Tensor loss;
-    Gradients gradients;
-    distag_sum(whole.get(), nullptr, 0, 0, loss.out(), err);
-    distag_tensor* root = loss.get();
-    distag_backward(context.get(), &root, 1, nullptr, err);
-    distag_get_gradients(context.get(), gradients.out(), err);
-    return is_multiple(distag_gradients_find(gradients.get(), x.get()), 4, 1, 1, 0);
-  });
+  record.run("backward", [&](distag_error* err) { return backward_of_stage(context, wholes, x, err); });
 }
+
+void stages(Member& self, Record& record) { stages_by(self, record, {"stage"}); }
+// Two lines of the mesh are in one pass: its first member has to hear which of them may go on.
+void stages_on_two_lines(Member& self, Record& record) { stages_by(self, record, {"stage", "stage_on_line"}); }
 
 using Phase = void (*)(Member&, Record&);
 
@@ -374,16 +534,23 @@ const std::map<std::string, Phase>& phases() {
                                                    {"relay", relay},
                                                    {"long", call_with_many_values},
                                                    {"cancel", cancel},
+                                                   {"damaged", damaged_call},
                                                    {"credit", calls_beyond_the_budget},
                                                    {"references", references},
+                                                   {"gone", gone_reference},
                                                    {"planned", planned_pass},
                                                    {"searched", searched_pass},
                                                    {"fast", fast_pass},
+                                                   {"holders", pass_begun_by_b},
+                                                   {"unreached", pass_with_an_unused_answer},
                                                    {"optimizer", optimizer_step},
                                                    {"mesh", collectives},
+                                                   {"diverged", collectives_that_differ},
+                                                   {"late", late_collective},
                                                    {"gather", gather},
                                                    {"take_stage", take_stage},
-                                                   {"stages", stages}};
+                                                   {"stages", stages},
+                                                   {"lines", stages_on_two_lines}};
   return all;
 }
 

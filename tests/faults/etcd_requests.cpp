@@ -1,5 +1,5 @@
-// The requests to etcd and their answers, with a fault point at each. libcurl, which the worker loads, sends and
-// receives by these functions of the C library: the program's own come first.
+#include "faults/etcd_requests.h"
+
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -13,10 +13,8 @@
 
 #include "faults/fault_points.h"
 
+namespace distag::faults {
 namespace {
-
-using distag::faults::fault_points;
-using distag::faults::Way;
 
 constexpr int kPauseOfSlow = 5;  // milliseconds
 
@@ -45,9 +43,7 @@ bool is_known(int fd) { return fd >= 0 && fd < static_cast<int>(asked.size()); }
 
 }  // namespace
 
-extern "C" {
-
-ssize_t send(int fd, const void* data, size_t size, int flags) {
+ssize_t send_request(int fd, const void* data, size_t size, int flags) {
   const char* const step = step_of({static_cast<const char*>(data), size});
   if (is_known(fd)) asked[static_cast<size_t>(fd)] = step;
   if (step == nullptr) return syscall(SYS_sendto, fd, data, size, flags, nullptr, 0);
@@ -57,11 +53,11 @@ ssize_t send(int fd, const void* data, size_t size, int flags) {
   return sent;
 }
 
-ssize_t recv(int fd, void* data, size_t size, int flags) {
+ssize_t receive_answer(int fd, void* room, size_t size, int flags) {
   const char* const step = is_known(fd) ? asked[static_cast<size_t>(fd)].load() : nullptr;
-  const ssize_t got = syscall(SYS_recvfrom, fd, data, size, flags, nullptr, nullptr);
+  const ssize_t got = syscall(SYS_recvfrom, fd, room, size, flags, nullptr, nullptr);
   if (step == nullptr || got <= 0) return got;
-  if (!begins_answer({static_cast<const char*>(data), static_cast<size_t>(got)})) return got;
+  if (!begins_answer({static_cast<const char*>(room), static_cast<size_t>(got)})) return got;
   if (fault_points().is_slow()) poll(nullptr, 0, kPauseOfSlow);
   fault_points().reach(step, Way::kArrived);
   if (!fault_points().loses(step, Way::kArrived)) return got;
@@ -69,4 +65,4 @@ ssize_t recv(int fd, void* data, size_t size, int flags) {
   return -1;
 }
 
-}  // extern "C"
+}  // namespace distag::faults

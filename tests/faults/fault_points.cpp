@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "faults/handshake.h"
+
 extern "C" {
 #include "shortage/allocations.h"
 }
@@ -68,6 +70,8 @@ void FaultPoints::arm(std::string step, Way way, std::string fault, int nth) {
   way_ = way;
   fault_ = std::move(fault);
   left_ = nth;
+  is_of_handshake_ = step_.rfind("Curve.", 0) == 0;
+  for (const char* each : kHandshakeSteps) steps_[{each, Way::kSent}] = steps_[{each, Way::kArrived}] = 0;
 }
 
 bool FaultPoints::disarm() {
@@ -77,7 +81,7 @@ bool FaultPoints::disarm() {
 
 void FaultPoints::mend() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  vanishing_.clear();
+  vanishing_ = {};
   slow_until_ = 0;
   is_disk_full_ = false;
   allocations_stop();
@@ -92,9 +96,8 @@ void FaultPoints::reach(const std::string& step, Way way) {
 bool FaultPoints::loses(const std::string& step, Way way) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (is_of_messages() && is_due(step, way)) happen();
-  int& vanishing = vanishing_[way];
-  if (vanishing == 0) return false;
-  --vanishing;
+  if (vanishing(way) == 0) return false;
+  --vanishing(way);
   return true;
 }
 
@@ -112,7 +115,7 @@ bool FaultPoints::takes_damage(const std::string& step) {
 
 bool FaultPoints::is_losing(Way way) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return vanishing_[way] != 0;
+  return vanishing(way) != 0;
 }
 
 void FaultPoints::say(int64_t at) const {
@@ -129,9 +132,9 @@ void FaultPoints::happen() {
   if (fault_ == "kill") kill(getpid(), SIGKILL);
   if (fault_ == "stop") kill(getpid(), SIGSTOP);
   if (fault_ == "cut") cut_connections();
-  if (fault_ == "lose") vanishing_[way_] = 1;
-  if (fault_ == "mute") vanishing_[Way::kSent] = INT_MAX;
-  if (fault_ == "deaf") vanishing_[Way::kArrived] = INT_MAX;
+  if (fault_ == "lose") vanishing(way_) = 1;
+  if (fault_ == "mute") vanishing(Way::kSent) = INT_MAX;
+  if (fault_ == "deaf") vanishing(Way::kArrived) = INT_MAX;
   if (fault_ == "slow") slow_until_ = true_now() + kSlowFor;
   if (fault_ == "clock") steady_offset_ = kClockJump;
   if (fault_ == "date") date_offset_ = -kDay;

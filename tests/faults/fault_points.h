@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -15,7 +16,8 @@ int64_t true_now();
 enum class Way { kSent, kArrived };
 
 // The fault of this process: at most one is armed at a time, waits for its step, and happens once. A step is a message
-// that was sent or has arrived ("Grad", kSent), or a moment of a file ("Group.rename", kSent). Any thread.
+// that was sent or has arrived ("Grad", kSent), a word of a handshake ("Curve.hello", kArrived), or a moment of a file
+// ("Group.rename", kSent). Any thread.
 //
 //   kill         SIGKILL
 //   stop         SIGSTOP; another process sends SIGCONT
@@ -49,6 +51,8 @@ class FaultPoints {
   bool takes_damage(const std::string& step);
   // Whether the next message that goes that way vanishes, as far as it is known.
   bool is_losing(Way way);
+  // Whether the armed step is one of tests/faults/handshake.h, whose count needs no memory from then on.
+  bool is_of_handshake() const { return is_of_handshake_.load(); }
   bool is_slow() const { return slow_until_.load() > true_now(); }
   bool is_disk_full() const { return is_disk_full_.load(); }
   int64_t steady_offset() const { return steady_offset_.load(); }
@@ -59,6 +63,7 @@ class FaultPoints {
 
  private:
   bool is_of_messages() const { return fault_ == "lose" || fault_ == "mute" || fault_ == "deaf"; }
+  int& vanishing(Way way) { return vanishing_[way == Way::kSent ? 0 : 1]; }
   bool is_due(const std::string& step, Way way) { return way == way_ && step == step_ && left_ > 0 && --left_ == 0; }
   void happen();
   void say(int64_t at) const;
@@ -67,11 +72,11 @@ class FaultPoints {
   std::string step_, fault_;
   std::string damaged_;  // the kind of message; empty: none
   Way way_ = Way::kSent;
-  int left_ = 0;                  // until the armed one happens; 0: none is armed
-  std::map<Way, int> vanishing_;  // messages that still do
+  int left_ = 0;                    // until the armed one happens; 0: none is armed
+  std::array<int, 2> vanishing_{};  // messages that still do, by way
   std::map<std::pair<std::string, Way>, int> steps_;
   std::atomic<int64_t> slow_until_{0}, steady_offset_{0}, date_offset_{0};
-  std::atomic<bool> is_disk_full_{false};
+  std::atomic<bool> is_disk_full_{false}, is_of_handshake_{false};
 };
 
 // Of this process.

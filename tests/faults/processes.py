@@ -158,7 +158,7 @@ class Group:
             self.environment["DISTAG_LANE"] = "0"
         if cell.is_zmtp():
             self.environment["DISTAG_SOCKET_ENGINE"] = "zmtp"
-        if cell.transport == "tcp with a key":
+        if cell.transport.startswith("tcp with a key"):
             key = os.path.join(self.folder, "key")
             with open(os.open(key, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
                 file.write("a key that only these processes have, for a minute\n")

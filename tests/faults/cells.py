@@ -1,8 +1,10 @@
 """The cells of the matrix: steps of the protocol, the faults that strike there, and the transports."""
+import hashlib
 
 # A lease of the members, and how long they are stopped: shorter and longer than a peer may be silent (1.4 leases).
 LEASE = 1.0
 LEASE_OF_KILL = 60.0  # a killed member is lost long before it: where the others hold connections to it
+LEASE_OF_IDLE = 4.0  # of a kill in "idle", whose messages come each quarter of a lease
 SHORT_STOP = 0.3
 LONG_STOP = 2.5
 ETCD_DOWN = 1.0  # until a server of etcd that was killed is started again
@@ -20,6 +22,13 @@ BOUND_OF_RECOVERY = 30.0  # nothing promises it a time: told from "never"
 # together; in "leave" one goes, and waits for nobody. In those named etcd_ they meet in a server of etcd: "etcd_join"
 # begins with the victim alone, in "etcd_lease" A calls the others while leases are renewed, and in "etcd_return" all
 # leases are taken away meanwhile.
+#
+# In the phases behind these a group is quiet, or something is wrong without a fault: "idle" goes on until the step is
+# reached, in "damaged" a message of A has a changed byte, in "gone" a reference is to a value that was never made, in
+# "unreached" a FAST pass has a send without a gradient, in "diverged" C makes another call than the others, and in
+# "late" it makes its call once they have asked where it is. In "holders" B begins a pass in the context of A, and
+# "lines" is "stages" with two lines of the mesh. In "curve" a call is the first word between two members, and the steps
+# are those of its handshake: A dials B.
 STEPS = {
     "start": """
         A Lock.open sent 1, C Lock.open sent 1, A Draft.open sent 1, C Draft.open sent 1,
@@ -83,6 +92,26 @@ STEPS = {
         B Etcd.enter arrived 2""",
     "etcd_leave": """
         C Etcd.leave sent 1, C Etcd.leave arrived 1, C Etcd.revoke sent 1""",
+    "idle": """
+        B Ping arrived 1, A Ack arrived 1""",
+    "damaged": """
+        B Refuse sent 1""",
+    "gone": """
+        A Seek arrived 1, C Sought arrived 2""",
+    "holders": """
+        B Holders arrived 1""",
+    "unreached": """
+        B Probe arrived 1, A ProbeAnswer arrived 1""",
+    "diverged": """
+        C Calls sent 1""",
+    "late": """
+        C Where arrived 1, A Here arrived 1""",
+    "lines": """
+        B Entered arrived 1""",
+    "curve": """
+        A Curve.greeting sent 1, B Curve.greeting arrived 1, B Curve.greeting sent 1, A Curve.greeting arrived 1,
+        A Curve.hello sent 1, B Curve.hello arrived 1, B Curve.welcome sent 1, A Curve.welcome arrived 1,
+        A Curve.initiate sent 1, B Curve.initiate arrived 1, B Curve.ready sent 1, A Curve.ready arrived 1""",
 }
 
 # The faults of tests/faults/fault_points.h; two of them are one, for different times.
@@ -93,12 +122,16 @@ FAULTS = LOSSES + RECOVERED + OF_ETCD + ("memory", "disk")
 
 # "lane" is shared memory beside ipc://; the others are sockets alone.
 TRANSPORTS = ("lane", "ipc", "tcp with a key", "tcp without keys")
+# In "curve" all cells run with each engine; in the other phases one of six runs with distag's own.
+CURVE_BY_LIBZMQ, CURVE_BY_ZMTP = "tcp with a key by libzmq", "tcp with a key by zmtp"
+ENGINES_OF_CURVE = (CURVE_BY_LIBZMQ, CURVE_BY_ZMTP)
 
 # Where there are no connections none can fail; where no file is written no disk can be full. In "start" a stop of
 # any length holds nobody's lease: nobody has spoken yet.
 FILE_PHASES = ("start",)
 MEETINGS = ("start", "join", "etcd_join")
 LEAVES = ("leave", "etcd_leave")
+FIRST_WORDS = ("cold", "curve")  # between members that have not spoken yet
 NEED_CONNECTIONS = ("cut", "lose", "mute", "deaf", "slow")
 
 
@@ -112,8 +145,10 @@ class Cell:
 
     def lease(self):
         """Of its members, in seconds."""
-        is_connected = not self.meets_in_etcd() and self.phase not in ("cold", "stop", *MEETINGS, *LEAVES)
-        return LEASE_OF_KILL if self.fault == "kill" and is_connected else LEASE
+        is_connected = not self.meets_in_etcd() and self.phase not in ("stop", *FIRST_WORDS, *MEETINGS, *LEAVES)
+        if self.fault != "kill" or not is_connected:
+            return LEASE
+        return LEASE_OF_IDLE if self.phase == "idle" else LEASE_OF_KILL
 
     def bound(self, is_victim=False):
         """Of its operations, in seconds. A victim that does not run cannot keep to a time."""
@@ -123,14 +158,18 @@ class Cell:
         return own + (LONG_STOP if is_victim and self.fault == "long stop" else 0)
 
     def is_zmtp(self):
-        """One cell of six runs with distag's own engine of sockets, the others with libzmq."""
-        return self.number % 6 == 0
+        """Whether distag's own engine of sockets carries it, and not libzmq."""
+        return self.transport == CURVE_BY_ZMTP if self.phase == "curve" else self.number % 6 == 0
 
     def __str__(self):
         return f"{self.phase}: {self.step} | {self.fault} | {self.transport}"
 
 
 def applies(phase, fault, transport):
+    if (phase == "curve") != (transport in ENGINES_OF_CURVE):
+        return False
+    if phase == "curve" and fault == "memory":  # libzmq may end a process that has none (SECURITY.md)
+        return transport == CURVE_BY_ZMTP
     if phase.startswith("etcd_"):
         return fault != "disk"
     if fault in OF_ETCD:
@@ -142,14 +181,20 @@ def applies(phase, fault, transport):
     return fault != "disk"
 
 
+def digest(cells):
+    """Of their names."""
+    return hashlib.sha256("\n".join(map(str, cells)).encode()).hexdigest()
+
+
 def all_cells(is_full):
-    """All faults at all steps: each over one transport, in turn, and the kill over each; `is_full`: each over each."""
+    """All faults at all steps: each over one transport, in turn, and the kill over each, as in "curve" all are.
+    `is_full`: each over each."""
     cells = []
     steps = [(phase, " ".join(step.split())) for phase, text in STEPS.items() for step in text.split(",")]
     for at, (phase, step) in enumerate(steps):
         for turn, fault in enumerate(FAULTS):
-            possible = [transport for transport in TRANSPORTS if applies(phase, fault, transport)]
-            if possible and not is_full and fault != "kill":
+            possible = [each for each in TRANSPORTS + ENGINES_OF_CURVE if applies(phase, fault, each)]
+            if possible and not is_full and fault != "kill" and phase != "curve":
                 possible = [possible[(at + turn) % len(possible)]]
             cells += [Cell(0, phase, step, fault, transport) for transport in possible]
     for number, cell in enumerate(cells, 1):

@@ -3,9 +3,9 @@
 
 usage: matrix.py PROGRAM [--jobs N] [--full] [--sample N] [--write FILE] [WORDS...]
 
-Runs the cells whose names have all WORDS, or all; a sample takes each N-th. With --write the kills run one at a time,
-so that their delays are those of one group on the machine. PROGRAM is faults_participant. In a cell three fresh
-processes meet, and one of them has a fault at one step while they work. Then
+Runs the cells whose names have all WORDS, or all; a sample takes each N-th. With --write the summary goes to that file,
+and the kills run one at a time, so that their delays are those of one group on the machine. PROGRAM is
+faults_participant. In a cell three fresh processes meet, and one of them has a fault at one step while they work. Then
   - each operation has the right result, or an error that names the lost member, within its bound;
   - the survivors go on: a call and a pass with each other;
   - where a member was lost another one joins under its name, and calls and is called;
@@ -20,7 +20,8 @@ import sys
 import time
 import traceback
 
-from cells import FAULTS, LEASE, LEAVES, LOSSES, MEETINGS, TRANSPORTS, all_cells
+from cells import (ENGINES_OF_CURVE, FAULTS, FIRST_WORDS, LEASE, LEAVES, LOSSES, MEETINGS, TRANSPORTS, all_cells,
+                   digest)
 from etcd import find_etcd
 from processes import Group, Hang, Ports, wait_until_dead
 
@@ -28,6 +29,7 @@ SECOND = 1e9
 START_MS = 120000
 HIT_START_MS = 3000  # where a fault may keep them from meeting
 STOP_MS = 15000
+STOP_OF_LOST_MS = 5000  # which it waits for in whole where others never heard of it
 SETTLED_WITHIN = 60.0
 # The pool makes a thread for each core once it has so much to do, and one for each function that waits.
 MORE_THREADS = 4
@@ -42,7 +44,7 @@ MAY_FAIL_ONCE = 0.02  # of all cells
 TOGETHER = ("mesh", "gather", "diverged", "late")  # phases that all members run at once
 ON_A_STAGE = ("stages", "lines")  # B and C are a mesh of their own
 # What they do, where it has not the same name.
-WORK = {"cold": "call", "idle": "call", "etcd_lease": "steady", "etcd_return": "steady"}
+WORK = {"cold": "call", "curve": "call", "idle": "call", "etcd_lease": "steady", "etcd_return": "steady"}
 # The delays that are measured: of operations of survivors, and of their callbacks for members.
 KILL_TO_ERROR, KILL_TO_NEWS = "kill to named error", "kill to the news of it"
 SILENCE_TO_NEWS = f"silence to the news of it (lease {LEASE:g} s)"
@@ -89,7 +91,7 @@ class Run:
             else:
                 self.outcomes.add("named")
                 if self.cell.fault == "kill" and not is_victim:
-                    self.delays[KILL_TO_ERROR].append(took)
+                    self.delays[f"{KILL_TO_ERROR} by {'zmtp' if self.cell.is_zmtp() else 'libzmq'}"].append(took)
             if took > self.cell.bound(is_victim):
                 self.complain(f"late, {took:.2f} s: {what}")
 
@@ -213,7 +215,7 @@ class Run:
             return
         if self.cell.phase not in LEAVES:
             self.victim.ask("mend")
-            self.expect_stopped(self.cell.victim, self.victim.ask(f"stop {STOP_MS}"))
+            self.expect_stopped(self.cell.victim, self.victim.ask(f"stop {STOP_OF_LOST_MS}"))
         self.end(self.cell.victim)
 
     def expect_stopped(self, name, answer):
@@ -241,7 +243,7 @@ class Run:
 
     def expect_told(self, names):
         """Each survivor is told of the loss, by the callback for members."""
-        if self.cell.phase == "cold":  # those who have never spoken with it are not
+        if self.cell.phase in FIRST_WORDS:  # those who have never spoken with it are not
             return
         for name, answer in self.group.ask_all(f"told 30000 {self.cell.victim}", names).items():
             delay = (answer["at"] - (self.victim.fault_at or 0)) / SECOND
@@ -304,7 +306,7 @@ class Run:
     def run(self):
         self.start_all()
         before = None
-        if self.cell.phase not in ("cold", *MEETINGS):
+        if self.cell.phase not in FIRST_WORDS + MEETINGS:
             self.check("ABC")
             if self.cell.phase in ON_A_STAGE:
                 for name, operations in self.group.ask_all("run take_stage", "BC").items():
@@ -357,23 +359,22 @@ def percentile(values, share):
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def table(results, delays):
+def summary(results, delays):
+    """What check_written.py reads."""
     lines = [f"{len(results)} cells: "
              + ", ".join(f"{count} {outcome}" for outcome, count in
-                         sorted(collections.Counter(result[1] for result in results).items()))]
+                         sorted(collections.Counter(result[1] for result in results).items())),
+             f"SHA-256 of their names: {digest(result[0] for result in results)}"]
     for what, values in sorted(delays.items()):
         lines.append(f"{what}, {len(values)} times: p50 {percentile(values, 0.5) * 1e3:.1f} ms, "
                      f"p99 {percentile(values, 0.99) * 1e3:.1f} ms, longest {max(values) * 1e3:.1f} ms")
-    lines.append("")
     for title, key, values in (("fault", lambda cell: cell.fault, FAULTS),
-                               ("transport", lambda cell: cell.transport, TRANSPORTS)):
-        lines.append(f"{title:20}" + "".join(f"{outcome:>14}" for outcome in OUTCOMES))
+                               ("transport", lambda cell: cell.transport, TRANSPORTS + ENGINES_OF_CURVE)):
+        lines.append(f"\n{title:24}" + "".join(f"{outcome:>14}" for outcome in OUTCOMES))
         for value in values:
             found = [result[1] for result in results if key(result[0]) == value]
             counts = [sum(each.startswith(outcome) for each in found) for outcome in OUTCOMES]
-            lines.append(f"{value:20}" + "".join(f"{count:>14}" for count in counts))
-        lines.append("")
-    lines += [f"{cell} | {outcome}" for cell, outcome, *_ in results]
+            lines.append(f"{value:24}" + "".join(f"{count:>14}" for count in counts))
     return "\n".join(lines) + "\n"
 
 
@@ -442,7 +443,7 @@ def main():
     for result in results:
         for what, values in result[3].items():
             delays[what] += values
-    text = table(results, delays)
+    text = summary(results, delays)
     print(text.split("\n\n")[0])
     for what, values in sorted(delays.items()):
         print(f"figure: faults.{what.split(' (')[0].replace(' ', '_')}_p50_ms {percentile(values, 0.5) * 1e3:.1f} ms")

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Runs the whole matrix of faults with the dev build and writes tests/faults/matrix.txt; some minutes on two cores.
-# usage: tests/faults/run.sh [--full]   --full: each fault at each step over each transport, about 6,000 cells
+# Runs the whole matrix of faults with the dev build and writes its summary, tests/faults/matrix.txt; 20 minutes on two
+# cores.
+# usage: tests/faults/run.sh [--full]   --full: each fault at each step over each transport, about 8,000 cells
 set -eu
 
 cd "$(dirname "$0")/../.."

@@ -1,4 +1,5 @@
-"""A run of the matrix that fails has a reason, whatever its processes do; and who was stopped goes on.
+"""A run of the matrix that fails has a reason, whatever its processes do; who was stopped goes on; and a summary of
+another run than the whole one is refused.
 
 Planted are programs in the place of faults_participant."""
 import os
@@ -7,7 +8,9 @@ import sys
 import tempfile
 import types
 
-from cells import Cell
+from cells import Cell, all_cells
+from check_written import complaints_of_kinds, complaints_of_summary
+from matrix import summary
 from processes import Member
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -66,9 +69,28 @@ def expect_to_go_on():
         member.close()
 
 
+def summary_of(cells, failed=None, kill_ms=20.0):
+    results = [(cell, "FAILED" if cell is failed else "right result") for cell in cells]
+    return summary(results, {f"kill to named error by {engine}": [kill_ms / 1e3] for engine in ("libzmq", "zmtp")})
+
+
+def expect_refusals_of_summaries():
+    cells = all_cells(False)
+    assert not complaints_of_summary(summary_of(cells), cells), complaints_of_summary(summary_of(cells), cells)
+    for text, reason in ((summary_of(cells[1:]), "is not of the"), (summary_of(cells, cells[-1]), "without a failure"),
+                         (summary_of(cells, kill_ms=101.0), "more than 100"),
+                         (summary_of(cells) + "one more\n" * 30, "more than 30")):
+        complaints = complaints_of_summary(text, cells)
+        assert any(reason in complaint for complaint in complaints), (reason, complaints)
+    kinds = " ,\n".join(sorted({cell.kind for cell in cells if cell.kind.isalpha()}))
+    assert not complaints_of_kinds(f"union Body {{ {kinds} }}", cells)
+    assert complaints_of_kinds(f"union Body {{ {kinds}, Another }}", cells) == ["no cell strikes at a message Another"]
+
+
 expect_reasons("exit 3", ["a process has died"])
 expect_reasons("echo nonsense; echo wrong >&2", ["A says: no answer: nonsense", "wrong"])
 expect_reasons(None, ["FileNotFoundError"])
 expect_reason_of_end()
 expect_to_go_on()
+expect_refusals_of_summaries()
 print("ok")

@@ -8,6 +8,7 @@
 
 #include "base/base64.h"
 #include "base/error.h"
+#include "base/plain_numbers.h"
 
 namespace distag::etcd {
 namespace {
@@ -20,6 +21,7 @@ constexpr size_t kLongestRefusal = 200;
 [[noreturn]] void fail_answer() { fail(Status::kProtocol, "its answer is not one of etcd v3"); }
 
 Json parse(std::string_view text) {
+  const PlainNumbers numbers;
   Json json = Json::parse(text, nullptr, false);
   if (!json.is_object()) fail_answer();
   return json;
@@ -263,6 +265,7 @@ std::string watch_member(const std::string& prefix, Incarnation member, int64_t 
 }
 
 News read_news(std::string_view line) {
+  const PlainNumbers numbers;
   const Json json = Json::parse(line, nullptr, false);
   if (!json.is_object() || !json.contains("result")) return News::kEnd;
   const Json& result = json["result"];
@@ -273,6 +276,7 @@ News read_news(std::string_view line) {
 
 Refusal read_refusal(const std::string& answer) {
   Refusal refusal;
+  const PlainNumbers numbers;
   const Json json = Json::parse(answer, nullptr, false);
   if (!json.is_object()) return refusal;
   const Json* const code = find(json, "code");

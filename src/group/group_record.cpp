@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/each_step.h"
+#include "base/plain_numbers.h"
 #include "group/rendezvous.h"
 
 namespace distag {
@@ -130,6 +131,7 @@ std::string write_group_record(const GroupRecord& record) {
 
 GroupRecord read_group_record(const std::string& text) {
   try {
+    const PlainNumbers numbers;
     const Json json = Json::parse(text);
     GroupRecord record;
     record.job = text_of(json.at("job"), kLongestName);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/plain_numbers.h"
 
 namespace distag::spmd {
 namespace {
@@ -69,6 +70,7 @@ std::vector<ReportedLeaf> read_plan_report(const layout::MeshShape& mesh, const 
     fail(Status::kInvalidArgument, "saved: a text of {} bytes, more than 64 MiB", text.size());
   std::vector<ReportedLeaf> leaves;
   try {
+    const PlainNumbers numbers;
     const Json report = Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
       if (depth > kDeepest)
         fail(Status::kInvalidArgument, "no report of a plan: it is nested deeper than {}", kDeepest);

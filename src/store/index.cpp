@@ -168,6 +168,7 @@ std::string print_tree(const Value& value, const Visit& visit) {
 
 std::map<std::string, std::string> entries_of_tree(const std::string& tree) {
   std::map<std::string, std::string> entries;
+  const PlainNumbers numbers;
   add_entries(json::parse(tree), "", entries);
   return entries;
 }

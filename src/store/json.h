@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/plain_numbers.h"
 
 namespace distag::store {
 
@@ -23,6 +24,7 @@ void check_bytes(std::string_view text, const std::string& file);
 template <typename Handler>
 void walk_json(std::string_view text, const std::string& file, Handler& handler) {
   check_bytes(text, file);
+  const PlainNumbers numbers;
   nlohmann::json::sax_parse(text, &handler);
 }
 

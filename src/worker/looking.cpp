@@ -10,6 +10,7 @@
 
 #include "base/cut_text.h"
 #include "base/host_executor.h"
+#include "base/plain_numbers.h"
 #include "base/process.h"
 #include "worker/report_words.h"
 #include "worker/worker_state.h"
@@ -67,6 +68,7 @@ bool is_answer(const std::string& text) {
       --depth;
     }
   }
+  const PlainNumbers numbers;
   return Json::accept(text);
 }
 

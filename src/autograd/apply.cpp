@@ -161,11 +161,12 @@ class CustomNode final : public Node {
 
 Tensors apply(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes, bool record) {
   ops::check_arguments(op, inputs, attributes);
+  const uint64_t needed = record && op.backward != nullptr ? needed_inputs(inputs) : 0;
+  ops::check_needed(op, needed);
   for (const Tensor& input : inputs) {
     if (!input || input.shard_slot() == nullptr) continue;
     return static_cast<OpPlace*>(input.shard_slot())->apply(op, inputs, attributes, record);
   }
-  const uint64_t needed = record && op.backward != nullptr ? needed_inputs(inputs) : 0;
   if (needed == 0) return run_forward(op, inputs, attributes, nullptr);
   auto saved = std::make_shared<OpSaved>();
   saved->values.needed = needed;

@@ -15,6 +15,8 @@
 namespace distag::ops {
 namespace {
 
+constexpr uint32_t kWeightOfClasses = 1u << 2;
+
 // ---- cross_entropy --------------------------------------------------------------------------------------------------
 
 // Logits with the classes as their last dim, row-major, and the target and weight of each row.
@@ -218,7 +220,8 @@ constexpr Op kCrossEntropy{.name = "cross_entropy",
                                "without those that are ignore_index; reduced by mean (over the weights), sum or none.",
                            .forward = cross_entropy_forward,
                            .backward = cross_entropy_backward,
-                           .is_cheap = true};
+                           .is_cheap = true,
+                           .constant = kWeightOfClasses};
 
 // ---- nll_loss -------------------------------------------------------------------------------------------------------
 
@@ -268,7 +271,8 @@ constexpr Op kNllLoss{.name = "nll_loss",
                           "ignore_index; reduced by mean (over the weights), sum or none.",
                       .forward = nll_loss_forward,
                       .backward = nll_loss_backward,
-                      .is_cheap = true};
+                      .is_cheap = true,
+                      .constant = kWeightOfClasses};
 
 // ---- classes of which others have some ------------------------------------------------------------------------------
 

@@ -1,5 +1,7 @@
 #include "ops/op.h"
 
+#include <bit>
+
 #include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/builtins.h"
@@ -109,6 +111,13 @@ void check_arguments(const Op& op, std::span<const Tensor> inputs, const Attribu
     }
   }
   check_required(op, attributes);
+}
+
+void check_needed(const Op& op, uint64_t needed) {
+  const uint64_t refused = needed & op.constant;
+  if (refused == 0) return;
+  fail(Status::kInvalidArgument, "{}: input {} requires grad, but has no gradient: detach it; signature {}", op.name,
+       std::countr_zero(refused), op.signature);
 }
 
 }  // namespace distag::ops

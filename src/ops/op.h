@@ -58,6 +58,9 @@ struct Op {
   bool is_separable = false;
   // One pass over memory, with hardly any arithmetic: up to 1 MiB takes no longer than to wake another thread for it.
   bool is_one_pass = false;
+  // Bit i: input i is not differentiated. It is refused where it requires grad: a gradient that is never given would
+  // pass for zero.
+  uint32_t constant = 0;
 
   Signature arguments = Signature(signature);
 };
@@ -71,6 +74,9 @@ inline const Signature& signature_of(const Op& op) { return op.arguments; }
 
 // Checks inputs and attributes against the signature. Throws NOT_FOUND, INVALID_ARGUMENT.
 void check_arguments(const Op& op, std::span<const Tensor> inputs, const Attributes& attributes);
+
+// Throws INVALID_ARGUMENT where an input that the op does not differentiate is among `needed`, those that require grad.
+void check_needed(const Op& op, uint64_t needed);
 
 // into += x, in place when `into` is exclusive, else in a new tensor. Same shape and dtype; an undefined side is zero.
 // Engines add gradients with this.

@@ -227,12 +227,33 @@ static void op_info_of_before(void) {
   CHECK_TEXT(info.name, "untouched");
 }
 
+/* The weight of classes has no gradient: one that asks for it is refused, where silence would pass for zero. */
+static void weight_of_classes(void) {
+  const float numbers[] = {1, 2, 3, 4};
+  const int64_t classes[] = {0, 1};
+  const int64_t shape[] = {2, 2};
+  distag_tensor *inputs[3] = {NULL, NULL, NULL}, *loss = NULL;
+  CHECK_OK(distag_tensor_create(numbers, sizeof numbers, DISTAG_FLOAT32, shape, 2, &inputs[0], &err));
+  CHECK_OK(distag_tensor_create(classes, sizeof classes, DISTAG_INT64, shape, 1, &inputs[1], &err));
+  CHECK_OK(distag_ones(DISTAG_FLOAT32, shape, 1, &inputs[2], &err));
+  CHECK_OK(distag_tensor_set_requires_grad(inputs[2], 1, &err));
+  const char *losses[] = {"cross_entropy", "nll_loss"};
+  for (int i = 0; i < 2; ++i) {
+    CHECK_FAILS(distag_apply(losses[i], inputs, 3, NULL, 0, &loss, 1, &err), DISTAG_E_INVALID_ARGUMENT, "input 2");
+    CHECK(loss == NULL && strstr(err.message, "detach") != NULL);
+    CHECK_OK(distag_apply(losses[i], inputs, 3, NULL, DISTAG_APPLY_NO_GRAD, &loss, 1, &err));
+    distag_tensor_release(loss);
+  }
+  for (int i = 0; i < 3; ++i) distag_tensor_release(inputs[i]);
+}
+
 int main(void) {
   sources();
   elementwise();
   reductions_and_layouts();
   layers();
   apply_by_name();
+  weight_of_classes();
   list_of_ops();
   op_info_of_before();
   return check_end();

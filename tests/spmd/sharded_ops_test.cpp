@@ -39,6 +39,7 @@ struct Got {
 // Leaves of the sample's inputs, which are cut as the specs say.
 Tensors make_leaves(Member& member, const Sample& sample, const std::vector<Spec>& specs) {
   const SimulatedMesh simulated(member.mesh());
+  const uint32_t constant = ops::find_op(sample.op)->constant;
   Tensors leaves;
   for (size_t i = 0; i < sample.inputs.size(); ++i) {
     const Tensor& input = sample.inputs[i];
@@ -55,7 +56,7 @@ Tensors make_leaves(Member& member, const Sample& sample, const std::vector<Spec
       leaf = spmd::from_local(member.line, cut.shards[static_cast<size_t>(member.position())].clone(), text,
                               input.shape(), std::nullopt);
     }
-    if (is_floating(input.dtype())) autograd::set_requires_grad(leaf, true);
+    if (is_floating(input.dtype()) && ((constant >> i) & 1) == 0) autograd::set_requires_grad(leaf, true);
     leaves.push_back(leaf);
   }
   return leaves;

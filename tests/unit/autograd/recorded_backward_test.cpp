@@ -27,10 +27,9 @@ Tensor weights_like(const Tensor& tensor, double start) {
   return tensor_of<double>(tensor.shape(), numbers);
 }
 
-// The weight of classes is a setting, which has no gradient.
 bool takes_gradient(const Sample& sample, size_t input) {
-  const bool is_class_weight = input == 2 && (sample.op == "cross_entropy" || sample.op == "nll_loss");
-  return !is_class_weight && sample.inputs[input] && is_floating(sample.inputs[input].dtype());
+  const bool is_constant = ((ops::find_op(sample.op)->constant >> input) & 1) != 0;
+  return !is_constant && sample.inputs[input] && is_floating(sample.inputs[input].dtype());
 }
 
 // The arguments of a sample as one list of numbers: its inputs that take gradients, and a seed for each output.

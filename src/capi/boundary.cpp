@@ -221,6 +221,10 @@ void refuse_handle_of_parent(const char* name) {
 
 void refuse_null(const char* name) { refuse(Status::kInvalidArgument, "{} is NULL", name); }
 
+void refuse_count(size_t count, const char* name) {
+  refuse(Status::kInvalidArgument, "{}: {} are more than memory can hold", name, count);
+}
+
 std::string need_text(const char* text, const char* name) {
   if (text == nullptr) refuse_null(name);
   std::string copy(text);

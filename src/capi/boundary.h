@@ -192,6 +192,16 @@ void check_array(const T* items, size_t count, const char* name) {
   if (items == nullptr && count > 0) refuse_null(name);
 }
 
+// An array that is copied: no process has room for more items than this.
+inline constexpr size_t kMostItems = size_t{1} << 47;
+[[noreturn]] void refuse_count(size_t count, const char* name);
+
+template <typename T>
+void check_copied_array(const T* items, size_t count, const char* name) {
+  check_array(items, count, name);
+  if (count > kMostItems) refuse_count(count, name);
+}
+
 // The user_data of a function and its destroy, which may run after the guard of that function.
 class GivenData final : private NoCancel, public HostData {
  public:

@@ -143,7 +143,7 @@ distag_status distag_future_on_done(distag_future* future, distag_future_callbac
 
 distag_status distag_wait_all(distag_future* const* futures, size_t count, int64_t timeout_ns, distag_error* err) {
   return guard(__func__, err, [=] {
-    check_array(futures, count, "futures");
+    check_copied_array(futures, count, "futures");
     std::vector<Ref<distag_future>> held;
     held.reserve(count);
     for (size_t i = 0; i < count; ++i)

@@ -73,12 +73,12 @@ std::vector<int32_t> ranks_of(distag_worker* worker, const Given& given) {
   if (given.ranks != nullptr && given.rank_count == 0) {
     refuse(Status::kInvalidArgument, "ranks are given, but rank_count is 0: give both, or NULL for all members");
   }
+  if (given.rank_count > static_cast<size_t>(layout::kMaxMembers)) {
+    refuse(Status::kInvalidArgument, "rank_count is {}: a mesh has at most {} members", given.rank_count,
+           layout::kMaxMembers);
+  }
   if (given.ranks != nullptr) return {given.ranks, given.ranks + given.rank_count};
   if (worker == nullptr) {
-    if (given.rank_count > static_cast<size_t>(layout::kMaxMembers)) {
-      refuse(Status::kInvalidArgument, "rank_count is {}: a mesh has at most {} members", given.rank_count,
-             layout::kMaxMembers);
-    }
     for (size_t i = 0; i < given.rank_count; ++i) ranks.push_back(static_cast<int32_t>(i));
     return ranks;
   }

@@ -22,7 +22,7 @@ const ops::Op& need_op(const char* name) {
 
 // NULL only where the signature says so. An argument that is no input of the op is left to its own check.
 Tensors need_inputs(const ops::Op* op, distag_tensor* const* inputs, size_t count) {
-  check_array(inputs, count, "inputs");
+  check_copied_array(inputs, count, "inputs");
   Tensors tensors;
   tensors.reserve(count);
   for (size_t i = 0; i < count; ++i) {

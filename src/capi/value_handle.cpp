@@ -83,7 +83,7 @@ distag_value* make_value(Value value) {
 distag_tensor* make_tensor(Tensor tensor) { return new distag_tensor(Value(std::move(tensor))); }
 
 Values need_values(distag_value* const* items, size_t count, const char* name) {
-  check_array(items, count, name);
+  check_copied_array(items, count, name);
   Values values;
   values.reserve(count);
   for (size_t i = 0; i < count; ++i) values.push_back(need(items[i], name).get());
@@ -91,7 +91,7 @@ Values need_values(distag_value* const* items, size_t count, const char* name) {
 }
 
 Tensors need_tensors(distag_tensor* const* items, size_t count, const char* name) {
-  check_array(items, count, name);
+  check_copied_array(items, count, name);
   Tensors tensors;
   tensors.reserve(count);
   for (size_t i = 0; i < count; ++i) tensors.push_back(need(items[i], name).tensor());

@@ -24,9 +24,8 @@ template <typename Number>
 distag_status create_list(const char* function, const Number* items, size_t count, distag_value** out_value,
                           distag_error* err) {
   return create(function, out_value, err, [items, count] {
-    check_array(items, count, "items");
+    check_copied_array(items, count, "items");
     Value::List list;
-    if (count > list.max_size()) refuse(Status::kInvalidArgument, "{} items are more than memory can hold", count);
     list.reserve(count);
     for (size_t i = 0; i < count; ++i) list.emplace_back(items[i]);
     return Value::list(std::move(list));
@@ -77,7 +76,7 @@ distag_status distag_value_create_text(const char* text, distag_value** out_valu
 distag_status distag_value_create_bytes(const void* data, size_t size, distag_value** out_value, distag_error* err) {
   return create(__func__, out_value, err, [data, size] {
     const auto* bytes = static_cast<const std::byte*>(data);
-    check_array(bytes, size, "data");
+    check_copied_array(bytes, size, "data");
     return Value::bytes(size == 0 ? Value::Bytes() : Value::Bytes(bytes, bytes + size));
   });
 }

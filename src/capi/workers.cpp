@@ -124,7 +124,7 @@ struct GatherArguments {
 
 std::shared_ptr<Future<Value>> begin_all_gather(distag_worker& worker, const Value& value,
                                                 const GatherArguments& given) {
-  check_array(given.ranks, given.rank_count, "ranks");
+  check_copied_array(given.ranks, given.rank_count, "ranks");
   const Nanos timeout = need_timeout(given.timeout_ns, "timeout_ns");
   worker.check_up();
   std::optional<std::vector<int32_t>> named;

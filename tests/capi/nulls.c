@@ -476,6 +476,28 @@ static void contexts(void) {
   distag_gradients_release(NULL);
 }
 
+/* A count that no array has is the caller's mistake, not a defect of distag. */
+static void counts_beyond_memory(void) {
+  const size_t most = SIZE_MAX;
+  int32_t rank = 0;
+  distag_mesh *mesh = NULL;
+  distag_optimizer *optimizer = NULL;
+  distag_error err = DISTAG_ERROR_INIT;
+  CHECK_FAILS(distag_concat(&t, most, 0, &out_t, &err), DISTAG_E_INVALID_ARGUMENT, "more than memory can hold");
+  CHECK_FAILS(distag_apply("concat", &t, most, NULL, 0, &out_t, 1, &err), DISTAG_E_INVALID_ARGUMENT, "inputs");
+  CHECK_FAILS(distag_value_create_bytes("b", most, &out_v, &err), DISTAG_E_INVALID_ARGUMENT, "data");
+  CHECK_FAILS(distag_value_create_list(&v, most, &out_v, &err), DISTAG_E_INVALID_ARGUMENT, "items");
+  CHECK_FAILS(distag_call(w, NULL, "w0", "answer_nothing", &v, most, NULL, &out_v, &err), DISTAG_E_INVALID_ARGUMENT,
+              "args");
+  CHECK_FAILS(distag_backward(c, &t, most, NULL, &err), DISTAG_E_INVALID_ARGUMENT, "roots");
+  CHECK_FAILS(distag_wait_all(&f, most, 0, &err), DISTAG_E_INVALID_ARGUMENT, "futures");
+  CHECK_FAILS(distag_worker_all_gather(w, v, &rank, most, 0, &out_v, &err), DISTAG_E_INVALID_ARGUMENT, "ranks");
+  CHECK_FAILS(distag_mesh_create(w, &rank, most, NULL, NULL, 0, NULL, &mesh, &err), DISTAG_E_INVALID_ARGUMENT,
+              "rank_count");
+  CHECK_FAILS(distag_optimizer_create(w, "sgd", &v, most, &optimizer, &err), DISTAG_E_INVALID_ARGUMENT, "parameters");
+  CHECK(out_t == NULL && out_v == NULL && mesh == NULL && optimizer == NULL);
+}
+
 int main(void) {
   distag_error err = DISTAG_ERROR_INIT;
   const distag_worker_options options = group_options(0, 1, "inproc://nulls");
@@ -498,6 +520,7 @@ int main(void) {
   rrefs();
   futures();
   contexts();
+  counts_beyond_memory();
   distag_tensor_release(t);
   distag_value_release(v);
   distag_context_release(c);

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -21,6 +22,7 @@ namespace {
 constexpr size_t kMostCallers = 256;  // as many as a pool has threads
 // Other processes of the user may take some between the trial and the library's own threads.
 constexpr size_t kSpareThreads = 8;
+constexpr time_t kMostSeconds = 2;  // for the threads of a trial to end
 
 // The processors that the calling thread may use. For machines with at most 8,192.
 class Processors {
@@ -66,12 +68,20 @@ void* wait_for(void* gate) {
   return nullptr;
 }
 
+// A thread that begins may need the lock of the loader, which the caller holds while distag is loaded, where a library
+// that was loaded before all others has hooks in it. Such a thread ends later.
+bool join(pthread_t thread, const timespec& until) noexcept {
+  if (pthread_clockjoin_np(thread, nullptr, CLOCK_MONOTONIC, &until) == 0) return true;
+  pthread_detach(thread);
+  return false;
+}
+
 // Whether the process could have this number of further threads at once, with the default stack, and `bytes` beside
-// them. They are gone when it returns.
+// them. They are gone when it returns true.
 bool has_room(size_t threads, size_t bytes) noexcept try {
+  static constinit Mutex gate;  // outlives a thread that begins late
   std::vector<pthread_t> made;
   made.reserve(threads);
-  Mutex gate;
   sigset_t all = {};
   sigset_t before = {};
   sigfillset(&all);
@@ -86,7 +96,10 @@ bool has_room(size_t threads, size_t bytes) noexcept try {
     }
     is_there = is_there && has_space(bytes);
   }
-  for (const pthread_t thread : made) pthread_join(thread, nullptr);
+  timespec until = {};
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_sec += kMostSeconds;
+  for (const pthread_t thread : made) is_there = join(thread, until) && is_there;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return is_there;
 } catch (const std::bad_alloc&) {
@@ -96,14 +109,15 @@ bool has_room(size_t threads, size_t bytes) noexcept try {
 }  // namespace
 
 void ThreadedLibrary::open() noexcept {
-  handle_ = dlopen(kind_.file, RTLD_LAZY | RTLD_LOCAL);
+  // All is bound now: another library of these names that the host loads later changes nothing.
+  handle_ = dlopen(kind_.file, RTLD_NOW | RTLD_LOCAL);
   const char* const reason = dlerror();
   if (handle_ == nullptr) strncpy(lack_.data(), reason == nullptr ? kind_.file : reason, lack_.size() - 1);
 }
 
 void ThreadedLibrary::load() noexcept {
   const NoCancel no_cancel;
-  handle_ = dlopen(kind_.file, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);  // the host brought it
+  handle_ = dlopen(kind_.file, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);  // the host brought it
   if (handle_ == nullptr) {
     if (has_threads(threads_of(kind_.thread_variables))) {
       open();
@@ -130,8 +144,9 @@ void* ThreadedLibrary::find(const char* symbol) const noexcept {
 bool ThreadedLibrary::has_block() const noexcept { return has_space(kind_.block_bytes); }
 
 bool ThreadedLibrary::has_threads(size_t count) const noexcept {
-  // Twice the blocks: for the library itself too, and for what malloc sets aside for each thread.
-  return count < 2 || has_room(count - 1 + kSpareThreads, 2 * count * kind_.block_bytes);
+  // Twice the threads: those of the trial may count for a moment after they have ended. Twice the blocks: for the
+  // library itself too, and for what malloc sets aside for each thread.
+  return count < 2 || has_room(2 * (count - 1) + kSpareThreads, 2 * count * kind_.block_bytes);
 }
 
 }  // namespace distag

@@ -85,9 +85,18 @@ static int enter_small_network(void) {
   return is_up && is_set;
 }
 
-static void switch_ipv6(int is_on) {
+/* In the network of its own. */
+static int has_ipv6(void) {
+  const struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+  const int any = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int is_bound = any >= 0 && bind(any, (const struct sockaddr *)&address, sizeof address) == 0;
+  if (any >= 0) close(any);
+  return is_bound;
+}
+
+static void switch_ipv6_off(void) {
   const int file = open("/proc/sys/net/ipv6/conf/all/disable_ipv6", O_WRONLY | O_CLOEXEC);
-  CHECK(file >= 0 && write(file, is_on ? "0" : "1", 1) == 1);
+  CHECK(file >= 0 && write(file, "1", 1) == 1);
   if (file >= 0) close(file);
 }
 
@@ -118,7 +127,7 @@ static void await(const int *way) {
 }
 
 static void lose(distag_worker *worker) {
-  switch_ipv6(0);
+  switch_ipv6_off();
   if (CHECK_INT(call(worker, DISTAG_FOREVER), DISTAG_E_DISCONNECTED)) return;
   fprintf(stderr, "%s: %s\n", kNames[kFamily], err.message);
 }
@@ -196,6 +205,10 @@ static int try_way(int way) {
   struct plan plan = {way, {-1, -1}, {-1, -1}, {-1, -1}};
   if ((way == kPorts || way == kFamily) && !enter_small_network()) {
     printf("skipped: %s, as this process may not make a network of its own\n", kNames[way]);
+    return 0;
+  }
+  if (way == kFamily && !has_ipv6()) {
+    printf("skipped: %s, as this machine has no IPv6\n", kNames[way]);
     return 0;
   }
   if (way == kCallee && !engine_keeps("descriptors run out")) {

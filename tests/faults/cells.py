@@ -186,6 +186,21 @@ def digest(cells):
     return hashlib.sha256("\n".join(map(str, cells)).encode()).hexdigest()
 
 
+def traits(cell):
+    return {("phase", cell.phase), ("fault", cell.fault), ("kind", cell.kind), ("transport", cell.transport)}
+
+
+def sample(cells, stride):
+    """Each `stride`-th, and the first one of each phase, fault, kind and transport that these leave out."""
+    taken = cells[::stride]
+    missing = set().union(*map(traits, cells)) - set().union(*map(traits, taken))
+    for cell in cells:
+        if traits(cell) & missing:
+            taken.append(cell)
+            missing -= traits(cell)
+    return sorted(taken, key=lambda cell: cell.number)
+
+
 def all_cells(is_full):
     """All faults at all steps: each over one transport, in turn, and the kill over each, as in "curve" all are.
     `is_full`: each over each."""

@@ -3,9 +3,10 @@
 
 usage: matrix.py PROGRAM [--jobs N] [--full] [--sample N] [--write FILE] [WORDS...]
 
-Runs the cells whose names have all WORDS, or all; a sample takes each N-th. With --write the summary goes to that file,
-and the kills run one at a time, so that their delays are those of one group on the machine. PROGRAM is
-faults_participant. In a cell three fresh processes meet, and one of them has a fault at one step while they work. Then
+Runs the cells whose names have all WORDS, or all; a sample takes each N-th, and one of each phase, fault, kind and
+transport. With --write the summary goes to that file, and the kills run one at a time, so that their delays are those of
+one group on the machine. PROGRAM is faults_participant. In a cell three fresh processes meet, and one of them has a fault
+at one step while they work. Then
   - each operation has the right result, or an error that names the lost member, within its bound;
   - the survivors go on: a call and a pass with each other;
   - where a member was lost another one joins under its name, and calls and is called;
@@ -21,7 +22,7 @@ import time
 import traceback
 
 from cells import (ENGINES_OF_CURVE, FAULTS, FIRST_WORDS, LEASE, LEAVES, LOSSES, MEETINGS, TRANSPORTS, all_cells,
-                   digest)
+                   digest, sample)
 from etcd import find_etcd
 from processes import Group, Hang, Ports, wait_until_dead
 
@@ -428,7 +429,7 @@ def main():
         options[words[0]] = words[1]
         words = words[2:]
     cells = [cell for cell in all_cells("--full" in sys.argv) if all(word in str(cell) for word in words)]
-    cells = cells[:: int(options["--sample"])]
+    cells = sample(cells, int(options["--sample"]))
     if not find_etcd() and any(cell.meets_in_etcd() for cell in cells):
         print("there is no etcd: install etcd-server")
         if options["--write"] or os.environ.get("DISTAG_CI"):

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import types
 
-from cells import Cell, all_cells
+from cells import Cell, all_cells, sample, traits
 from check_written import complaints_of_kinds, complaints_of_summary
 from matrix import summary
 from processes import Member
@@ -69,6 +69,14 @@ def expect_to_go_on():
         member.close()
 
 
+def expect_samples_of_everything():
+    cells = all_cells(False)
+    for stride in (37, len(cells)):
+        some = sample(cells, stride)
+        assert set().union(*map(traits, some)) == set().union(*map(traits, cells))
+        assert len(some) == len(set(map(str, some))) < len(cells) / 10, len(some)
+
+
 def summary_of(cells, failed=None, kill_ms=20.0):
     results = [(cell, "FAILED" if cell is failed else "right result") for cell in cells]
     return summary(results, {f"kill to named error by {engine}": [kill_ms / 1e3] for engine in ("libzmq", "zmtp")})
@@ -92,5 +100,6 @@ expect_reasons("echo nonsense; echo wrong >&2", ["A says: no answer: nonsense", 
 expect_reasons(None, ["FileNotFoundError"])
 expect_reason_of_end()
 expect_to_go_on()
+expect_samples_of_everything()
 expect_refusals_of_summaries()
 print("ok")

@@ -145,8 +145,9 @@ local function numeric(what, given)
   if type(given) ~= "number" or given ~= given then refuse(what .. ": a number is wanted, not " .. said(given)) end
   return given
 end
--- A whole number of C, also as an int64_t, between two others.
 local INT64, UINT64 = ffi.typeof("int64_t"), ffi.typeof("uint64_t")
+local function is_integer_of_c(given) return ffi.istype(INT64, given) or ffi.istype(UINT64, given) end
+-- A whole number of C, also as an int64_t, between two others.
 local function whole(what, given, least, most)
   if ffi.istype(INT64, given) or ffi.istype(UINT64, given) and given <= 0x7fffffffffffffffULL then
     if least then return whole(what, tonumber(given), least, most) end
@@ -284,7 +285,7 @@ local function cdata_value(given, path, place)
   if ffi.istype("uint64_t", given) and given > 0x7fffffffffffffffULL then
     refuse(path .. ": " .. tostring(given) .. " does not fit int64")
   end
-  if ffi.istype("int64_t", given) or ffi.istype("uint64_t", given) then
+  if is_integer_of_c(given) then
     check(C.distag_value_create_int64(given, place, fresh()))
     return own("value", place)
   end
@@ -381,7 +382,7 @@ local function flatten(given, dim, shape, items, code)
   if type(given) ~= "table" then
     if #shape ~= dim - 1 then refuse("tensor: a number stands where a table of " .. shape[dim] .. " is wanted") end
     local kind = type(given)
-    local is_number = kind == "number" or kind == "boolean" or ffi.istype(INT64, given) or ffi.istype(UINT64, given)
+    local is_number = kind == "number" or kind == "boolean" or is_integer_of_c(given)
     if not is_number then refuse("tensor: a " .. kind .. " stands where a number is wanted") end
     if code == K.INT64 and kind ~= "boolean" then whole("tensor: of int64", given) end
     if code == K.BOOL and kind ~= "boolean" then whole("tensor: of bool", given, 0, 1) end
@@ -498,7 +499,8 @@ tensor.add_hook, M.apply_custom, M.object = not_here, not_here, not_here
 local function attribute(kind, given, name, place)
   if kind == "int64" then return C.distag_value_create_int64(whole(name, given), place, fresh()) end
   if kind == "float64" then
-    return C.distag_value_create_float64(of_type("number", name, given), place, fresh())
+    local number = is_integer_of_c(given) and tonumber(given) or of_type("number", name, given)
+    return C.distag_value_create_float64(number, place, fresh())
   end
   if kind == "bool" then
     return C.distag_value_create_bool(of_type("boolean", name, given) and 1 or 0, place, fresh())
@@ -792,7 +794,7 @@ end
 -- Waits for all, and gives their values in a table.
 function M.wait_all(futures)
   local found = {}
-  for index, each in ipairs(futures) do
+  for index, each in ipairs(of_type("table", "wait_all", futures)) do
     handle_of("future", each, "wait_all")
     found[index] = each:await()
   end
@@ -829,12 +831,11 @@ function M.worker(options)
   end
   local security = ffi.new("distag_security_options", { struct_size = ffi.sizeof("distag_security_options") })
   if options.group_key then security.group_key, raw.security = text("group_key", options.group_key), security end
-  local place = out("worker")
+  local place, functions = out("worker"), of_type("table", "functions", options.functions or {})
   check(C.distag_worker_create(raw, place, fresh()), options, security)
   local worker = own("worker", place)
   numbered = numbered + 1
   worker.number, offered[numbered] = numbered, {}
-  local functions = options.functions or {}
   for _, name in ipairs(keys_of(functions)) do worker:register(name, functions[name]) end
   return worker
 end
@@ -929,10 +930,13 @@ local function arguments_of(...)
   return handles, count, kept
 end
 local CALL = { timeout = true }
-local function request(owner, handle, context, options, to, name, ...)
+local function call_options(options)
+  only("a call", options, CALL)
+  return options
+end
+local function request(owner, handle, context, options, to, name, ...) -- options nil: a call without
   local raw
   if options then
-    only("a call", options, CALL)
     raw = ffi.new("distag_call_options", { struct_size = ffi.sizeof("distag_call_options") })
     if options.timeout then raw.timeout_ns = nanoseconds(options.timeout) end
   end
@@ -947,7 +951,7 @@ function worker:call_async(to, name, ...) return request(self, self.handle, nil,
 function worker:call(to, name, ...) return self:call_async(to, name, ...):await() end
 -- With options: timeout in seconds.
 function worker:call_with(options, to, name, ...)
-  return request(self, self.handle, nil, options, to, name, ...):await()
+  return request(self, self.handle, nil, call_options(options), to, name, ...):await()
 end
 local function request_remote(owner, handle, context, to, name, ...)
   local place = out("rref")
@@ -1028,7 +1032,7 @@ end
 function context:call_async(to, name, ...) return request(self, self.worker, self.handle, nil, to, name, ...) end
 function context:call(to, name, ...) return self:call_async(to, name, ...):await() end
 function context:call_with(options, to, name, ...)
-  return request(self, self.worker, self.handle, options, to, name, ...):await()
+  return request(self, self.worker, self.handle, call_options(options), to, name, ...):await()
 end
 function context:remote(to, name, ...) return request_remote(self, self.worker, self.handle, to, name, ...) end
 local function handles_of(kind, objects, count, what)
@@ -1049,12 +1053,13 @@ function context:backward_with(options, ...)
   only("backward_with", options, BACKWARD)
   local count, place, given = select("#", ...), out("future"), { ... }
   for index = 1, count do handle_of("tensor", given[index], "a root") end
-  for _, index in ipairs(keys_of(options.seeds or {})) do
+  for _, index in ipairs(keys_of(of_type("table", "seeds", options.seeds or {}))) do
     if type(index) ~= "number" or index > count then
       refuse("backward_with: seed " .. tostring(index) .. " of " .. count .. " roots")
     end
   end
-  local roots, remote = handles_of("tensor", given, count, "a root"), options.remote_roots or {}
+  local roots = handles_of("tensor", given, count, "a root")
+  local remote = of_type("table", "remote_roots", options.remote_roots or {})
   local seeds = options.seeds and handles_of("tensor", options.seeds, count, "a seed")
   local raw = ffi.new("distag_backward_options", { struct_size = ffi.sizeof("distag_backward_options") })
   local remote_roots = handles_of("rref", remote, #remote, "a remote root")
@@ -1083,12 +1088,13 @@ end
 
 -- An optimizer of tensors and rrefs: kind, parameters, settings; worker nil is for tensors of this process.
 function M.optimizer(at, kind, parameters, settings)
-  local handles, count, kept = arguments_of(unpack(parameters))
+  settings = of_type("table", "settings", settings or {})
+  local handles, count, kept = arguments_of(unpack(of_type("table", "parameters", parameters)))
   local place, owner = out("optimizer"), at and handle_of("worker", at, "optimizer")
   check(C.distag_optimizer_create(owner, text("the kind", kind), handles, count, place, fresh()), at, kept)
   local optimizer = own("optimizer", place)
   optimizer.has_worker = at and 1 or 0
-  for _, name in ipairs(keys_of(settings or {})) do optimizer:set(name, settings[name]) end
+  for _, name in ipairs(keys_of(settings)) do optimizer:set(name, settings[name]) end
   return optimizer
 end
 local optimizer = methods.optimizer
@@ -1160,7 +1166,7 @@ local PICTURE = { format = true, color = true, width = true, dims = true, label 
 function M.visualize_sharding(spec, shape, options)
   options = options or {}
   only("visualize_sharding", options, PICTURE)
-  local raw, dims = ffi.new("distag_picture_options"), options.dims or { 0, 0 }
+  local raw, dims = ffi.new("distag_picture_options"), of_type("table", "dims", options.dims or { 0, 0 })
   raw.struct_size = ffi.sizeof(raw)
   raw.format = FORMATS[options.format or "text"]
     or refuse("format: text, json, svg or html, not " .. tostring(options.format))

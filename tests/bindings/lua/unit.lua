@@ -322,6 +322,10 @@ test("bad input, place by place", function()
     local given, count = { ... }, select("#", ...)
     return function() return distag[name](unpack(given, 1, count)) end
   end
+  local worker = distag.worker({ rank = 0, world_size = 1, rendezvous = "inproc://bad input" })
+  worker:start(20)
+  local context = worker:context()
+  local function backward(options) return function() context:backward_with(options, x) end end
   local cases = {
     { "zeros: shape: a whole number is wanted, not 1.5", made("zeros", { 2, 1.5 }) },
     { "zeros: shape: a number is wanted, not two", made("zeros", { "two" }) },
@@ -361,6 +365,19 @@ test("bad input, place by place", function()
     { "world_size: a whole number from -1 to", made("worker", { world_size = 2 ^ 40 }) },
     { "max_message_bytes: a whole number from 0 to", made("worker", { max_message_bytes = -1 }) },
     { "call_timeout: a number is wanted, not long", made("worker", { call_timeout = "long" }) },
+    { "functions: a table is wanted, and a string is there", made("worker", { functions = "x" }) },
+    { "functions: a table is wanted, and a number is there", made("worker", { functions = 5 }) },
+    { "settings: a table is wanted, and a number is there", made("optimizer", nil, "sgd", { x }, 5) },
+    { "settings: a table is wanted, and a string is there", made("optimizer", nil, "sgd", { x }, "lr") },
+    { "parameters: a table is wanted, and a cdata is there", made("optimizer", nil, "sgd", x) },
+    { "seeds: a table is wanted, and a cdata is there", backward({ seeds = x }) },
+    { "remote_roots: a table is wanted, and a number is there", backward({ remote_roots = 1 }) },
+    { "wait_all: a table is wanted, and a nil is there", made("wait_all") },
+    { "dims: a table is wanted, and a number is there", made("visualize_sharding", grid, nil, { dims = 1 }) },
+    { "a table of options is wanted, and a nil is there", function() worker:call_with(nil, "b", "f") end },
+    { "a table of options is wanted, and a boolean is there", function() worker:call_with(false, "b", "f") end },
+    { "a table of options is wanted, and a nil is there", function() context:call_with(nil, "b", "f") end },
+    { "a table of options is wanted, and a boolean is there", function() context:call_with(false, "b", "f") end },
   }
   for index, each in ipairs(cases) do
     local is_ok, problem = pcall(fails, 10, each[1], each[2])
@@ -369,6 +386,11 @@ test("bad input, place by place", function()
   same(x:numbers(), { 1, 2, 3, 4, 5, 6 })
   same(distag.tensor({ true, false, 1 }, "bool"):numbers(), { 1, 0, 1 })
   same(distag.zeros({ 2LL }):shape(), { 2 })
+  same(x:add_scalar(2LL):numbers(), { 3, 4, 5, 6, 7, 8 })
+  same(x:mul_scalar(3ULL):numbers(), { 3, 6, 9, 12, 15, 18 })
+  context:close()
+  worker:shutdown(20)
+  worker:close()
 end)
 
 test("bad values of calls and answers", function()

@@ -88,8 +88,10 @@ class Op:
                  f"pub struct {self.struct()}{life} {{"]
         for name, type_, default in self.options:
             of_other = name in attributes and default == "None"
-            lines += [f"    /// `{default if not of_other else attributes[name]['default']}` unless set.",
-                      f"    pub {name}: {type_},"]
+            rest = f", {LEFT_OUT[name]}" if name in LEFT_OUT else ""
+            comment = f"`{default if not of_other else attributes[name]['default']}` unless set{rest}."
+            lines += textwrap.wrap(comment, 114, initial_indent="    /// ", subsequent_indent="    /// ")
+            lines.append(f"    pub {name}: {type_},")
         if is_plain:
             return lines + ["}"]
         lines += ["}", f"impl Default for {self.struct()}{'<' + unused + '>' if life else ''} {{",

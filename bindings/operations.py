@@ -8,8 +8,15 @@ CTYPES = {"uint32_t": ctypes.c_uint32, "int32_t": ctypes.c_int32, "int64_t": cty
           "uint64_t": ctypes.c_uint64, "size_t": ctypes.c_size_t}
 
 # Attributes that a binding leaves out unless the caller gives them: ops on sharded tensors tell a default from the same
-# value that is given.
-LEFT_OUT = {"ignore_index"}
+# value that is given. Each with what follows its default in documents.
+LEFT_OUT = {"ignore_index": "but none where a batch is cut: all rows count there, and a target of -100 is refused"}
+
+
+def left_out_text(op):
+    """What the attributes that an op leaves out are unless they are given: sentences behind its summary."""
+    return "".join(f" {each['name']}: {each['default']} unless given, {LEFT_OUT[each['name']]}."
+                   for each in op["attributes"] if each["name"] in LEFT_OUT)
+
 
 # Parameters of C functions that have another name in the op's signature.
 RENAMED = {("distag_add_scalar", "s"): "value", ("distag_mul_scalar", "s"): "value"}

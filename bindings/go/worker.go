@@ -9,6 +9,7 @@ import "C"
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime/cgo"
 	"time"
 	"unsafe"
@@ -130,9 +131,12 @@ func (t *texts) peers(peers map[string]string) (names, keys **C.char, count C.si
 
 // NewWorker makes a worker that cannot be reached yet: register its functions, then Start.
 func NewWorker(options Options) (*Worker, error) {
-	for name, number := range map[string]int{"Rank": options.Rank, "WorldSize": options.WorldSize, "Threads": options.Threads} {
-		if number != int(int32(number)) || name == "Threads" && number < 0 {
-			return nil, usage("%s: %d does not fit", name, number)
+	for _, each := range []struct {
+		name          string
+		number, least int
+	}{{"Rank", options.Rank, -1}, {"WorldSize", options.WorldSize, -1}, {"Threads", options.Threads, 0}} {
+		if each.number < each.least || each.number > math.MaxInt32 {
+			return nil, usage("%s: %d does not fit: from %d to %d", each.name, each.number, each.least, math.MaxInt32)
 		}
 	}
 	var t texts

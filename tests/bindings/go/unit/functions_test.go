@@ -258,9 +258,14 @@ func TestWrongArguments(t *testing.T) {
 	is(t, err, distag.ErrInvalidArgument, "[2, 3] x [4, 5]")
 	_, err = distag.Data[float64](x)
 	is(t, err, distag.ErrInvalidArgument, "the tensor is float32, not float64")
-	for _, options := range []distag.Options{{Rank: 1 << 40}, {WorldSize: 1 << 32}, {Threads: -1}} {
+	for said, options := range map[string]distag.Options{
+		"Rank: 1099511627776 does not fit: from -1 to 2147483647":   {Rank: 1 << 40, WorldSize: 1 << 40},
+		"Rank: -2 does not fit: from -1 to 2147483647":              {Rank: -2},
+		"WorldSize: 4294967296 does not fit: from -1 to 2147483647": {WorldSize: 1 << 32, Threads: -1},
+		"Threads: -1 does not fit: from 0 to 2147483647":            {Threads: -1},
+	} {
 		_, err = distag.NewWorker(options)
-		is(t, err, distag.ErrInvalidArgument, "does not fit")
+		is(t, err, distag.ErrInvalidArgument, said)
 	}
 	for _, strange := range []any{nil, 3, func(...int) {}, func() (int, int) { return 1, 2 }, (func())(nil)} {
 		is(t, a.Register("strange", strange), distag.ErrInvalidArgument, "strange")

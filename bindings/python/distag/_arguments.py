@@ -41,11 +41,17 @@ def ints(values: Ints, what: str = "sizes and dims") -> list[int]:
     raise invalid(f"{what}: integers are wanted, not {values!r}")
 
 
+def integer(number: Any, what: str, wanted: str = "an integer is wanted") -> int:
+    """An integer, of Python's or NumPy's. (An array of several has __index__, too, and fails in it.)"""
+    try:
+        return index(number)
+    except TypeError:
+        raise invalid(f"{what}: {wanted}, not {number!r}") from None
+
+
 def fit(number: int, kind: Any, what: str) -> int:
     """An integer as it is; one that does not fit into the type of C, which would cut it, is refused."""
-    if not hasattr(number, "__index__"):
-        raise invalid(f"{what}: an integer is wanted, not {number!r}")
-    given = index(number)
+    given = integer(number, what)
     if kind(given).value != given:
         raise invalid(f"{what}: {given} does not fit into {8 * sizeof(kind)} bits")
     return given
@@ -53,24 +59,23 @@ def fit(number: int, kind: Any, what: str) -> int:
 
 def flag(given: bool, what: str) -> bool:
     """An answer yes or no."""
-    if not hasattr(given, "__index__") and type(given).__name__ not in ("bool_", "bool"):  # of NumPy 1 and 2
-        raise invalid(f"{what}: True or False is wanted, not {given!r}")
-    return bool(given)
+    if type(given).__name__ in ("bool_", "bool"):  # those of NumPy 1 and 2 are no integers
+        return bool(given)
+    return bool(integer(given, what, "True or False is wanted"))
 
 
 def position(number: Any, name: str) -> int:
     """The place of a member in a mesh."""
-    if not hasattr(number, "__index__"):
-        raise invalid(f"{name}: the position of a member is an integer, or None, not {number!r}")
-    return index(number)
+    return integer(number, name, "the position of a member is an integer, or None")
 
 
 def double(number: Any, what: str) -> Any:
     """A number that C takes as a float64; a whole one that none holds, and would be rounded, is refused."""
     if isinstance(number, float) or (isinstance(number, int) and -EXACT <= number <= EXACT):
         return number
-    given = number.item() if hasattr(number, "item") else number  # of NumPy, or a tensor
+    given = number
     try:
+        given = number.item() if hasattr(number, "item") else number  # of NumPy, or a tensor
         nearest = float("no text" if isinstance(given, (str, bytes)) else given)
     except OverflowError:
         nearest = INFINITY

@@ -9,6 +9,7 @@ import threading
 import weakref
 from ctypes import Array, byref, sizeof, string_at
 from functools import partial
+from numbers import Number
 from queue import SimpleQueue
 from typing import Any, Callable
 
@@ -111,6 +112,8 @@ def call_op(op: Callable[..., int], *arguments: Any, attributes: Any = None) -> 
             signature += (tensor, spec)
     if sharded is None:
         return op(*arguments)
+    if attributes is not None and not _is_shown_whole(list(attributes.values())):
+        return call_and_hear(op, *arguments)
     like = tuple([_dims(item) if type(item) is TensorHandle else item for item in signature])
     return Meshes.call(like, sharded, op, arguments)
 
@@ -122,6 +125,13 @@ def hearing(op: Callable[..., int]) -> Callable[..., int]:
 
 def _is_main() -> bool:
     return threading.current_thread() is threading.main_thread()
+
+
+def _is_shown_whole(attribute: Any) -> bool:
+    """Whether `repr` tells an attribute from any other. It abbreviates a large array."""
+    if isinstance(attribute, (list, tuple)):
+        return all(map(_is_shown_whole, attribute))
+    return attribute is None or isinstance(attribute, (str, Number))
 
 
 def _dims(tensor: TensorHandle) -> tuple[int, bytes]:

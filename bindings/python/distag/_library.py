@@ -1,6 +1,7 @@
 """Loads libdistag.so and binds its functions (`lib.distag_call`). A library older than this package is refused."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import operator
 import os
@@ -72,9 +73,9 @@ def checked(function: Any, parameters: Any) -> Any:
 
 def integer(given: Any) -> int:
     """An integer of NumPy, or whatever else says that it is one."""
-    if not hasattr(given, "__index__"):
-        refuse(f"an integer is wanted, or a dtype such as distag.float32, not {given!r}")
-    return operator.index(given)
+    with contextlib.suppress(TypeError):  # also of an array of several, which has __index__
+        return operator.index(given)
+    refuse(f"an integer is wanted, or a dtype such as distag.float32, not {given!r}")
 
 
 def refuse(message: str) -> NoReturn:

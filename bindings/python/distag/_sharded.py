@@ -104,7 +104,8 @@ class ShardedMethods(TensorMethods):
         if (spec is None) is (placements is None):
             raise invalid("redistribute: give one spec")
         wanted = _specs.text_of(placements if spec is None else spec)
-        flags = (_raw.REDISTRIBUTE_GRADIENT if gradient else 0) | (_raw.REDISTRIBUTE_KEEP if keep else 0)
+        flags = _raw.REDISTRIBUTE_GRADIENT if _arguments.flag(gradient, "gradient") else 0
+        flags |= _raw.REDISTRIBUTE_KEEP if _arguments.flag(keep, "keep") else 0
         out, err = TensorHandle(), distag_error()
         if call_and_hear(lib.distag_redistribute, _recording.input_of(self._h), wanted, flags, byref(out),
                          byref(err)):
@@ -206,7 +207,7 @@ def deferred(shape: Ints, dtype: DType = float32, *, init: str | None = None, se
     """A tensor that has a dtype, a shape and no memory yet: mark it, and each member makes its own part only. `init` is
     "full" (of `shift`), "rand" or "randn" (times scale, plus shift), or the `source` makes the elements of a box:
     `source(offset, extent)` gives an array or nested lists."""
-    chosen = init or ("full" if source is None else "source")
+    chosen = ("full" if source is None else "source") if init is None else init
     if not isinstance(chosen, str) or chosen not in INITS or (source is None) is (chosen == "source"):
         raise invalid(f"deferred: init is one of {', '.join(INITS)}, and \"source\" goes with a source: not {init!r}")
     options = _raw.distag_deferred_options(struct_size=sizeof(_raw.distag_deferred_options), init=INITS[chosen])

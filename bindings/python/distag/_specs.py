@@ -3,8 +3,10 @@ list of placements with an item per axis of the mesh."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from ctypes import c_int64
 from dataclasses import dataclass
+from operator import index
 from typing import Any, Union
 
 from ._arguments import fit, invalid, text
@@ -45,7 +47,7 @@ class Partial(Placement):
     reduce_op: str = "sum"
 
     def __post_init__(self) -> None:
-        if self.reduce_op != "sum":
+        if not (isinstance(self.reduce_op, str) and self.reduce_op == "sum"):
             raise invalid(f"Partial: a partial tensor is a sum, not {self.reduce_op!r}: of \"avg\" divide by the size of "
                           "the axis, of \"max\" and \"min\" reduce the parts (mesh.all_reduce)")
 
@@ -110,6 +112,7 @@ def _item(item: Any) -> str:
 def _axis(axis: Any) -> str:
     if isinstance(axis, str) and axis.isidentifier():
         return f"'{axis}'"
-    if hasattr(axis, "__index__") and not isinstance(axis, bool):
-        return str(int(axis))
+    if not isinstance(axis, bool):
+        with suppress(TypeError):  # also of an array of several, which has __index__
+            return str(index(axis))
     raise invalid(f"an item of a spec is None, the name or number of an axis, or a tuple of these, not {axis!r}")

@@ -27,7 +27,7 @@ M = TypeVar("M", bound=Module)
 def init_device_mesh(device_type: str, mesh_shape: Sequence[int], *, mesh_dim_names: Sequence[str] | None = None,
                      worker: Worker | None = None) -> Mesh:
     """A mesh of all workers; `worker` is that of this process, unless rpc.init_rpc made it. Collective."""
-    if device_type != "cpu":
+    if not (isinstance(device_type, str) and device_type == "cpu"):
         raise invalid(f"init_device_mesh: device_type is \"cpu\", not {device_type!r}")
     if not isinstance(worker, (Worker, type(None))):
         raise invalid(f"init_device_mesh: a worker is wanted, not a {type(worker).__name__}")

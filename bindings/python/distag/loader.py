@@ -70,7 +70,7 @@ class Loader(Owner):
             reader = _rows_of(source)
             assert batch_rows is not None
             options.row_count, options.batch_rows = reader.count, fit(batch_rows, c_int64, "batch_rows")
-            options.epochs = _raw.FOREVER if epochs == _arguments.FOREVER else fit(_epochs(epochs), c_int64, "epochs")
+            options.epochs = fit(_epochs(epochs), c_int64, "epochs")
             options.seed, options.shuffle = fit(seed, c_uint64, "seed"), flag(shuffle, "shuffle")
             options.drop_last = flag(drop_last, "drop_last")
             make: Callable[[int, list[int] | None], Any] = lambda number, rows: reader.read(rows or [])
@@ -144,6 +144,8 @@ class Loader(Owner):
 
 
 def _epochs(number: Any) -> int:
+    if isinstance(number, Real) and number == _arguments.FOREVER:
+        return _raw.FOREVER
     if not isinstance(number, Real) or not math.isfinite(number) or number != int(number):
         raise invalid(f"epochs: a whole number, or FOREVER, is wanted, not {number!r}")
     return int(number)

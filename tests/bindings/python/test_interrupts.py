@@ -14,6 +14,11 @@ import distag
 from distag import _interrupts
 from support import killed_when_late
 
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 # Rank 0 makes the call and gets the signal; rank 1 makes it once rank 0 has been interrupted, so that all of it ends.
@@ -169,10 +174,30 @@ class Interrupts(unittest.TestCase):
                     ((4, 2), ("x", None)), ((4, 2), (None, "x")), ((6, 2), ("x", None))))
                 for arguments in ((rows, 0), (rows, 0), (columns, 0), (longer, 0), (rows, 1), (distag.ones((4, 2)), 0)):
                     _interrupts.call_op(note, arguments[0]._h, arguments[1])
-                with worker.mesh((1,), ("x",)):
-                    _interrupts.call_op(note, rows._h, 0)
+                with worker.mesh((1,), ("x",)) as second:
+                    alike = second.shard(distag.ones((4, 2)), ("x", None))
+                    for tensor in (rows, rows, alike, rows, alike):
+                        _interrupts.call_op(note, tensor._h, 0)
         main, other = "MainThread", "distag call"
-        self.assertEqual(names, [other, main, other, other, other, main, other])
+        self.assertEqual(names, [other, main, other, other, other, main] + [other, main, other, main, main])
+
+    @unittest.skipIf(numpy is None, "NumPy is not here")
+    def test_an_op_with_an_array_as_attribute_is_not_taken_for_another(self):
+        names = []
+
+        def note(*_):
+            names.append(threading.current_thread().name)
+            return 0
+
+        first, second = numpy.zeros(2000), numpy.zeros(2000)
+        second[1000] = 1
+        self.assertEqual(repr(first), repr(second))
+        with distag.Worker(rank=0, world_size=1, rendezvous="inproc://arrays") as worker:
+            with worker.mesh((1,), ("x",)) as mesh:
+                x = mesh.shard(distag.ones((4,)), ("x",))
+                for given in (first, second, [first], [second], [1, [2.5]], [1, [2.5]]):
+                    _interrupts.call_op(note, x._h, attributes={"dims": given, "mode": "sum", "shift": None})
+        self.assertEqual(names, ["distag call"] * 5 + ["MainThread"])
 
     def test_an_op_that_fails_is_not_taken_for_one_that_sends_nothing(self):
         names = []

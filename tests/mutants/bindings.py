@@ -10,12 +10,14 @@ The copy is in build/mutants_bindings. Exit code 1 if one survives, does not com
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 TREE = os.path.join(ROOT, "build", "mutants_bindings")
+COMPILE_SECONDS = 600
 SECONDS, LONGEST = 40, 200  # for a test that takes less; one that hangs has noticed, but without a mutant
 # By language: what compiles the test, and what runs it; {test} is the one of the table.
 COMMANDS = {
@@ -112,18 +114,31 @@ def environment(library):
     return {**os.environ, **own}
 
 
+def ended(command, variables, seconds):
+    """Status and stderr of a command of the shell; None and "hangs" for one that is not over in time, which is killed
+    with all that it has started."""
+    with subprocess.Popen(["sh", "-c", command], cwd=TREE, env=variables, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        try:
+            said = process.communicate(timeout=seconds)[1]
+            return process.returncode, said
+        except subprocess.TimeoutExpired:
+            return None, "hangs"
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+
 def run(language, test, variables, seconds):
     """"", or the reason for which the test failed."""
     compile_it, run_it = (text.format(test=test, folder=variables["DISTAG_LIB_DIR"]) for text in COMMANDS[language])
-    made = subprocess.run(compile_it, shell=True, cwd=TREE, env=variables, capture_output=True, text=True, check=False)
-    if made.returncode:
-        return "does not compile: " + made.stderr[-2000:]
-    try:
-        ran = subprocess.run(["sh", "-c", run_it], cwd=TREE, env=variables, capture_output=True, text=True, check=False,
-                             timeout=seconds)
-    except subprocess.TimeoutExpired:
-        return "hangs"
-    return f"leaves with {ran.returncode}" if ran.returncode else ""
+    status, said = ended(compile_it, variables, COMPILE_SECONDS)
+    if status != 0:
+        return "does not compile: " + said[-2000:]
+    status, said = ended(run_it, variables, seconds)
+    return said if status is None else f"leaves with {status}" if status else ""
 
 
 def main():

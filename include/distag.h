@@ -68,10 +68,10 @@
  *     another one takes its place, and a shutdown answers DEADLINE. A thread hook may end its thread: the worker
  *     goes on as if it had returned. A thread that is cancelled (pthread_cancel) inside a call ends once it returns.
  * 10. No exception, signal handler, abort, exit, output, environment write, locale or FP-mode change comes out of this
- *     library. It starts no thread before the first worker and has none after the last shutdown (OpenBLAS has its own,
- *     from load to unload; libpmix, where a launcher speaks PMIx, from its first use to unload). Its threads take the
- *     default stack of the process: 128 KiB are enough for distag, callbacks need theirs on top. In a forked child each
- *     call on a parent's handle answers INVALID_STATE, release only frees memory, and new workers can be made.
+ *     library. It starts no thread before the first worker and has none after the last shutdown (OpenBLAS has its own
+ *     from load to unload, tried for by threads that end while distag is loaded; libpmix, where a launcher speaks PMIx,
+ *     from its first use). Its threads take the default stack: 128 KiB are enough for distag, callbacks need theirs on
+ *     top. In a forked child a call on a parent's handle is INVALID_STATE, release only frees memory, new workers work.
  * 11. A wrong or released handle is answered with INVALID_ARGUMENT where that can be told; releasing a lent handle is a
  *     no-op. With DISTAG_VALIDATE=1 in the environment handles are kept aside after their release, and misuse is
  *     always told: of retain and release, which answer nothing, by distag_get_misuse_count.

@@ -10,7 +10,7 @@ from cells import FAULTS, all_cells, digest
 
 LEAST = 400
 MOST_LINES = 30
-MOST_MS_OF_KILL = 100
+MOST_MS_OF_KILL = 50
 ENGINES = ("libzmq", "zmtp")
 
 

@@ -86,7 +86,7 @@ def expect_refusals_of_summaries():
     cells = all_cells(False)
     assert not complaints_of_summary(summary_of(cells), cells), complaints_of_summary(summary_of(cells), cells)
     for text, reason in ((summary_of(cells[1:]), "is not of the"), (summary_of(cells, cells[-1]), "without a failure"),
-                         (summary_of(cells, kill_ms=101.0), "more than 100"),
+                         (summary_of(cells, kill_ms=51.0), "more than 50"),
                          (summary_of(cells) + "one more\n" * 30, "more than 30")):
         complaints = complaints_of_summary(text, cells)
         assert any(reason in complaint for complaint in complaints), (reason, complaints)

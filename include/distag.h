@@ -1375,7 +1375,7 @@ typedef struct distag_stats {
 #define DISTAG_STATS_INIT {sizeof(distag_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
                            0, 0}
 
-/* The counters as they are; counters that belong together may be a moment apart. */
+/* The counters as they are; counters that belong together may be a moment apart, more where the loop is busy. */
 DISTAG_API distag_status distag_worker_get_stats(distag_worker *worker, distag_stats *out_stats, distag_error *err);
 
 /* The same in the text format of Prometheus: "distag_<field>", counters with "_total" behind, each with HELP and TYPE

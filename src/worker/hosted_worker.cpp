@@ -292,10 +292,12 @@ WorkerStats HostedWorker::stats() {
   if (!core().is_started() || is_down()) return stats;
   // Not a wait of base: that might run callbacks, and this function is not one that blocks.
   const auto fresh = core().fetch_loop_stats();
-  if (park_until_done(*fresh, kStatsPatience) && fresh->error() == nullptr) {
-    stats.session = fresh->value().session;
-    stats.requests = fresh->value().requests;
-  }
+  const bool has_answered = park_until_done(*fresh, kStatsPatience);
+  if (has_answered && fresh->error() != nullptr) return stats;  // the loop has ended: its last counters are there
+  MutexLock lock(mutex_);
+  if (has_answered) told_ = fresh->value();
+  stats.session = told_.session;
+  stats.requests = told_.requests;
   return stats;
 }
 

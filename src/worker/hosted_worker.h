@@ -59,6 +59,7 @@ class HostedWorker {
 
   // Valid until the worker ends; nullptr as long as it depends on the rank.
   const char* name();
+  // The counters of the loop are those of now; while the loop is busy, the last ones that were read.
   WorkerStats stats();
 
  private:
@@ -86,6 +87,7 @@ class HostedWorker {
   std::vector<std::shared_ptr<HostFunction>> functions_ GUARDED_BY(mutex_);
   std::list<std::string> names_ GUARDED_BY(mutex_);  // those ever given; the last one counts
   Value report_ GUARDED_BY(mutex_);
+  LoopStats told_ GUARDED_BY(mutex_);
   bool is_settling_ GUARDED_BY(mutex_) = false;
   const std::shared_ptr<Future<Unit>> settled_ = Future<Unit>::make();
 };

@@ -74,9 +74,10 @@ static void others_go_on(void) {
 static void look_at_budgets(int64_t request) {
   for (int sender = 0; sender < kSenders; ++sender) {
     distag_stats stats = DISTAG_STATS_INIT;
-    CHECK_OK(distag_worker_get_stats(workers[sender], &stats, &err));
+    do { /* a busy loop tells its counters late */
+      CHECK_OK(distag_worker_get_stats(workers[sender], &stats, &err));
+    } while (stats.request_bytes_waiting < kBudget);
     CHECK((int64_t)stats.request_bytes_open >= request && stats.request_bytes_open <= kBudget);
-    CHECK(stats.request_bytes_waiting >= kBudget);
     CHECK((int64_t)stats.request_bytes_waiting <= kBudget + request + 4096);
   }
 }
@@ -113,9 +114,10 @@ static void flood_by_all(int64_t size) {
   printf("%d accepted of %lld bytes, %lld KiB more\n", total, (long long)size * 4, (long long)grown >> 10);
   CHECK_INT(served, total);
   distag_stats stats = DISTAG_STATS_INIT;
-  CHECK_OK(distag_worker_get_stats(workers[0], &stats, &err));
+  do {
+    CHECK_OK(distag_worker_get_stats(workers[0], &stats, &err));
+  } while (stats.request_bytes_waiting > 0);
   CHECK(stats.request_bytes_open <= kBudget / 8); /* the last word on what was begun may be owed */
-  CHECK_INT((int64_t)stats.request_bytes_waiting, 0);
   distag_tensor_release(data);
 }
 

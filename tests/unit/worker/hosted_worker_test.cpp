@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -118,6 +120,49 @@ TEST_F(HostedWorkerTest, AfterItsEndForGoodItMayBeFreed) {
   });
   ASSERT_TRUE(wait(*freed, 120 * kSecond));
   EXPECT_EQ(ended_, Names{"options"});
+}
+
+// A loop that does not answer in time has not lost what it counted.
+TEST_F(HostedWorkerTest, CountersOfABusyLoopAreTheLastOnesThatWereRead) {
+  std::atomic<bool> is_held{false};
+  std::promise<void> may_go_on;
+  const std::shared_future<void> go_on = may_go_on.get_future().share();
+  std::vector<std::unique_ptr<HostedWorker>> workers;
+  std::vector<std::shared_ptr<Future<Value>>> starts;
+  for (int rank = 0; rank < 2; ++rank) {
+    ThreadedOptions options;
+    options.worker.rank = rank;
+    options.worker.world_size = 2;
+    options.worker.rendezvous = "inproc://hosted_busy";
+    options.thread_count = 1;
+    if (rank == 0) {
+      options.loop_watchdog = [&is_held, go_on](const char*, const FdLoop::Cost&) {
+        if (is_held) go_on.wait();
+      };
+    }
+    workers.push_back(std::make_unique<HostedWorker>(std::move(options), HostData(nullptr, nullptr)));
+    starts.push_back(workers.back()->start(120 * kSecond));
+  }
+  for (const auto& started : starts) {
+    ASSERT_TRUE(wait(*started, 120 * kSecond));
+    started->value();
+  }
+  Note answered{ended_, "answered"};
+  add(*workers[1], answered);
+  CallRequest request;
+  request.to = "worker1";
+  request.function = "answered";
+  ASSERT_TRUE(wait(*workers[0]->core().rpc().call(std::move(request)), 120 * kSecond));
+  const uint64_t sent = workers[0]->stats().session.bytes_sent;
+  is_held = true;
+  workers[0]->stats();  // its task may be the one after which the loop stands
+  const WorkerStats stats = workers[0]->stats();
+  EXPECT_GT(sent, 0u);
+  EXPECT_GE(stats.session.bytes_sent, sent);
+  EXPECT_EQ(stats.session.peers_connected, 1u);
+  is_held = false;
+  may_go_on.set_value();
+  for (const auto& worker : workers) EXPECT_TRUE(worker->shutdown(0));
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ warnings_clang() {
 # descriptors, and one that forks while other threads allocate: gcc 12's does not give up the locks of its allocator in the
 # child, which hangs there.
 suite_asan_gcc() {
-  tests/run.sh asan -E '^capi_(descriptors|lacks|payload_memory|fork)(_zmtp)?$'
+  tests/run.sh asan -E '^capi_(descriptors|lacks|payload_memory|fork)(_zmq|_zmtp)?$'
 }
 
 # The programs in which threads meet, under ThreadSanitizer. All of the suite: tests/run.sh tsan.

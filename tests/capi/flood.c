@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "capi/check.h"
+#include "capi/support/engine.h"
 #include "capi/support/group.h"
 #include "capi/support/resident.h"
 
@@ -82,6 +83,15 @@ static void look_at_budgets(int64_t request) {
   }
 }
 
+/* What the senders may have on their way, and a tenth more. libzmq keeps what it has read besides, up to 64 messages of
+ * each connection; a group that meets within its process has no socket. */
+static int64_t room(int64_t request) {
+  const int is_all =
+      getenv("DISTAG_TEST_SOCKETS") == NULL ||
+      engine_keeps("a slow worker keeps no more than the budgets of its senders (`max_in_flight_bytes`)");
+  return (int64_t)kSenders * (kBudget * 11 / 10 + (is_all ? 0 : 64 * request));
+}
+
 static void flood_by_all(int64_t size) {
   static distag_future *accepted[kSenders][kMost];
   int counts[kSenders], total = 0; /* made, and accepted of all */
@@ -96,7 +106,7 @@ static void flood_by_all(int64_t size) {
   look_at_budgets(4 * size);
   others_go_on();
   const int64_t grown = resident_bytes() - before;
-  if (kIsMeasured) CHECK(grown < (int64_t)kSenders * kBudget * 11 / 10);
+  if (kIsMeasured) CHECK(grown < room(4 * size));
   CHECK_INT(served, 0);
   pthread_mutex_unlock(&gate);
   for (int sender = 0; sender < kSenders; ++sender) {
@@ -123,7 +133,7 @@ static void flood_by_all(int64_t size) {
 
 int main(void) {
   for (int rank = 0; rank < kWorkers; ++rank) {
-    distag_worker_options options = group_options(rank, kWorkers, "inproc://flood");
+    distag_worker_options options = group_options(rank, kWorkers, group_place("flood"));
     options.max_in_flight_bytes = kBudget;
     if (rank == kSenders) options.thread_count = 1;
     CHECK_OK(distag_worker_create(&options, &workers[rank], &err));

@@ -42,7 +42,7 @@ static handles make(uint32_t executor) {
   static const double data = 3;
   handles h;
   memset(&h, 0, sizeof h);
-  h.worker = start_worker("inproc://parent", executor);
+  h.worker = start_worker(group_place("parent"), executor);
   CHECK_OK(distag_context_create(h.worker, &h.context, &err));
   CHECK_OK(distag_context_create(NULL, &h.local, &err));
   CHECK_OK(distag_full(2, DISTAG_FLOAT64, NULL, 0, &h.tensor, &err));
@@ -99,7 +99,7 @@ static void child(handles *h) {
   refused_in_child(h);
   destroyed = 0;
   of_parent = h->worker;
-  distag_worker *worker = start_worker("inproc://parent", DISTAG_EXECUTOR_HOST); /* even under the same names */
+  distag_worker *worker = start_worker(group_place("parent"), DISTAG_EXECUTOR_HOST); /* even under the same names */
   CHECK_OK(distag_value_create_int64(5, &value, &err));
   CHECK_OK(distag_call(worker, NULL, "w0", "answer", &value, 1, NULL, &result, &err));
   CHECK_INT(distag_value_get_kind(result), DISTAG_VALUE_INT64);
@@ -124,7 +124,7 @@ static distag_status fork_within(void *user_data, distag_invocation *invocation,
     distag_value *value = NULL, *result = NULL;
     alarm(120);
     of_parent = own;
-    distag_worker *worker = start_worker("inproc://parent", DISTAG_EXECUTOR_POOL);
+    distag_worker *worker = start_worker(group_place("parent"), DISTAG_EXECUTOR_POOL);
     CHECK_OK(distag_value_create_int64(5, &value, &err));
     CHECK_OK(distag_call(worker, NULL, "w0", "answer", &value, 1, NULL, &result, &err));
     distag_value_release(value);
@@ -139,7 +139,7 @@ static distag_status fork_within(void *user_data, distag_invocation *invocation,
 }
 
 static void fork_in_a_function(void) {
-  distag_worker_options options = group_options(0, 1, "inproc://parent");
+  distag_worker_options options = group_options(0, 1, group_place("parent"));
   distag_worker *worker = NULL;
   distag_future *futures[2];
   distag_value *value = NULL;

@@ -86,7 +86,7 @@ static void end(caller *c) { pthread_join(c->thread, NULL); }
 
 static void all_threads_get_the_report(int is_started) {
   for (int round = 0; round < 30; ++round) {
-    distag_worker *worker = is_started ? make_started("inproc://several") : make_worker("inproc://several");
+    distag_worker *worker = is_started ? make_started(group_place("several")) : make_worker(group_place("several"));
     caller callers[kThreads];
     for (int i = 0; i < kThreads; ++i) begin(&callers[i], worker, (120 + i) * DISTAG_SECOND);
     for (int i = 0; i < kThreads; ++i) {
@@ -112,7 +112,7 @@ static distag_status nothing(void *user_data, distag_invocation *invocation, dis
 
 static void one_during_the_destroy_functions_of_another(void) {
   gate_init(&destroying);
-  distag_worker *worker = make_started("inproc://destroying");
+  distag_worker *worker = make_started(group_place("destroying"));
   CHECK_OK(distag_worker_register(worker, "f", nothing, NULL, destroy_at_gate, NULL, &err));
   caller first, second;
   begin(&first, worker, 120 * DISTAG_SECOND);
@@ -139,7 +139,7 @@ static void shut_down_within(void *user_data) {
 }
 
 static void one_within_a_destroy_function_is_refused(void) {
-  own = make_started("inproc://within");
+  own = make_started(group_place("within"));
   CHECK_OK(distag_worker_register(own, "f", nothing, NULL, shut_down_within, NULL, &err));
   CHECK_OK(distag_worker_shutdown(own, 120 * DISTAG_SECOND, NULL, &err));
   CHECK_INT(status_within, DISTAG_E_INVALID_STATE);
@@ -156,7 +156,7 @@ static void wait_at_gate(void *user_data, distag_future *future) {
 
 static void a_callback_that_does_not_end(void) {
   gate_init(&working);
-  distag_worker *worker = make_started("inproc://callback");
+  distag_worker *worker = make_started(group_place("callback"));
   distag_future *future = NULL, *shutdown = NULL;
   CHECK_OK(distag_call_async(worker, NULL, "w0", "zeros", NULL, 0, NULL, &future, &err));
   CHECK_OK(distag_future_on_done(future, wait_at_gate, NULL, NULL, &err));
@@ -186,7 +186,7 @@ static void a_callback_that_does_not_end(void) {
 /* ---- asynchronously, of a worker that is down ---- */
 
 static void an_asynchronous_one_of_a_worker_that_is_down(int is_started) {
-  distag_worker *worker = is_started ? make_started("inproc://down") : make_worker("inproc://down");
+  distag_worker *worker = is_started ? make_started(group_place("down")) : make_worker(group_place("down"));
   distag_future *future = NULL;
   distag_value *report = NULL;
   CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
@@ -211,7 +211,7 @@ static distag_status defer_and_keep(void *user_data, distag_invocation *invocati
 
 static void a_reply_after_the_shutdown_is_refused(void) {
   sem_init(&deferred, 0, 0);
-  distag_worker *worker = make_worker("inproc://late-reply");
+  distag_worker *worker = make_worker(group_place("late-reply"));
   distag_future *future = NULL;
   CHECK_OK(distag_worker_register(worker, "keep", defer_and_keep, NULL, NULL, NULL, &err));
   CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
@@ -241,7 +241,7 @@ static distag_status defer_and_fail(void *user_data, distag_invocation *invocati
 }
 
 static void a_function_that_defers_and_fails_answers_its_failure(void) {
-  distag_worker *worker = make_worker("inproc://defer-fail");
+  distag_worker *worker = make_worker(group_place("defer-fail"));
   CHECK_OK(distag_worker_register(worker, "fail", defer_and_fail, &err, NULL, NULL, &err));
   CHECK_OK(distag_worker_register(worker, "drop", defer_and_fail, NULL, NULL, NULL, &err));
   CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));

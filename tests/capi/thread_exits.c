@@ -87,7 +87,7 @@ static void add_allocator(distag_worker_options *options) { options->allocator =
 
 static void start(prepare add) {
   for (int i = 0; i < 2; ++i) {
-    distag_worker_options options = group_options(i, 2, "inproc://leavers");
+    distag_worker_options options = group_options(i, 2, group_place("leavers"));
     options.thread_count = 1;
     if (i == 0 && add != NULL) add(&options);
     CHECK_OK(distag_worker_create(&options, &workers[i], &err));

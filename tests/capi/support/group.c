@@ -1,6 +1,9 @@
 #include "capi/support/group.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 enum { kMost = 20 };
 
@@ -15,6 +18,19 @@ distag_worker_options group_options(int32_t rank, int32_t size, const char *rend
   options.rendezvous = rendezvous;
   options.thread_count = 2;
   return options;
+}
+
+const char *group_place(const char *name) {
+  static _Thread_local char place[512];
+  const char *const folder = getenv("DISTAG_TEST_SOCKETS");
+  if (folder == NULL) {
+    snprintf(place, sizeof place, "inproc://%s", name);
+    return place;
+  }
+  /* A forked child meets elsewhere. A file of that name is of an older process that had the id. */
+  snprintf(place, sizeof place, "file://%s/%s-%d", folder, name, (int)getpid());
+  unlink(place + strlen("file://"));
+  return place;
 }
 
 typedef distag_status (*collective)(distag_worker *worker, int64_t timeout_ns, distag_future **out_future,

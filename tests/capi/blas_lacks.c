@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "capi/check.h"
+#include "capi/support/stacks.h"
 
 #if !defined(__has_feature)
 #define __has_feature(name) 0
@@ -94,23 +95,15 @@ static int run_with_lack(const char *lack, int processors) {
 }
 
 /* A fork ends OpenBLAS's threads; then there is no room for new ones. */
-static void set_stack_size(size_t size) {
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  CHECK_INT(pthread_attr_setstacksize(&attributes, size), 0);
-  CHECK_INT(pthread_setattr_default_np(&attributes), 0);
-  pthread_attr_destroy(&attributes);
-}
-
 static void try_with_and_without_room(void) {
   distag_error err = DISTAG_ERROR_INIT;
-  set_stack_size((size_t)1 << 47);
+  set_stack_size(kNoRoomForAStack);
   if (count_blas_threads() > 1) {
     CHECK_FAILS(multiply(&err), DISTAG_E_OUT_OF_MEMORY, "OPENBLAS_NUM_THREADS=1");
   } else {
     CHECK_OK(multiply(&err));
   }
-  set_stack_size((size_t)1 << 20);
+  set_stack_size(kPlainStack);
   CHECK_OK(multiply(&err));
 }
 

@@ -1,22 +1,12 @@
 /* The system makes no more thread: a function that waits for what its own worker is to run fails soon, naming the lack,
  * however long it may wait; and works again once there is room. */
 #define _GNU_SOURCE
-#include <pthread.h>
-
 #include "capi/check.h"
 #include "capi/support/group.h"
+#include "capi/support/stacks.h"
 
 static distag_error err = DISTAG_ERROR_INIT;
 static distag_worker *worker;
-
-/* There is no room for a stack of that size. */
-static void set_stack_size(size_t size) {
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  CHECK_INT(pthread_attr_setstacksize(&attributes, size), 0);
-  CHECK_INT(pthread_setattr_default_np(&attributes), 0);
-  pthread_attr_destroy(&attributes);
-}
 
 static distag_status call(const char *function, distag_error *told) {
   distag_call_options options = DISTAG_CALL_OPTIONS_INIT;
@@ -66,10 +56,10 @@ int main(void) {
   CHECK_OK(distag_worker_register(worker, "then_call", then_call, NULL, NULL, NULL, &err));
   CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
   CHECK_OK(call("inner", &err));
-  set_stack_size((size_t)1 << 47);
+  set_stack_size(kNoRoomForAStack);
   try_all(0);
   CHECK_OK(call("inner", &err)); /* what needs no more thread goes on */
-  set_stack_size((size_t)1 << 20);
+  set_stack_size(kPlainStack);
   try_all(1);
   CHECK_OK(distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err));
   distag_worker_release(worker);

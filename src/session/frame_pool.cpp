@@ -12,7 +12,7 @@
 namespace distag {
 namespace {
 
-// Smaller blocks are seldom, larger ones than all that may be kept are not kept.
+// Blocks below kMinKept are rare; more than kMaxKeptInAll bytes are never kept.
 constexpr size_t kMinKept = size_t{64} << 10;
 constexpr size_t kMaxKeptInAll = size_t{256} << 20;
 

@@ -26,8 +26,8 @@ void Inbox::put_back(Place place, Decoded decoded) noexcept {
   put_back(std::move(place));
 }
 
-// What was decoded comes again as an outline, which refuses what the message is about; what was not is decoded again.
-// Those behind it wait for that.
+// A message that was decoded comes again as an outline, by which its request is refused; another is decoded again.
+// Messages behind it wait for that.
 void Inbox::put_back(Place place) noexcept {
   assert_on_loop(loop_);
   const std::shared_ptr<Turn> turn = place.front();

@@ -15,12 +15,12 @@ struct Obstacle {
   bool holds_back = false;  // what waits cannot go out
 };
 Obstacle obstacle_between(const PeerRecord& record, const StreamShared& shared);
-// `worker "b" (rank 1) cannot be reached from here: ` and the lack.
+// Returns `worker "b" (rank 1) cannot be reached from here: ` and the lack.
 std::string text_of(const Obstacle& obstacle, const Peer& peer);
 
-// `worker "b" (rank 1) is lost: ` and `why`, and when it was last heard. -1: never.
+// Returns `worker "b" (rank 1) is lost: `, `why`, and when the peer was last heard; `heard_at` is -1 for never.
 Error loss_error(const Peer& peer, const StreamShared& shared, Nanos heard_at, Status status, const std::string& why);
-// With the latest lack: the peer may have given this worker up for it, or the other way round.
+// Names the latest lack as well: the peer may have given this worker up for it, or the other way round.
 Error loss_error(const PeerRecord& record, const StreamShared& shared, Status status, const std::string& why);
 
 }  // namespace distag

@@ -6,13 +6,14 @@
 Each round runs all sides of a batch of rows one after the other, each in processes of its own and without lanes: the
 engines zmq and zmtp, the blocking DEALER and ROUTER of libzmq with the same frames (raw), and the peer. A ratio is that
 of one round; the table has the median of all rounds, the lowest and the highest. Rows that miss their must are named at
-the end. --before: distag_bench of a tree without libzmq, which neither zmtp nor a row with lanes may fall behind.
+the end, and sides that failed, whose round is left out. --before: distag_bench of a tree without libzmq, which neither zmtp nor a row with lanes may fall behind.
 """
 import argparse
 import os
 import statistics
+import sys
 
-from table import PEER_NAMES, PEER_PYTHON, TARGETS, has_lanes, have_peer, rows, spread
+from table import PEER_NAMES, PEER_PYTHON, TARGETS, RowFailed, has_lanes, have_peer, rows, spread
 
 TORCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer_torch.py")
 # By rows that run in one process for each side: the row, what libzmq is held against, and the ratio that must be and
@@ -46,38 +47,50 @@ def over_sockets(engine):
 
 
 class Figures:
-    """The p50 of each round, by side and row."""
+    """The p50 of each round, by side and row. A round in which a side failed has no figure of it."""
 
     def __init__(self):
         self.of = {}
         self.units = {}
+        self.failures = []
 
-    def take(self, side, found):
-        for name, row in found.items():
-            self.of.setdefault((side, name), []).append(row["p50"])
-            self.units[name] = row["unit"]
+    def run(self, turn, side, command, environment=None, name=None):
+        """Takes the rows of a side; its only one as that of `name`, where given."""
+        try:
+            found = rows(command, environment)
+        except RowFailed as failure:
+            self.failures.append("round %d, %s: %s" % (turn + 1, side, failure))
+            return
+        if name:
+            found = {name: next(iter(found.values()))}
+        for row, figures in found.items():
+            self.of.setdefault((side, row), {})[turn] = figures["p50"]
+            self.units[row] = figures["unit"]
+
+    def numbers(self, side, row):
+        return list(self.of.get((side, row), {}).values())
 
     def tell(self, side, row):
-        found = self.of.get((side, row))
+        found = self.numbers(side, row)
         return "%.2f %s" % (statistics.median(found), self.units[row]) if found else "not measured"
 
     def ratios(self, side, row, other_side, other_row):
-        return [a / b for a, b in zip(self.of.get((side, row), []), self.of.get((other_side, other_row), []))]
+        ours, others = self.of.get((side, row), {}), self.of.get((other_side, other_row), {})
+        return [ours[turn] / others[turn] for turn in ours if turn in others]
 
 
-def measure(figures, batch, program, before, peer_there):
+def measure(figures, turn, batch, program, before, peer_there):
     names = list(dict.fromkeys(row for row, *_ in batch))
     raw = [against for _, against, *_ in batch if against.startswith("raw_")]
     if raw:
-        figures.take("raw", rows([program, *raw, "--json"]))
+        figures.run(turn, "raw", [program, *raw, "--json"])
     for engine in ("zmq", "zmtp"):
-        figures.take(engine, rows([program, *names, "--json"], over_sockets(engine)))
+        figures.run(turn, engine, [program, *names, "--json"], over_sockets(engine))
     if before:
-        figures.take("before", rows([before, *names, "--json"], {"DISTAG_LANE": "0"}))
+        figures.run(turn, "before", [before, *names, "--json"], {"DISTAG_LANE": "0"})
     for row, against, *_ in batch:
         if against == "peer" and peer_there:
-            found = rows([PEER_PYTHON, TORCH, PEER_NAMES.get(row, row), "--json"])
-            figures.take("peer", {row: next(iter(found.values()))})
+            figures.run(turn, "peer", [PEER_PYTHON, TORCH, PEER_NAMES.get(row, row), "--json"], name=row)
 
 
 def print_engines(figures, batches):
@@ -87,7 +100,7 @@ def print_engines(figures, batches):
     print("|---|---|---|---|---|---|---|")
     for row, against, must, goal in [line for batch in batches for line in batch]:
         if against == "alone":
-            numbers, other = figures.of[("zmq", row)], ""
+            numbers, other = figures.numbers("zmq", row), ""
         else:
             side = "raw" if against.startswith("raw_") else against
             numbers = figures.ratios("zmq", row, side, against if side == "raw" else row)
@@ -127,17 +140,18 @@ def main():
     lanes = [name for name in WITH_LANES if not given.rows or name in given.rows]
     peer_there = have_peer()
     figures = Figures()
-    for _ in range(given.rounds):
+    for turn in range(given.rounds):
         for batch in batches:
-            measure(figures, batch, given.program, given.before, peer_there)
+            measure(figures, turn, batch, given.program, given.before, peer_there)
         if given.before and lanes:
-            figures.take("lane", rows([given.program, *lanes, "--json"]))
-            figures.take("lane before", rows([given.before, *lanes, "--json"]))
+            figures.run(turn, "lane", [given.program, *lanes, "--json"])
+            figures.run(turn, "lane before", [given.before, *lanes, "--json"])
     missed = print_engines(figures, batches)
     if given.before:
         missed += print_before(figures, batches)
     print("\n" + ("missed: " + "; ".join(missed) if missed else "no row misses its must"))
+    return "\n".join(figures.failures) or 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

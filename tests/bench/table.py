@@ -81,11 +81,15 @@ PEER_NAMES = {"local_small_chain": "local_small", "local_elementwise_1M": "local
 PEER_PYTHON = "/usr/bin/python3"
 
 
+class RowFailed(Exception):
+    """A side that ended with an error, and what it wrote."""
+
+
 def rows(command, environment=None):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           env={**os.environ, **(environment or {})})
     if done.returncode != 0:
-        sys.exit("%s failed:\n%s" % (" ".join(command), done.stderr))
+        raise RowFailed("%s failed with %d:\n%s" % (" ".join(command), done.returncode, done.stderr))
     found = {}
     for line in done.stdout.splitlines():
         if line.startswith("{"):
@@ -137,12 +141,18 @@ def main():
     given = parser.parse_intermixed_args()
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer_torch.py")
     peer_there = have_peer()
+    failures = []
     print("| row | distag p50 | against lane off | against | p50 | ratio | at most |")
     print("|---|---|---|---|---|---|---|")
     for row in dict.fromkeys(t[0] for t in TARGETS):
         if given.rows and row not in given.rows:
             continue
-        sides, unit = measure(given.program, script, row, given.rounds, peer_there)
+        try:
+            sides, unit = measure(given.program, script, row, given.rounds, peer_there)
+        except RowFailed as failure:
+            failures.append(failure)
+            print("| %s | failed | | | | | |" % row, flush=True)
+            continue
         off = spread([a / b for a, b in zip(sides["distag"], sides["off"])])
         for name, kind, limit, reference in TARGETS:
             if name != row:
@@ -158,7 +168,8 @@ def main():
             print("| %s | %.1f %s | %s | %s | %s | %s | %s |" % (
                 row, statistics.median(ours), unit, off, reference or kind, against, ratio,
                 limit or ""), flush=True)
+    return "\n".join(map(str, failures)) or 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -83,10 +83,8 @@ ThreadedWorker::ThreadedWorker(ThreadedOptions options)
         return with_fault_points(make_transport(), *loop_);
       },
       [this](const std::string& uri, Transport& transport) { return make_meeting_point(uri, transport); },
-      [](const char* name) -> const char* { return std::getenv(name); },
-      resolve_address,
-      own_address_towards,
-      [] { return ask_pmix(); },
+      {[](const char* name) -> const char* { return std::getenv(name); }, resolve_address, own_address_towards,
+       [] { return ask_pmix(); }},
       options_.memory,
       options_.on_member,
       host_id(),

@@ -111,7 +111,7 @@ std::shared_ptr<Future<Value>> Worker::start(Nanos timeout) {
     state->phase = WorkerPhase::kStarting;
     state->start_future = owed.take();
     try {
-      state->begin_start(deadline, *this, state);
+      state->begin_start(deadline, *this);
     } catch (...) {
       state->abandon_start(current_error());
     }
@@ -205,7 +205,7 @@ void Worker::State::begin_service() {
 }
 
 void Worker::State::forget_start() {
-  environment.loop.cancel_timer(std::exchange(resolve_timer, 0));
+  finder->stop();
   greeting.reset();
   roster.clear();
   gate.close();

@@ -60,6 +60,19 @@ struct LoopStats {
   RequestBytes requests;
 };
 
+// How a worker learns its place in the group and its addresses, given to it.
+struct PlaceTools {
+  EnvironmentReader get_environment;  // of the process, for env://
+  // An address that the host gave, as a number; may take long, so it runs on `compute`. nullptr: they are left as
+  // given.
+  std::function<std::string(const std::string& address)> resolve_address = nullptr;
+  // "tcp://10.0.0.2:0", the address of this machine from which that one is reached; empty: it is on this machine.
+  // nullptr: all are.
+  std::function<std::string(const std::string& address)> own_address_towards = nullptr;
+  // The place of this process, of a launcher that tells it by PMIx; may take long, so it runs on `compute`.
+  std::function<PmixPlace()> ask_pmix = nullptr;
+};
+
 // Everything a worker stands on, given to it: threads and sockets in production, the scheduler in the simulator.
 struct WorkerEnvironment {
   Loop& loop;
@@ -71,15 +84,7 @@ struct WorkerEnvironment {
   // Made at the start, on the loop, since sockets belong there. The rendezvous decides: inproc:// is in-process.
   std::function<std::unique_ptr<Transport>(const std::string& rendezvous)> make_transport;
   std::function<std::unique_ptr<Rendezvous>(const std::string& uri, Transport& transport)> make_rendezvous;
-  std::function<const char*(const char* name)> get_environment;  // of the process, for env://
-  // An address that the host gave, as a number; may take long, so it runs on `compute`. nullptr: they are left as
-  // given.
-  std::function<std::string(const std::string& address)> resolve_address = nullptr;
-  // "tcp://10.0.0.2:0", the address of this machine from which that one is reached; empty: it is on this machine.
-  // nullptr: all are.
-  std::function<std::string(const std::string& address)> own_address_towards = nullptr;
-  // The place of this process, of a launcher that tells it by PMIx; may take long, so it runs on `compute`.
-  std::function<PmixPlace()> ask_pmix = nullptr;
+  PlaceTools places;
   std::shared_ptr<FrameMemory> memory = nullptr;                 // for large payload that arrives; nullptr: our own
   std::function<void(const MemberRecord&)> on_member = nullptr;  // host code, run on `functions`, one at a time
   std::string host = {};         // the machine: members with the same text are near each other

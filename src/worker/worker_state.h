@@ -15,6 +15,7 @@
 #include "worker/greeting.h"
 #include "worker/looking.h"
 #include "worker/member_news.h"
+#include "worker/place_finder.h"
 #include "worker/rref_places.h"
 #include "worker/start_gate.h"
 #include "worker/worker.h"
@@ -56,6 +57,7 @@ struct Worker::State {
             environment.on_member)),
         flight_log(std::make_shared<FlightLog>(FlightLog::Environment{
             environment.loop, environment.log, group.shared()->trace.recorder(), [this] { return under_way(); }})),
+        finder(std::make_shared<PlaceFinder>(environment.loop, environment.compute, environment.places)),
         gate(environment.loop) {
     group.shared()->trace.set_on_break([weak = std::weak_ptr(flight_log)] {
       if (const auto alive = weak.lock()) alive->tell_soon();
@@ -76,6 +78,7 @@ struct Worker::State {
   optim::Optim optim;
   const std::shared_ptr<MemberNews> news;
   const std::shared_ptr<FlightLog> flight_log;
+  const std::shared_ptr<PlaceFinder> finder;
 
   using Phase = WorkerPhase;
   Phase phase = Phase::kCreated;
@@ -90,7 +93,6 @@ struct Worker::State {
   EventLog event_log;
   LogThrottle refusal_log;
   Nanos start_deadline = kNever;
-  Loop::TimerId resolve_timer = 0;
   bool is_open_world = false;
   Nanos opened = 0;                  // when it began to look for its group
   int32_t wanted_size = 0;           // of the world
@@ -131,20 +133,8 @@ struct Worker::State {
   WorkerLook look() const;
   void ask_group(Nanos timeout, const std::shared_ptr<Future<std::string>>& done);
   SessionStats session_stats();
-  // Where the worker meets others, listens and is found, as the host gave it or as numbers.
-  struct Places {
-    RendezvousTarget target;
-    std::string bind;
-    std::string advertise;
-    std::string own_host;  // the address of this machine towards the rendezvous; empty: that is not on other machines
-  };
-  void begin_start(Nanos deadline, SessionEvents& events, const std::shared_ptr<State>& self);
-  void resolve(Places wanted, SessionEvents& events, const std::shared_ptr<State>& self);
-  void resolve_one(const char* option, std::string& address) const;
+  void begin_start(Nanos deadline, SessionEvents& events);
   void check_advertised(const std::string& address) const;
-  std::string own_address_towards(const std::string& uri) const;
-  std::string ask_launcher(RendezvousTarget& target) const;
-  void on_resolved(const Places& found, SessionEvents& events, const std::optional<Error>& error);
   void open(const Places& found, SessionEvents& events);
   void join(const Places& found);
   void on_joined(Rendezvous::Outcome outcome);

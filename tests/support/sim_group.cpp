@@ -163,7 +163,7 @@ std::unique_ptr<SimWorkerGroup::Node> SimWorkerGroup::make_node(int32_t rank) {
                                 [this, made = node.get()](const std::string& uri, Transport& transport) {
                                   return make_meeting_point(*made, uri, transport);
                                 },
-                                [](const char*) -> const char* { return nullptr; }};
+                                {[](const char*) -> const char* { return nullptr; }}};
   if (options_.on_member) {
     environment.on_member = [this, rank](const MemberRecord& member) { options_.on_member(rank, member); };
   }

@@ -209,21 +209,21 @@ WorkerLook Worker::State::look() const {
   look.is_in_task = look.is_pumped && environment.pump->is_running();
   look.tasks_waiting = environment.functions.waiting();
   if (phase == Phase::kStarted || phase == Phase::kStopping) {
-    look.passes = dautograd.open_passes(kMostWaits);
-    look.collectives = meshes.waiting(kMostWaits);
-    look.gatherings = group.missing_at_gatherings(kMostWaits);
+    look.passes = layers.dautograd.open_passes(kMostWaits);
+    look.collectives = layers.meshes.waiting(kMostWaits);
+    look.gatherings = layers.group.missing_at_gatherings(kMostWaits);
   }
   // After the waits: what a function waits for is never older than its call.
-  look.calls = rpc.open_calls(kMostCallsSeen);
+  look.calls = layers.rpc.open_calls(kMostCallsSeen);
   // Those who look are not what is looked at.
   const size_t looks = std::erase_if(look.calls, [](const OpenCall& call) { return call.function == kLook; });
-  look.calls_open = rpc.stats().calls_open;
+  look.calls_open = layers.rpc.stats().calls_open;
   look.calls_open -= std::min<uint64_t>(looks, look.calls_open);
   return look;
 }
 
 void Worker::State::ask_group(Nanos timeout, const std::shared_ptr<Future<std::string>>& done) {
-  std::vector<MemberRecord> records = group.membership().all();
+  std::vector<MemberRecord> records = layers.group.membership().all();
   if (phase != Phase::kStarted) records.clear();
   std::vector<GroupReport::Member> members;
   for (const MemberRecord& record : records) {

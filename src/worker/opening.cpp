@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "base/each_step.h"
 #include "transport/socket/address.h"
 #include "worker/worker_state.h"
 
@@ -38,15 +37,7 @@ void Worker::State::open(const Places& found, SessionEvents& events) {
   config.memory = environment.memory;
   config.decoder = &environment.decoder;
   config.on_lack = [this](const Peer& peer, const Error& lack, bool is_long) {
-    if (!gate.is_open()) return;  // the start has its own deadline
-    EachStep each;                // it is told again at the next look, as long as it lasts
-    each([&] {
-      if (is_long) meshes.on_long_lack(peer, lack);
-    });
-    each([&] {
-      if (is_long) dautograd.on_long_lack(peer, lack);
-    });
-    each([&] { group.on_lack(peer, lack, is_long); });
+    if (gate.is_open()) layers.on_lack(peer, lack, is_long);  // the start has its own deadline
   };
   config.limits.max_message_bytes = options.max_message_bytes;
   config.self.rank = target.rank;

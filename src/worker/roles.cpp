@@ -30,7 +30,7 @@ std::optional<Error> Worker::State::denial_of(const wire::Message& message) cons
   if (initiators.empty()) return std::nullopt;
   const Id pass = pass_of(message.body);
   if (!pass || pass.maker == session->self().incarnation) return std::nullopt;
-  const std::shared_ptr<const Peer> initiator = group.find_peer(pass.maker);
+  const std::shared_ptr<const Peer> initiator = layers.group.find_peer(pass.maker);
   const bool may = initiator && std::find(initiators.begin(), initiators.end(), initiator->name) != initiators.end();
   if (may) return std::nullopt;
   return Error(Status::kDenied,
@@ -46,7 +46,7 @@ void Worker::lose_members(std::vector<std::string> names, const Error& why) {
   state_->environment.loop.post_or_drop([state = state_, names = std::move(names), why] {
     if (state->session == nullptr) return;
     for (const std::string& name : names) {
-      const std::shared_ptr<const Peer> peer = state->group.membership().peer_named(name);
+      const std::shared_ptr<const Peer> peer = state->layers.group.membership().peer_named(name);
       if (peer == nullptr || state->session->gone(peer->incarnation) != nullptr) continue;
       state->session->fence(peer->incarnation,
                             Error(why.status(), fmt::format("{} is lost: {}", describe_peer(*peer), why.message())));

@@ -32,7 +32,8 @@ const char* phase_text(WorkerPhase phase) {
 UnderWay Worker::State::under_way() const {
   constexpr size_t kMostCalls = 256;
   constexpr size_t kMostOthers = 16;
-  return {rpc.open_calls(kMostCalls), dautograd.open_passes(kMostOthers), meshes.waiting(kMostOthers)};
+  return {layers.rpc.open_calls(kMostCalls), layers.dautograd.open_passes(kMostOthers),
+          layers.meshes.waiting(kMostOthers)};
 }
 
 WorkerSnapshot Worker::State::snapshot() const {
@@ -41,8 +42,9 @@ WorkerSnapshot Worker::State::snapshot() const {
   snapshot.name = seen.name;
   snapshot.rank = seen.rank;
   snapshot.now = environment.loop.now();
-  snapshot.last = group.shared()->trace.recorder().last(kMostEnded);
-  for (MemberRecord& member : group.membership().all()) snapshot.members.push_back({std::move(member), false, "", ""});
+  snapshot.last = layers.group.shared()->trace.recorder().last(kMostEnded);
+  for (MemberRecord& member : layers.group.membership().all())
+    snapshot.members.push_back({std::move(member), false, "", ""});
   return snapshot;
 }
 
@@ -73,10 +75,10 @@ std::shared_ptr<Future<WorkerSnapshot>> Worker::fetch_snapshot() {
       const auto way = snapshot.lane.ways.find(member.record.peer.endpoint);
       if (way != snapshot.lane.ways.end()) member.lane = way->second;
     }
-    snapshot.calls = state->rpc.open_calls();
-    snapshot.collectives = state->meshes.waiting(kMostCollectives);
-    snapshot.contexts = state->dautograd.contexts();
-    snapshot.rrefs = state->rrefs.owned_values();
+    snapshot.calls = state->layers.rpc.open_calls();
+    snapshot.collectives = state->layers.meshes.waiting(kMostCollectives);
+    snapshot.contexts = state->layers.dautograd.contexts();
+    snapshot.rrefs = state->layers.rrefs.owned_values();
     snapshot.events.assign(state->event_log.events().begin(), state->event_log.events().end());
     owed->complete(std::move(snapshot));
   });
@@ -87,7 +89,7 @@ std::shared_ptr<Future<ContextSnapshot>> Worker::fetch_snapshot(const Id& contex
   auto future = Future<ContextSnapshot>::make();
   state_->environment.loop.post_or_drop([state = state_, owed = Owed(future), context] {
     try {
-      owed->complete(state->dautograd.context(context));
+      owed->complete(state->layers.dautograd.context(context));
     } catch (...) {
       owed->fail(current_error());
     }

@@ -44,15 +44,15 @@ void Worker::State::on_admitted(const Peer& peer) {
 
 // To an open world everyone whose name and rank are no other's; to a static one who comes back.
 bool Worker::State::may_join(const Peer& peer) const {
-  const Membership& members = group.membership();
+  const Membership& members = layers.group.membership();
   const auto holder = members.find_by_rank(peer.rank);
   if (holder) return holder->peer.name == peer.name;
   return is_open_world && !members.find_by_name(peer.name);
 }
 
 void Worker::State::add_member(const Peer& peer) {
-  if (group.membership().find(peer.incarnation)) return;
-  group.on_joined(peer);
+  if (layers.group.membership().find(peer.incarnation)) return;
+  layers.group.on_joined(peer);
   // A static group has counted them at its start.
   if (is_open_world && transport->socket_report().engine != "" && !told_of_descriptors &&
       !has_descriptors(kFewDescriptors)) {

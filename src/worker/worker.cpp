@@ -7,7 +7,6 @@
 #include "base/each_step.h"
 #include "base/mutex.h"
 #include "base/violation.h"
-#include "spmd/tensors.h"
 #include "worker/routes.h"
 #include "worker/worker_state.h"
 
@@ -15,38 +14,19 @@ namespace distag {
 
 Worker::Worker(WorkerEnvironment environment, WorkerOptions options)
     : state_(std::make_shared<State>(std::move(environment), std::move(options))) {
-  state_->rpc.set_hook(&state_->dautograd);
-  state_->rpc.set_reference_hook(&state_->rrefs);
-  state_->optim.set_places(&state_->places);
-  state_->optim.set_part_of(&spmd::part_of_state);
-  state_->rpc.set_op_runner(&autograd::apply);
-  state_->rpc.register_internal(
+  state_->layers.rpc.register_internal(
       kLook, [state = state_.get()](Invocation& call) { call.set_result(Value::text(write_look(state->look()))); });
-  state_->group.add_idle_check([rrefs = &state_->rrefs] { return rrefs->is_idle(); });
-  state_->group.add_idle_check([meshes = &state_->meshes] { return meshes->is_idle(); });
-  state_->group.add_idle_check([dautograd = &state_->dautograd] { return dautograd->is_idle(); });
 }
 
 Worker::~Worker() = default;
 
-Group& Worker::group() { return state_->group; }
-Rpc& Worker::rpc() { return state_->rpc; }
-Rrefs& Worker::rrefs() { return state_->rrefs; }
-Meshes& Worker::meshes() { return state_->meshes; }
-spmd::ProgramTable& Worker::programs() { return state_->programs; }
-
-Worker::State::FindEntry Worker::State::make_find_entry(const spmd::ProgramTable& programs) {
-  return [&programs](const Peer& peer, const autograd::EntryName& name) -> std::shared_ptr<autograd::Node> {
-    const auto program = programs.find(name.mesh);
-    if (program == nullptr) return nullptr;
-    if (!program->mesh().position_of(peer.incarnation)) {
-      violation("worker \"{}\" names a call of mesh \"{}\", in which it is not", peer.name, program->shape().name());
-    }
-    return program->find_entry({name.call, name.line});
-  };
-}
-Dautograd& Worker::dautograd() { return state_->dautograd; }
-optim::Optim& Worker::optim() { return state_->optim; }
+Group& Worker::group() { return state_->layers.group; }
+Rpc& Worker::rpc() { return state_->layers.rpc; }
+Rrefs& Worker::rrefs() { return state_->layers.rrefs; }
+Meshes& Worker::meshes() { return state_->layers.meshes; }
+spmd::ProgramTable& Worker::programs() { return state_->layers.programs; }
+Dautograd& Worker::dautograd() { return state_->layers.dautograd; }
+optim::Optim& Worker::optim() { return state_->layers.optim; }
 Log& Worker::log() { return state_->environment.log; }
 Loop& Worker::loop() { return state_->environment.loop; }
 const WorkerOptions& Worker::options() const { return state_->options; }
@@ -55,27 +35,27 @@ std::string Worker::name() const { return state_->get_view().name; }
 int32_t Worker::rank() const { return state_->get_view().rank; }
 int32_t Worker::world_size() const {
   const State::View view = state_->get_view();
-  return view.is_open_world ? static_cast<int32_t>(state_->group.membership().alive_count()) : view.world_size;
+  return view.is_open_world ? static_cast<int32_t>(state_->layers.group.membership().alive_count()) : view.world_size;
 }
 
 WorkerStats Worker::stats() const {
   WorkerStats stats;
-  stats.rpc = state_->rpc.stats();
-  stats.dautograd = state_->dautograd.stats();
-  stats.rrefs = state_->rrefs.stats();
+  stats.rpc = state_->layers.rpc.stats();
+  stats.dautograd = state_->layers.dautograd.stats();
+  stats.rrefs = state_->layers.rrefs.stats();
   stats.callbacks_waiting = state_->environment.functions.waiting();
   const State::View view = state_->get_view();
   stats.session = view.session;
   return stats;
 }
 
-const Timings& Worker::timings() const { return state_->group.shared()->trace.timings(); }
+const Timings& Worker::timings() const { return state_->layers.group.shared()->trace.timings(); }
 
 std::shared_ptr<Future<LoopStats>> Worker::fetch_loop_stats() {
   auto future = Future<LoopStats>::make();
   state_->environment.loop.post_or_drop([state = state_, owed = Owed(future)] {
-    owed->complete(
-        LoopStats{state->session ? state->session_stats() : state->get_view().session, state->rpc.request_bytes()});
+    owed->complete(LoopStats{state->session ? state->session_stats() : state->get_view().session,
+                             state->layers.rpc.request_bytes()});
   });
   return future;
 }
@@ -182,11 +162,7 @@ void Worker::State::begin_service() {
   fresh.world_size = static_cast<int32_t>(roster.size());
   fresh.is_open_world = is_open_world;
   fresh.started = true;
-  rrefs.begin(session->self());
-  meshes.begin(session->self());
-  dautograd.begin(*session);
-  optim.begin(session->self());
-  group.begin(*session, roster, is_open_world);
+  layers.begin(*session, roster, is_open_world);
   phase = WorkerPhase::kStarted;
   // It has started: what fails now is a failure of its loop.
   EachStep each;
@@ -198,7 +174,7 @@ void Worker::State::begin_service() {
     note(fmt::format("started as \"{}\" (rank {}) in a group of {}", fresh.name, fresh.rank, fresh.world_size));
   });
   // A graceful end waits until all that was sent has come: what was refused as well.
-  each([this] { gate.open([this](const Peer& from) { group.count_received(from); }); });
+  each([this] { gate.open([this](const Peer& from) { layers.group.count_received(from); }); });
   each([this] { std::exchange(start_future, nullptr)->complete(Value()); });
   if (!each.has_failed()) return;
   environment.loop.post_or_drop(failure_place, [each] { each.check(); });
@@ -258,7 +234,7 @@ void Worker::State::begin_stop(Nanos deadline) {
   const bool first = phase == WorkerPhase::kStarted;
   if (first) note("shutdown began");
   phase = WorkerPhase::kStopping;
-  std::shared_ptr<Future<ShutdownReport>> left = group.shutdown(deadline);
+  std::shared_ptr<Future<ShutdownReport>> left = layers.group.shutdown(deadline);
   if (first) close_soon(left);
 }
 
@@ -283,10 +259,7 @@ void Worker::State::close_in_turns(const ShutdownReport& report) {
 
 EachStep Worker::State::stop_parts() {
   EachStep each;
-  each([this] { meshes.stop(); });
-  each([this] { rrefs.stop(); });
-  each([this] { dautograd.stop(); });
-  each([this] { group.cut_off(); });
+  layers.stop(each);
   each([this] {
     if (rendezvous) refused_at_rendezvous = rendezvous->refused();
     rendezvous.reset();
@@ -352,8 +325,8 @@ void Worker::State::end_by_failure(const Error& error) {
         return;
       }
       phase = WorkerPhase::kStopping;
-      if (!group.leave_for(error)) return close(std::move(report));
-      return close_soon(group.shutdown(0));
+      if (!layers.group.leave_for(error)) return close(std::move(report));
+      return close_soon(layers.group.shutdown(0));
     case 1:
     case 2:
     case 3:
@@ -382,13 +355,13 @@ Heard Worker::State::lead(const Peer& from, wire::Message& message) {
       case Taker::kGroup:
         return lead_to_group(from, message);
       case Taker::kCalls:
-        return rpc.handle(from, message);
+        return layers.rpc.handle(from, message);
       case Taker::kReferences:
-        return rrefs.handle(from, message);
+        return layers.rrefs.handle(from, message);
       case Taker::kMeshes:
-        return meshes.handle(from, message);
+        return layers.meshes.handle(from, message);
       case Taker::kAutograd:
-        return dautograd.handle(from, message);
+        return layers.dautograd.handle(from, message);
       case Taker::kNobody:
         break;
     }
@@ -404,7 +377,7 @@ Heard Worker::State::lead(const Peer& from, wire::Message& message) {
 }
 
 Heard Worker::State::lead_to_group(const Peer& from, wire::Message& message) {
-  const Heard heard = group.handle(from, message);
+  const Heard heard = layers.group.handle(from, message);
   if (heard == Heard::kRefused) note_refusal(fmt::format("{} asks for a vote that others lead", describe_peer(from)));
   return heard;
 }
@@ -426,11 +399,11 @@ void Worker::State::refuse(const Peer& from, wire::Message& outline, const Error
                                                      wire::body_name(outline.body), from.name, why.message()));
   switch (taker_of(outline.body)) {
     case Taker::kCalls:
-      return rpc.refuse(from, outline, why);
+      return layers.rpc.refuse(from, outline, why);
     case Taker::kMeshes:
-      return meshes.refuse(from, outline, why);
+      return layers.meshes.refuse(from, outline, why);
     case Taker::kAutograd:
-      return dautograd.refuse(from, outline, why);
+      return layers.dautograd.refuse(from, outline, why);
     case Taker::kGroup:
     case Taker::kReferences:
     case Taker::kNobody:
@@ -442,7 +415,7 @@ void Worker::State::refuse(const Peer& from, wire::Message& outline, const Error
 // anything ran here, a peer has to ask for no more than calls and passes of the FAST kind.
 Heard Worker::State::keep_for_start(const Peer& from, wire::Message& message) {
   // There is always room for this one: requests may be waiting for it that are refused here.
-  if (std::holds_alternative<wire::WantCredit>(message.body)) return rpc.handle(from, message);
+  if (std::holds_alternative<wire::WantCredit>(message.body)) return layers.rpc.handle(from, message);
   const size_t bytes = wire::check(message.body, session->limits());
   auto early = std::make_shared<wire::Message>();
   UniqueFunction<bool()> lead_it = [this, from, early] { return lead_early(from, *early); };
@@ -467,9 +440,9 @@ Heard Worker::State::keep_for_start(const Peer& from, wire::Message& message) {
 void Worker::State::refuse_early(const Peer& from, const wire::Message& outline, Error why) {
   why.set_origin_rank(session->self().rank);
   if (const auto* call = std::get_if<wire::Call>(&outline.body)) {
-    const uint64_t taken = rpc.taken(from) + call->cost;
+    const uint64_t taken = layers.rpc.taken(from) + call->cost;
     session->send(from.incarnation, wire::Reply{call->call, true, std::move(why), {}, {}, {}, taken});
-    rpc.drop(from, *call);
+    layers.rpc.drop(from, *call);
     gate.count_refused(from);  // once, also when this is tried again
   } else if (const auto* begun = std::get_if<wire::Start>(&outline.body)) {
     session->send(from.incarnation, wire::Done{begun->context, begun->pass, true, std::move(why), 0, 0, {}});
@@ -533,24 +506,15 @@ void Worker::on_left(const Peer& peer) {
   state_->gate.pass([state = state_.get(), peer] { state->on_left(peer); });
 }
 
-// Autograd before calls: passes end with the loss itself, not with the failure of a call that hangs on it.
 void Worker::State::on_lost(const Peer& peer, const Error& error) {
   note("lost: " + error.message());
-  meshes.on_lost(peer, error);
-  dautograd.on_lost(peer, error);
-  optim.on_gone(peer);
-  group.on_lost(peer, error);
-  rrefs.on_gone(peer);
+  layers.on_lost(peer, error);
   on_gone(peer);
 }
 
 void Worker::State::on_left(const Peer& peer) {
   note(fmt::format("{} has left the group", describe_peer(peer)));
-  meshes.on_left(peer);
-  dautograd.on_left(peer);
-  optim.on_gone(peer);
-  group.on_left(peer);
-  rrefs.on_gone(peer);
+  layers.on_left(peer);
   on_gone(peer);
 }
 
@@ -561,13 +525,13 @@ void Worker::State::on_gone(const Peer& peer) {
 
 void Worker::on_restarted(const Peer& peer, const Error& error) {
   assert_on_loop(state_->environment.loop);
-  state_->gate.pass([state = state_.get(), peer, error] { state->dautograd.on_restarted(peer, error); });
+  state_->gate.pass([state = state_.get(), peer, error] { state->layers.dautograd.on_restarted(peer, error); });
 }
 
 // As the membership has it now.
 void Worker::State::tell_of(const Peer& peer) {
   if (!news->is_wanted()) return;
-  if (auto record = group.membership().find(peer.incarnation)) news->post(*std::move(record));
+  if (auto record = layers.group.membership().find(peer.incarnation)) news->post(*std::move(record));
 }
 
 }  // namespace distag

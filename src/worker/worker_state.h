@@ -6,17 +6,16 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/autograd.h"
 #include "base/each_step.h"
 #include "base/log_throttle.h"
 #include "base/mutex.h"
 #include "group/shared.h"
 #include "worker/flight_log.h"
 #include "worker/greeting.h"
+#include "worker/layers.h"
 #include "worker/looking.h"
 #include "worker/member_news.h"
 #include "worker/place_finder.h"
-#include "worker/rref_places.h"
 #include "worker/start_gate.h"
 #include "worker/worker.h"
 
@@ -28,38 +27,20 @@ const char* phase_text(WorkerPhase phase);
 
 // Lives on the loop, except for `view`, which any thread reads under the mutex, and `started`.
 struct Worker::State {
-  using FindEntry = decltype(Dautograd::Environment::find_entry);
-  // For passes that another member of a mesh leads to its calls.
-  static FindEntry make_find_entry(const spmd::ProgramTable& programs);
-
   State(WorkerEnvironment given, WorkerOptions wanted)
       : environment(std::move(given)),
         options(std::move(wanted)),
-        group(Group::Environment{environment.loop, environment.random, options.lease}),
-        rpc(group, Rpc::Environment{environment.loop, environment.functions, environment.compute, environment.log},
-            RpcConfig{options.call_timeout, options.max_in_flight}),
-        rrefs(Rrefs::Environment{environment.loop, environment.compute, environment.log, environment.random,
-                                 options.call_timeout},
-              group, rpc),
-        meshes(Meshes::Environment{environment.loop, environment.compute, options.call_timeout, environment.host,
-                                   options.max_early},
-               group),
-        dautograd(Dautograd::Environment{environment.loop, environment.compute, environment.functions, environment.log,
-                                         options.lease, make_find_entry(programs),
-                                         [this](const Id& mesh) { return meshes.may_be_used(mesh); }, options.lineage,
-                                         options.max_sends},
-                  group, rpc),
-        places(rrefs),
-        optim(environment.loop, environment.compute, group, rpc, dautograd),
+        layers(environment, options),
         news(std::make_shared<MemberNews>(
             environment.loop, environment.functions,
-            [this](const std::function<void()>& code) { return rpc.run_host_code("on_member", code); },
+            [this](const std::function<void()>& code) { return layers.rpc.run_host_code("on_member", code); },
             environment.on_member)),
-        flight_log(std::make_shared<FlightLog>(FlightLog::Environment{
-            environment.loop, environment.log, group.shared()->trace.recorder(), [this] { return under_way(); }})),
+        flight_log(std::make_shared<FlightLog>(FlightLog::Environment{environment.loop, environment.log,
+                                                                      layers.group.shared()->trace.recorder(),
+                                                                      [this] { return under_way(); }})),
         finder(std::make_shared<PlaceFinder>(environment.loop, environment.compute, environment.places)),
         gate(environment.loop) {
-    group.shared()->trace.set_on_break([weak = std::weak_ptr(flight_log)] {
+    layers.group.shared()->trace.set_on_break([weak = std::weak_ptr(flight_log)] {
       if (const auto alive = weak.lock()) alive->tell_soon();
     });
     view.name = options.name;
@@ -68,14 +49,7 @@ struct Worker::State {
 
   WorkerEnvironment environment;
   const WorkerOptions options;
-  Group group;
-  Rpc rpc;
-  Rrefs rrefs;
-  Meshes meshes;
-  spmd::ProgramTable programs;
-  Dautograd dautograd;
-  RrefPlaces places;
-  optim::Optim optim;
+  Layers layers;
   const std::shared_ptr<MemberNews> news;
   const std::shared_ptr<FlightLog> flight_log;
   const std::shared_ptr<PlaceFinder> finder;
@@ -125,7 +99,7 @@ struct Worker::State {
   }
 
   void note(std::string text) {
-    group.shared()->trace.add_instant(TraceCategory::kMember, text);
+    layers.group.shared()->trace.add_instant(TraceCategory::kMember, text);
     event_log.add(environment.loop.now(), std::move(text));
   }
   WorkerSnapshot snapshot() const;

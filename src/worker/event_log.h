@@ -4,11 +4,12 @@
 #include <string>
 #include <utility>
 
-#include "base/clock.h"
+#include "base/loop.h"
+#include "base/trace.h"
 
 namespace distag {
 
-// The last things that happened to a worker, for its report. On the loop.
+// The last things that happened to a worker, for its report; all of them go to its trace as well. On the loop.
 class EventLog {
  public:
   struct Event {
@@ -17,13 +18,18 @@ class EventLog {
   };
   static constexpr size_t kMost = 64;
 
-  void add(Nanos now, std::string text) {
+  EventLog(const Loop& loop, Trace& trace) : loop_(loop), trace_(trace) {}
+
+  void add(std::string text) {
+    trace_.add_instant(TraceCategory::kMember, text);
     if (events_.size() == kMost) events_.pop_front();
-    events_.push_back({now, std::move(text)});
+    events_.push_back({loop_.now(), std::move(text)});
   }
   const std::deque<Event>& events() const { return events_; }
 
  private:
+  const Loop& loop_;
+  Trace& trace_;
   std::deque<Event> events_;
 };
 

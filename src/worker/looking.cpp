@@ -195,16 +195,16 @@ std::string GroupReport::write() const {
 
 WorkerLook Worker::State::look() const {
   assert_on_loop(environment.loop);
-  const View seen = get_view();
+  const WorkerView::Facts seen = view.get();
   WorkerLook look;
-  look.name = session ? session->self().name : seen.name;
-  look.rank = session ? session->self().rank : seen.rank;
-  look.incarnation = session ? session->self().incarnation : 0;
-  look.world_size = wanted_size;
+  look.name = links.session ? links.session->self().name : seen.name;
+  look.rank = links.session ? links.session->self().rank : seen.rank;
+  look.incarnation = links.session ? links.session->self().incarnation : 0;
+  look.world_size = links.wanted_size;
   look.job = options.job;
   look.state = phase == Phase::kStarted ? "started" : phase_text(phase);
   look.host = environment.host;
-  look.age = opened == 0 ? 0 : environment.loop.now() - opened;
+  look.age = links.opened == 0 ? 0 : environment.loop.now() - links.opened;
   look.is_pumped = environment.pump != nullptr;
   look.is_in_task = look.is_pumped && environment.pump->is_running();
   look.tasks_waiting = environment.functions.waiting();
@@ -230,14 +230,14 @@ void Worker::State::ask_group(Nanos timeout, const std::shared_ptr<Future<std::s
     const Peer& peer = record.peer;
     members.push_back({peer.name, peer.rank, peer.incarnation, state_word(record.state), "", ""});
   }
-  const auto report = std::make_shared<GroupReport>(environment.loop, get_view().name, std::move(members));
+  const auto report = std::make_shared<GroupReport>(environment.loop, view.get().name, std::move(members));
   for (size_t i = 0; i < records.size(); ++i) {
     const Peer& peer = records[i].peer;
     GroupReport::Member& member = report->member(i);
-    if (peer.incarnation == session->self().incarnation) {
+    if (peer.incarnation == links.session->self().incarnation) {
       member.report = write_look(look());
     } else if (records[i].state != Standing::kMember) {
-      const Error* const gone = session->gone(peer.incarnation);
+      const Error* const gone = links.session->gone(peer.incarnation);
       member.silent = gone == nullptr ? "it is gone" : cut(gone->message());
     } else if (timeout == 0) {
       member.silent = "it was not waited for";

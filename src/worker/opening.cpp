@@ -21,16 +21,15 @@ void Worker::State::begin_start(Nanos deadline, SessionEvents& events) {
 
 void Worker::State::open(const Places& found, SessionEvents& events) {
   const RendezvousTarget& target = found.target;
-  is_open_world = target.world_size < 0;
   if (!target.launcher.empty()) {
     environment.log.write(LogLevel::kInfo, fmt::format("started by {}: rank {} of {}, which meet at {}",
                                                        target.launcher, target.rank, target.world_size, target.uri));
   }
-  transport = environment.make_transport(target.uri);
+  links.transport = environment.make_transport(target.uri);
   // A rendezvous on another machine, and no address to listen at: others come by the way that leads there.
   const std::string& bind = found.bind.empty() ? found.own_host : found.bind;
-  const bool has_lanes = bind.rfind("tcp://", 0) != 0 && transport->lane_report().is_on;
-  if (target.world_size > 0 && !has_lanes) transport->check_descriptors(static_cast<size_t>(target.world_size));
+  const bool has_lanes = bind.rfind("tcp://", 0) != 0 && links.transport->lane_report().is_on;
+  if (target.world_size > 0 && !has_lanes) links.transport->check_descriptors(static_cast<size_t>(target.world_size));
   SessionConfig config;
   config.job = options.job;
   config.lease = options.lease;
@@ -45,12 +44,12 @@ void Worker::State::open(const Places& found, SessionEvents& events) {
   do {
     config.self.incarnation = environment.random.next();
   } while (config.self.incarnation == 0);
-  opened = environment.loop.now();
-  wanted_size = target.world_size;
-  if (environment.make_server) local_server = environment.make_server(config.self.incarnation);
-  session =
-      std::make_unique<Session>(environment.loop, *transport, environment.random, environment.log, config, events);
-  session->listen(bind.empty() ? transport->private_address() : bind);
+  links.opened = environment.loop.now();
+  links.wanted_size = target.world_size;
+  if (environment.make_server) links.local_server = environment.make_server(config.self.incarnation);
+  links.session = std::make_unique<Session>(environment.loop, *links.transport, environment.random, environment.log,
+                                            config, events);
+  links.session->listen(bind.empty() ? links.transport->private_address() : bind);
   check_advertised(found.advertise);
   join(found);
 }
@@ -59,7 +58,7 @@ void Worker::State::open(const Places& found, SessionEvents& events) {
 void Worker::State::check_advertised(const std::string& address) const {
   if (address.empty()) return;
   try {
-    transport->check_endpoint(address);
+    links.transport->check_endpoint(address);
   } catch (...) {
     throw current_error().add_context("advertise");
   }
@@ -67,15 +66,16 @@ void Worker::State::check_advertised(const std::string& address) const {
 
 void Worker::State::join(const Places& found) {
   const RendezvousTarget& target = found.target;
-  rendezvous = environment.make_rendezvous(target.uri, *transport);
+  links.rendezvous = environment.make_rendezvous(target.uri, *links.transport);
   JoinRequest request;
   request.job = options.job;
   request.world_size = target.world_size;
-  request.self = session->self();
-  request.self.endpoint = found.advertise.empty() ? dialable(session->endpoint(), found.own_host) : found.advertise;
+  request.self = links.session->self();
+  request.self.endpoint =
+      found.advertise.empty() ? dialable(links.session->endpoint(), found.own_host) : found.advertise;
   request.deadline = start_deadline;
   request.probe = [this](Incarnation member, Task on_alive) { probe(member, std::move(on_alive)); };
-  rendezvous->join(request, [this](Rendezvous::Outcome outcome) { on_joined(std::move(outcome)); });
+  links.rendezvous->join(request, [this](Rendezvous::Outcome outcome) { on_joined(std::move(outcome)); });
 }
 
 }  // namespace distag

@@ -29,13 +29,13 @@ std::optional<Error> Worker::State::denial_of(const wire::Message& message) cons
   const std::vector<std::string>& initiators = options.initiators;
   if (initiators.empty()) return std::nullopt;
   const Id pass = pass_of(message.body);
-  if (!pass || pass.maker == session->self().incarnation) return std::nullopt;
+  if (!pass || pass.maker == links.session->self().incarnation) return std::nullopt;
   const std::shared_ptr<const Peer> initiator = layers.group.find_peer(pass.maker);
   const bool may = initiator && std::find(initiators.begin(), initiators.end(), initiator->name) != initiators.end();
   if (may) return std::nullopt;
   return Error(Status::kDenied,
                fmt::format("worker \"{}\" may not begin backward passes in which worker \"{}\" takes part",
-                           initiator ? initiator->name : "that is not known", session->self().name));
+                           initiator ? initiator->name : "that is not known", links.session->self().name));
 }
 
 void Worker::State::note_refusal(const std::string& text) {
@@ -44,12 +44,12 @@ void Worker::State::note_refusal(const std::string& text) {
 
 void Worker::lose_members(std::vector<std::string> names, const Error& why) {
   state_->environment.loop.post_or_drop([state = state_, names = std::move(names), why] {
-    if (state->session == nullptr) return;
+    if (state->links.session == nullptr) return;
     for (const std::string& name : names) {
       const std::shared_ptr<const Peer> peer = state->layers.group.membership().peer_named(name);
-      if (peer == nullptr || state->session->gone(peer->incarnation) != nullptr) continue;
-      state->session->fence(peer->incarnation,
-                            Error(why.status(), fmt::format("{} is lost: {}", describe_peer(*peer), why.message())));
+      if (peer == nullptr || state->links.session->gone(peer->incarnation) != nullptr) continue;
+      state->links.session->fence(
+          peer->incarnation, Error(why.status(), fmt::format("{} is lost: {}", describe_peer(*peer), why.message())));
     }
   });
 }

@@ -38,7 +38,7 @@ UnderWay Worker::State::under_way() const {
 
 WorkerSnapshot Worker::State::snapshot() const {
   WorkerSnapshot snapshot;
-  const View seen = get_view();
+  const WorkerView::Facts seen = view.get();
   snapshot.name = seen.name;
   snapshot.rank = seen.rank;
   snapshot.now = environment.loop.now();
@@ -59,17 +59,17 @@ std::shared_ptr<Future<WorkerSnapshot>> Worker::fetch_snapshot() {
   state_->environment.loop.post_or_drop([state = state_, owed = Owed(future)] {
     WorkerSnapshot snapshot = state->snapshot();
     snapshot.state = state->phase == WorkerPhase::kStarted ? "started" : phase_text(state->phase);
-    if (state->session) {
-      snapshot.incarnation = state->session->self().incarnation;
+    if (state->links.session) {
+      snapshot.incarnation = state->links.session->self().incarnation;
       for (WorkerSnapshot::Member& member : snapshot.members) {
-        member.is_connected = state->session->is_connected(member.record.peer.incarnation);
-        const Error* gone = state->session->gone(member.record.peer.incarnation);
+        member.is_connected = state->links.session->is_connected(member.record.peer.incarnation);
+        const Error* gone = state->links.session->gone(member.record.peer.incarnation);
         if (gone != nullptr) member.gone = gone->message();
       }
     }
-    if (state->transport) {
-      snapshot.lane = state->transport->lane_report();
-      snapshot.sockets = state->transport->socket_report();
+    if (state->links.transport) {
+      snapshot.lane = state->links.transport->lane_report();
+      snapshot.sockets = state->links.transport->socket_report();
     }
     for (WorkerSnapshot::Member& member : snapshot.members) {
       const auto way = snapshot.lane.ways.find(member.record.peer.endpoint);

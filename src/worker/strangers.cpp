@@ -20,10 +20,10 @@ bool Worker::on_stranger(const Peer& peer) {
 // Whoever has the key of the group can say HELLO, and anything about himself: the rendezvous knows its members. It
 // is asked once the roster is there: members of our group may know it before we do.
 bool Worker::State::on_stranger(const Peer& peer) {
-  if (!rendezvous || (gate.is_open() && !may_join(peer))) return false;
+  if (!links.rendezvous || (gate.is_open() && !may_join(peer))) return false;
   if (roster.empty()) return true;
-  rendezvous->look_up(peer.incarnation, [this, stranger = peer.incarnation](const std::optional<Peer>& found) {
-    session->settle_stranger(stranger, found ? &*found : nullptr);
+  links.rendezvous->look_up(peer.incarnation, [this, stranger = peer.incarnation](const std::optional<Peer>& found) {
+    links.session->settle_stranger(stranger, found ? &*found : nullptr);
   });
   return true;
 }
@@ -37,8 +37,8 @@ void Worker::State::on_admitted(const Peer& peer) {
   if (may_join(peer)) {
     add_member(peer);
   } else if (phase == WorkerPhase::kStarted) {
-    session->fence(peer.incarnation,
-                   Error(Status::kDenied, fmt::format("worker \"{}\" is not a member of the group", peer.name)));
+    links.session->fence(peer.incarnation,
+                         Error(Status::kDenied, fmt::format("worker \"{}\" is not a member of the group", peer.name)));
   }
 }
 
@@ -47,14 +47,14 @@ bool Worker::State::may_join(const Peer& peer) const {
   const Membership& members = layers.group.membership();
   const auto holder = members.find_by_rank(peer.rank);
   if (holder) return holder->peer.name == peer.name;
-  return is_open_world && !members.find_by_name(peer.name);
+  return links.is_open_world() && !members.find_by_name(peer.name);
 }
 
 void Worker::State::add_member(const Peer& peer) {
   if (layers.group.membership().find(peer.incarnation)) return;
   layers.group.on_joined(peer);
   // A static group has counted them at its start.
-  if (is_open_world && transport->socket_report().engine != "" && !told_of_descriptors &&
+  if (links.is_open_world() && links.transport->socket_report().engine != "" && !told_of_descriptors &&
       !has_descriptors(kFewDescriptors)) {
     told_of_descriptors = true;
     environment.log.write(LogLevel::kWarning,
@@ -70,10 +70,10 @@ void Worker::State::probe(Incarnation member, Task on_alive) {
   SendOptions sending;
   sending.on_acknowledged = std::move(on_alive);
   try {
-    session->send(member, wire::Ping{}, std::move(sending));
+    links.session->send(member, wire::Ping{}, std::move(sending));
   } catch (const Error&) {
     environment.loop.post_or_drop([this, member] {  // it is lost
-      if (rendezvous) rendezvous->on_gone(member);
+      if (links.rendezvous) links.rendezvous->on_gone(member);
     });
   }
 }

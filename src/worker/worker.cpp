@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/each_step.h"
-#include "base/mutex.h"
 #include "base/violation.h"
 #include "worker/routes.h"
 #include "worker/worker_state.h"
@@ -30,11 +29,11 @@ optim::Optim& Worker::optim() { return state_->layers.optim; }
 Log& Worker::log() { return state_->environment.log; }
 Loop& Worker::loop() { return state_->environment.loop; }
 const WorkerOptions& Worker::options() const { return state_->options; }
-bool Worker::is_started() const { return state_->get_view().started; }
-std::string Worker::name() const { return state_->get_view().name; }
-int32_t Worker::rank() const { return state_->get_view().rank; }
+bool Worker::is_started() const { return state_->view.get().started; }
+std::string Worker::name() const { return state_->view.get().name; }
+int32_t Worker::rank() const { return state_->view.get().rank; }
 int32_t Worker::world_size() const {
-  const State::View view = state_->get_view();
+  const WorkerView::Facts view = state_->view.get();
   return view.is_open_world ? static_cast<int32_t>(state_->layers.group.membership().alive_count()) : view.world_size;
 }
 
@@ -44,7 +43,7 @@ WorkerStats Worker::stats() const {
   stats.dautograd = state_->layers.dautograd.stats();
   stats.rrefs = state_->layers.rrefs.stats();
   stats.callbacks_waiting = state_->environment.functions.waiting();
-  const State::View view = state_->get_view();
+  const WorkerView::Facts view = state_->view.get();
   stats.session = view.session;
   return stats;
 }
@@ -54,18 +53,10 @@ const Timings& Worker::timings() const { return state_->layers.group.shared()->t
 std::shared_ptr<Future<LoopStats>> Worker::fetch_loop_stats() {
   auto future = Future<LoopStats>::make();
   state_->environment.loop.post_or_drop([state = state_, owed = Owed(future)] {
-    owed->complete(LoopStats{state->session ? state->session_stats() : state->get_view().session,
+    owed->complete(LoopStats{state->links.session ? state->links.stats() : state->view.get().session,
                              state->layers.rpc.request_bytes()});
   });
   return future;
-}
-
-// The rendezvous that this worker serves has a listener of its own, and ends before the session.
-SessionStats Worker::State::session_stats() {
-  if (rendezvous) refused_at_rendezvous = rendezvous->refused();
-  SessionStats stats = session->stats();
-  stats.messages_refused += refused_at_rendezvous;
-  return stats;
 }
 
 // ---- start ----
@@ -121,16 +112,16 @@ void Worker::State::on_joined(Rendezvous::Outcome outcome) {
 void Worker::State::meet(std::vector<Peer> members) {
   roster = std::move(members);
   for (const Peer& member : roster) {
-    if (member.incarnation == session->self().incarnation) {
-      session->set_self(member);
+    if (member.incarnation == links.session->self().incarnation) {
+      links.session->set_self(member);
     } else {
-      session->add_peer(member);
+      links.session->add_peer(member);
     }
   }
-  session->hear_strangers_again();
-  const bool is_running_group = is_open_world || session->self().generation > 1;
+  links.session->hear_strangers_again();
+  const bool is_running_group = links.is_open_world() || links.session->self().generation > 1;
   if (!is_running_group) return begin_service_soon();
-  greeting = std::make_unique<Greeting>(environment.loop, *session,
+  greeting = std::make_unique<Greeting>(environment.loop, *links.session,
                                         [this](std::optional<Error> error) { on_greeted(std::move(error)); });
   greeting->begin(roster, start_deadline);
 }
@@ -156,22 +147,23 @@ void Worker::State::on_greeted(std::optional<Error> error) {
 void Worker::State::begin_service() {
   // From here on the start cannot be cancelled.
   if (!start_future->claim()) throw start_future->cancelled();
-  View fresh;
-  fresh.name = session->self().name;
-  fresh.rank = session->self().rank;
+  WorkerView::Facts fresh;
+  fresh.name = links.session->self().name;
+  fresh.rank = links.session->self().rank;
   fresh.world_size = static_cast<int32_t>(roster.size());
-  fresh.is_open_world = is_open_world;
+  fresh.is_open_world = links.is_open_world();
   fresh.started = true;
-  layers.begin(*session, roster, is_open_world);
+  layers.begin(*links.session, roster, links.is_open_world());
   phase = WorkerPhase::kStarted;
   // It has started: what fails now is a failure of its loop.
   EachStep each;
-  each([this, &fresh] { set_view(fresh); });
+  each([this, &fresh] { view.set(fresh); });
   each([this] {
     for (const Peer& member : roster) tell_of(member);
   });
   each([this, &fresh] {
-    note(fmt::format("started as \"{}\" (rank {}) in a group of {}", fresh.name, fresh.rank, fresh.world_size));
+    event_log.add(
+        fmt::format("started as \"{}\" (rank {}) in a group of {}", fresh.name, fresh.rank, fresh.world_size));
   });
   // A graceful end waits until all that was sent has come: what was refused as well.
   each([this] { gate.open([this](const Peer& from) { layers.group.count_received(from); }); });
@@ -189,13 +181,9 @@ void Worker::State::forget_start() {
 
 void Worker::State::abandon_start(const Error& error) {
   forget_start();
-  rendezvous.reset();
-  local_server.reset();
-  refused_at_rendezvous = 0;
-  session.reset();
-  transport.reset();
+  links.close();
   phase = WorkerPhase::kCreated;
-  note("start failed: " + error.message());
+  event_log.add("start failed: " + error.message());
   Error told = error;
   std::exchange(start_future, nullptr)->fail(told.add_context("start"));
 }
@@ -232,7 +220,7 @@ void Worker::State::begin_stop(Nanos deadline) {
       return;
   }
   const bool first = phase == WorkerPhase::kStarted;
-  if (first) note("shutdown began");
+  if (first) event_log.add("shutdown began");
   phase = WorkerPhase::kStopping;
   std::shared_ptr<Future<ShutdownReport>> left = layers.group.shutdown(deadline);
   if (first) close_soon(left);
@@ -250,7 +238,7 @@ void Worker::State::close_soon(const std::shared_ptr<Future<ShutdownReport>>& le
 
 void Worker::State::close_in_turns(const ShutdownReport& report) {
   if (phase == WorkerPhase::kStopped) return;
-  if (session->close_some()) {
+  if (links.session->close_some()) {
     environment.loop.post_or_drop([this, report] { close_in_turns(report); });
   } else {
     end(report);
@@ -260,15 +248,8 @@ void Worker::State::close_in_turns(const ShutdownReport& report) {
 EachStep Worker::State::stop_parts() {
   EachStep each;
   layers.stop(each);
-  each([this] {
-    if (rendezvous) refused_at_rendezvous = rendezvous->refused();
-    rendezvous.reset();
-  });
-  each([this] {
-    MutexLock lock(mutex);
-    view.started = false;
-    if (session) view.session = session_stats();
-  });
+  each([this] { links.end_rendezvous(); });
+  each([this] { view.stop(links.session ? std::optional(links.stats()) : std::nullopt); });
   return each;
 }
 
@@ -282,9 +263,7 @@ void Worker::State::close(ShutdownReport report, bool is_last_attempt) {
 void Worker::State::end(ShutdownReport report) {
   phase = WorkerPhase::kStopped;
   forget_start();
-  local_server.reset();
-  session.reset();
-  transport.reset();
+  links.close();
   if (start_future) fail_dropped(*std::exchange(start_future, nullptr));
   stop_future->complete(std::move(report));
 }
@@ -416,13 +395,13 @@ void Worker::State::refuse(const Peer& from, wire::Message& outline, const Error
 Heard Worker::State::keep_for_start(const Peer& from, wire::Message& message) {
   // There is always room for this one: requests may be waiting for it that are refused here.
   if (std::holds_alternative<wire::WantCredit>(message.body)) return layers.rpc.handle(from, message);
-  const size_t bytes = wire::check(message.body, session->limits());
+  const size_t bytes = wire::check(message.body, links.session->limits());
   auto early = std::make_shared<wire::Message>();
   UniqueFunction<bool()> lead_it = [this, from, early] { return lead_early(from, *early); };
   std::swap(*early, message);
   bool is_kept = false;
   try {
-    is_kept = gate.hold_message(std::move(lead_it), bytes, session->limits().max_message_bytes);
+    is_kept = gate.hold_message(std::move(lead_it), bytes, links.session->limits().max_message_bytes);
   } catch (...) {
     std::swap(*early, message);  // it comes again
     throw;
@@ -432,36 +411,37 @@ Heard Worker::State::keep_for_start(const Peer& from, wire::Message& message) {
   if (phase != WorkerPhase::kStarting) throw std::bad_alloc();  // no room yet: it comes again
   refuse_early(
       from, message,
-      Error(Status::kOverloaded,
-            fmt::format("worker \"{}\" is starting, and keeps no more messages until then", session->self().name)));
+      Error(Status::kOverloaded, fmt::format("worker \"{}\" is starting, and keeps no more messages until then",
+                                             links.session->self().name)));
   return Heard::kStale;
 }
 
 void Worker::State::refuse_early(const Peer& from, const wire::Message& outline, Error why) {
-  why.set_origin_rank(session->self().rank);
+  why.set_origin_rank(links.session->self().rank);
   if (const auto* call = std::get_if<wire::Call>(&outline.body)) {
     const uint64_t taken = layers.rpc.taken(from) + call->cost;
-    session->send(from.incarnation, wire::Reply{call->call, true, std::move(why), {}, {}, {}, taken});
+    links.session->send(from.incarnation, wire::Reply{call->call, true, std::move(why), {}, {}, {}, taken});
     layers.rpc.drop(from, *call);
     gate.count_refused(from);  // once, also when this is tried again
   } else if (const auto* begun = std::get_if<wire::Start>(&outline.body)) {
-    session->send(from.incarnation, wire::Done{begun->context, begun->pass, true, std::move(why), 0, 0, {}});
+    links.session->send(from.incarnation, wire::Done{begun->context, begun->pass, true, std::move(why), 0, 0, {}});
   } else if (const auto* planned = std::get_if<wire::Expect>(&outline.body)) {  // of a plan that is false
-    session->send(from.incarnation, wire::Done{planned->context, planned->pass, true, std::move(why), 0, 0, {}, true});
+    links.session->send(from.incarnation,
+                        wire::Done{planned->context, planned->pass, true, std::move(why), 0, 0, {}, true});
   }
 }
 
 // False: there is no memory for it now.
 bool Worker::State::lead_early(const Peer& from, wire::Message& message) {
-  if (session->gone(from.incarnation) != nullptr) return true;
+  if (links.session->gone(from.incarnation) != nullptr) return true;
   try {
     lead(from, message);
   } catch (const Violation& error) {
-    session->fence(from.incarnation, error);
+    links.session->fence(from.incarnation, error);
   } catch (...) {
     const Error error = current_error();
     if (error.status() == Status::kOutOfMemory) return false;
-    note("an early message was lost: " + error.message());
+    event_log.add("an early message was lost: " + error.message());
   }
   return true;
 }
@@ -507,20 +487,20 @@ void Worker::on_left(const Peer& peer) {
 }
 
 void Worker::State::on_lost(const Peer& peer, const Error& error) {
-  note("lost: " + error.message());
+  event_log.add("lost: " + error.message());
   layers.on_lost(peer, error);
   on_gone(peer);
 }
 
 void Worker::State::on_left(const Peer& peer) {
-  note(fmt::format("{} has left the group", describe_peer(peer)));
+  event_log.add(fmt::format("{} has left the group", describe_peer(peer)));
   layers.on_left(peer);
   on_gone(peer);
 }
 
 void Worker::State::on_gone(const Peer& peer) {
   tell_of(peer);
-  if (rendezvous) rendezvous->on_gone(peer.incarnation);
+  if (links.rendezvous) links.rendezvous->on_gone(peer.incarnation);
 }
 
 void Worker::on_restarted(const Peer& peer, const Error& error) {

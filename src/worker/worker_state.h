@@ -8,16 +8,17 @@
 
 #include "base/each_step.h"
 #include "base/log_throttle.h"
-#include "base/mutex.h"
 #include "group/shared.h"
 #include "worker/flight_log.h"
 #include "worker/greeting.h"
+#include "worker/group_links.h"
 #include "worker/layers.h"
 #include "worker/looking.h"
 #include "worker/member_news.h"
 #include "worker/place_finder.h"
 #include "worker/start_gate.h"
 #include "worker/worker.h"
+#include "worker/worker_view.h"
 
 namespace distag {
 
@@ -25,7 +26,7 @@ enum class WorkerPhase { kCreated, kStarting, kStarted, kStopping, kStopped };
 
 const char* phase_text(WorkerPhase phase);
 
-// Lives on the loop, except for `view`, which any thread reads under the mutex, and `started`.
+// Lives on the loop, except for `view`.
 struct Worker::State {
   State(WorkerEnvironment given, WorkerOptions wanted)
       : environment(std::move(given)),
@@ -39,12 +40,12 @@ struct Worker::State {
                                                                       layers.group.shared()->trace.recorder(),
                                                                       [this] { return under_way(); }})),
         finder(std::make_shared<PlaceFinder>(environment.loop, environment.compute, environment.places)),
-        gate(environment.loop) {
+        event_log(environment.loop, layers.group.shared()->trace),
+        gate(environment.loop),
+        view(options.name, options.world_size) {
     layers.group.shared()->trace.set_on_break([weak = std::weak_ptr(flight_log)] {
       if (const auto alive = weak.lock()) alive->tell_soon();
     });
-    view.name = options.name;
-    view.world_size = std::max(options.world_size, 0);
   }
 
   WorkerEnvironment environment;
@@ -59,17 +60,10 @@ struct Worker::State {
   std::shared_ptr<Future<Value>> start_future;
   const std::shared_ptr<Future<ShutdownReport>> stop_future = Future<ShutdownReport>::make();
   int failures = 0;  // of tasks of the loop
-  std::unique_ptr<Transport> transport;
-  std::unique_ptr<Session> session;
-  std::unique_ptr<Rendezvous> rendezvous;
-  std::shared_ptr<void> local_server;
-  uint64_t refused_at_rendezvous = 0;  // as it said last
+  GroupLinks links;
   EventLog event_log;
   LogThrottle refusal_log;
   Nanos start_deadline = kNever;
-  bool is_open_world = false;
-  Nanos opened = 0;                  // when it began to look for its group
-  int32_t wanted_size = 0;           // of the world
   bool told_of_descriptors = false;  // that they are few
 
   // The start, from the roster on, and what members do meanwhile: led on once the service begins.
@@ -78,35 +72,12 @@ struct Worker::State {
   StartGate gate;
   TaskPlace failure_place;  // of the end of the start
 
-  struct View {
-    std::string name;
-    int32_t rank = -1;
-    int32_t world_size = 0;
-    bool is_open_world = false;
-    bool started = false;
-    SessionStats session;
-  };
-  mutable Mutex mutex;
-  View view GUARDED_BY(mutex);
+  WorkerView view;
 
-  void set_view(const View& fresh) {
-    MutexLock lock(mutex);
-    view = fresh;
-  }
-  View get_view() const {
-    MutexLock lock(mutex);
-    return view;
-  }
-
-  void note(std::string text) {
-    layers.group.shared()->trace.add_instant(TraceCategory::kMember, text);
-    event_log.add(environment.loop.now(), std::move(text));
-  }
   WorkerSnapshot snapshot() const;
   UnderWay under_way() const;
   WorkerLook look() const;
   void ask_group(Nanos timeout, const std::shared_ptr<Future<std::string>>& done);
-  SessionStats session_stats();
   void begin_start(Nanos deadline, SessionEvents& events);
   void check_advertised(const std::string& address) const;
   void open(const Places& found, SessionEvents& events);

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/mutex.h"
+#include "session/session.h"
+
+namespace distag {
+
+// What any thread may know of a worker without asking its loop. Written on the loop: whole as the worker starts, so
+// that half of it is never seen, then once as it stops. Thread-safe.
+class WorkerView {
+ public:
+  struct Facts {
+    std::string name;
+    int32_t rank = -1;
+    int32_t world_size = 0;
+    bool is_open_world = false;
+    bool started = false;
+    SessionStats session = {};  // as it was at the shutdown
+  };
+
+  WorkerView(std::string name, int32_t world_size) {
+    facts_.name = std::move(name);
+    facts_.world_size = std::max(world_size, 0);
+  }
+
+  Facts get() const {
+    MutexLock lock(mutex_);
+    return facts_;
+  }
+  void set(const Facts& facts) {
+    MutexLock lock(mutex_);
+    facts_ = facts;
+  }
+  // `last`: the traffic of its session, if it had one.
+  void stop(const std::optional<SessionStats>& last) {
+    MutexLock lock(mutex_);
+    facts_.started = false;
+    if (last) facts_.session = *last;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  Facts facts_ GUARDED_BY(mutex_);
+};
+
+}  // namespace distag

@@ -1,10 +1,16 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <variant>
+
 #include "wire/message.h"
 
 namespace distag {
 
-// Which part of a worker takes a message. The table is the visitor below: a message without a line does not compile.
+// Which part of a worker takes a message.
 enum class Taker {
   kNobody,  // the session keeps these for itself, or a rendezvous has a connection of its own
   kGroup,
@@ -14,56 +20,98 @@ enum class Taker {
   kAutograd,
 };
 
-struct TakerOf {
-  // connections
-  Taker operator()(const wire::Hello&) const { return Taker::kNobody; }
-  Taker operator()(const wire::Welcome&) const { return Taker::kNobody; }
-  Taker operator()(const wire::Refuse&) const { return Taker::kNobody; }
-  Taker operator()(const wire::Ack&) const { return Taker::kNobody; }
-  Taker operator()(const wire::Ping&) const { return Taker::kNobody; }
-  Taker operator()(const wire::Leave&) const { return Taker::kNobody; }
-  Taker operator()(const wire::Chunk&) const { return Taker::kNobody; }
-  // meeting, and the end of a group
-  Taker operator()(const wire::Join&) const { return Taker::kNobody; }
-  Taker operator()(const wire::Roster&) const { return Taker::kNobody; }
-  Taker operator()(const wire::ShutdownPoll&) const { return Taker::kGroup; }
-  Taker operator()(const wire::ShutdownAnswer&) const { return Taker::kGroup; }
-  Taker operator()(const wire::ShutdownVerdict&) const { return Taker::kGroup; }
-  // calls
-  Taker operator()(const wire::Call&) const { return Taker::kCalls; }
-  Taker operator()(const wire::Reply&) const { return Taker::kCalls; }
-  Taker operator()(const wire::Cancel&) const { return Taker::kCalls; }
-  Taker operator()(const wire::Credit&) const { return Taker::kCalls; }
-  Taker operator()(const wire::WantCredit&) const { return Taker::kCalls; }
-  // references
-  Taker operator()(const wire::Fork&) const { return Taker::kReferences; }
-  Taker operator()(const wire::Forked&) const { return Taker::kReferences; }
-  Taker operator()(const wire::Drop&) const { return Taker::kReferences; }
-  Taker operator()(const wire::Seek&) const { return Taker::kReferences; }
-  Taker operator()(const wire::Sought&) const { return Taker::kReferences; }
-  // meshes
-  Taker operator()(const wire::Part&) const { return Taker::kMeshes; }
-  Taker operator()(const wire::Calls&) const { return Taker::kMeshes; }
-  Taker operator()(const wire::MeshEnd&) const { return Taker::kMeshes; }
-  Taker operator()(const wire::Where&) const { return Taker::kMeshes; }
-  Taker operator()(const wire::Here&) const { return Taker::kMeshes; }
-  // distributed autograd
-  Taker operator()(const wire::Joined&) const { return Taker::kAutograd; }
-  Taker operator()(const wire::Release&) const { return Taker::kAutograd; }
-  Taker operator()(const wire::Discover&) const { return Taker::kAutograd; }
-  Taker operator()(const wire::Discovered&) const { return Taker::kAutograd; }
-  Taker operator()(const wire::Go&) const { return Taker::kAutograd; }
-  Taker operator()(const wire::Entered&) const { return Taker::kAutograd; }
-  Taker operator()(const wire::Start&) const { return Taker::kAutograd; }
-  Taker operator()(const wire::Expect&) const { return Taker::kAutograd; }
-  Taker operator()(const wire::Grad&) const { return Taker::kAutograd; }
-  Taker operator()(const wire::Done&) const { return Taker::kAutograd; }
-  Taker operator()(const wire::Verdict&) const { return Taker::kAutograd; }
-  Taker operator()(const wire::Probe&) const { return Taker::kAutograd; }
-  Taker operator()(const wire::ProbeAnswer&) const { return Taker::kAutograd; }
-  Taker operator()(const wire::Holders&) const { return Taker::kAutograd; }
+// What becomes of a message that cannot be handled for want of memory. Refused: its sender hears of it, and the one
+// thing that the message is about ends. Waits: it comes again until there is memory. Small messages that have to be
+// heard wait: those of the group, of references, of credit, and of the holders of a context.
+enum class Without { kRefused, kWaits };
+
+struct Route {
+  size_t type = SIZE_MAX;  // of wire::Body
+  Taker taker = Taker::kNobody;
+  Without memory = Without::kRefused;
 };
 
-inline Taker taker_of(const wire::Body& body) { return std::visit(TakerOf{}, body); }
+template <typename Message>
+inline constexpr size_t kTypeOf = [] {
+  return []<typename... All>(const std::variant<All...>*) {
+    size_t type = 0;
+    static_cast<void>(((std::is_same_v<Message, All> || (++type, false)) || ...));
+    return type;
+  }(static_cast<const wire::Body*>(nullptr));
+}();
+
+template <typename Message>
+constexpr Route route(Taker taker, Without memory = Without::kRefused) {
+  return {kTypeOf<Message>, taker, memory};
+}
+
+// One row a message; a message without a row does not compile.
+inline constexpr std::array kRoutes = {
+    // connections
+    route<wire::Hello>(Taker::kNobody),
+    route<wire::Welcome>(Taker::kNobody),
+    route<wire::Refuse>(Taker::kNobody),
+    route<wire::Ack>(Taker::kNobody),
+    route<wire::Ping>(Taker::kNobody),
+    route<wire::Leave>(Taker::kNobody),
+    route<wire::Chunk>(Taker::kNobody),
+    // meeting, and the end of a group
+    route<wire::Join>(Taker::kNobody),
+    route<wire::Roster>(Taker::kNobody),
+    route<wire::ShutdownPoll>(Taker::kGroup, Without::kWaits),
+    route<wire::ShutdownAnswer>(Taker::kGroup, Without::kWaits),
+    route<wire::ShutdownVerdict>(Taker::kGroup, Without::kWaits),
+    // calls
+    route<wire::Call>(Taker::kCalls),
+    route<wire::Reply>(Taker::kCalls),
+    route<wire::Cancel>(Taker::kCalls),
+    route<wire::Credit>(Taker::kCalls, Without::kWaits),
+    route<wire::WantCredit>(Taker::kCalls, Without::kWaits),
+    // references
+    route<wire::Fork>(Taker::kReferences, Without::kWaits),
+    route<wire::Forked>(Taker::kReferences, Without::kWaits),
+    route<wire::Drop>(Taker::kReferences, Without::kWaits),
+    route<wire::Seek>(Taker::kReferences, Without::kWaits),
+    route<wire::Sought>(Taker::kReferences, Without::kWaits),
+    // meshes
+    route<wire::Part>(Taker::kMeshes),
+    route<wire::Calls>(Taker::kMeshes),
+    route<wire::MeshEnd>(Taker::kMeshes),
+    route<wire::Where>(Taker::kMeshes),
+    route<wire::Here>(Taker::kMeshes),
+    // distributed autograd
+    route<wire::Joined>(Taker::kAutograd, Without::kWaits),
+    route<wire::Release>(Taker::kAutograd, Without::kWaits),
+    route<wire::Discover>(Taker::kAutograd),
+    route<wire::Discovered>(Taker::kAutograd),
+    route<wire::Go>(Taker::kAutograd),
+    route<wire::Entered>(Taker::kAutograd),
+    route<wire::Start>(Taker::kAutograd),
+    route<wire::Expect>(Taker::kAutograd),
+    route<wire::Grad>(Taker::kAutograd),
+    route<wire::Done>(Taker::kAutograd),
+    route<wire::Verdict>(Taker::kAutograd),
+    route<wire::Probe>(Taker::kAutograd),
+    route<wire::ProbeAnswer>(Taker::kAutograd),
+    route<wire::Holders>(Taker::kAutograd),
+};
+
+// The rows at the places of their types.
+inline constexpr auto kRouteOfType = [] {
+  static_assert(kRoutes.size() == std::variant_size_v<wire::Body>, "a message has no row, or two");
+  std::array<Route, kRoutes.size()> sorted = {};
+  for (const Route& row : kRoutes) sorted[row.type] = row;
+  return sorted;
+}();
+static_assert(
+    [] {
+      for (size_t type = 0; type < kRouteOfType.size(); ++type) {
+        if (kRouteOfType[type].type != type) return false;
+      }
+      return true;
+    }(),
+    "a message has two rows, and another one none");
+
+inline const Route& route_of(const wire::Body& body) { return kRouteOfType[body.index()]; }
 
 }  // namespace distag

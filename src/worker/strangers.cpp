@@ -78,4 +78,16 @@ void Worker::State::probe(Incarnation member, Task on_alive) {
   }
 }
 
+void Worker::lose_members(std::vector<std::string> names, const Error& why) {
+  state_->environment.loop.post_or_drop([state = state_, names = std::move(names), why] {
+    if (state->links.session == nullptr) return;
+    for (const std::string& name : names) {
+      const std::shared_ptr<const Peer> peer = state->layers.group.membership().peer_named(name);
+      if (peer == nullptr || state->links.session->gone(peer->incarnation) != nullptr) continue;
+      state->links.session->fence(
+          peer->incarnation, Error(why.status(), fmt::format("{} is lost: {}", describe_peer(*peer), why.message())));
+    }
+  });
+}
+
 }  // namespace distag

@@ -6,7 +6,6 @@
 
 #include "base/each_step.h"
 #include "base/violation.h"
-#include "worker/routes.h"
 #include "worker/worker_state.h"
 
 namespace distag {
@@ -322,74 +321,6 @@ void Worker::State::end_by_failure(const Error& error) {
 
 // ---- messages and losses ----
 
-// A failure of this worker is no fault of a peer: it ends the one thing that the message is about.
-Heard Worker::State::lead(const Peer& from, wire::Message& message) {
-  try {
-    if (const std::optional<Error> denial = denial_of(message)) {
-      note_refusal(denial->message());
-      refuse(from, message, *denial);
-      return Heard::kRefused;
-    }
-    switch (taker_of(message.body)) {
-      case Taker::kGroup:
-        return lead_to_group(from, message);
-      case Taker::kCalls:
-        return layers.rpc.handle(from, message);
-      case Taker::kReferences:
-        return layers.rrefs.handle(from, message);
-      case Taker::kMeshes:
-        return layers.meshes.handle(from, message);
-      case Taker::kAutograd:
-        return layers.dautograd.handle(from, message);
-      case Taker::kNobody:
-        break;
-    }
-  } catch (const Violation&) {
-    throw;
-  } catch (...) {
-    const Error error = current_error();
-    if (error.status() == Status::kOutOfMemory && !is_refused(message)) throw;  // it comes again
-    refuse(from, message, error);
-    return Heard::kHandled;
-  }
-  violation("{} is no message that a started worker gets", wire::body_name(message.body));
-}
-
-Heard Worker::State::lead_to_group(const Peer& from, wire::Message& message) {
-  const Heard heard = layers.group.handle(from, message);
-  if (heard == Heard::kRefused) note_refusal(fmt::format("{} asks for a vote that others lead", describe_peer(from)));
-  return heard;
-}
-
-// Those of the group, of references, of credit, and of who holds a context are not: what they say has to be heard. They
-// are small, so it waits for memory.
-bool Worker::State::is_refused(const wire::Message& message) {
-  const wire::Body& body = message.body;
-  if (std::holds_alternative<wire::Joined>(body) || std::holds_alternative<wire::Release>(body) ||
-      std::holds_alternative<wire::Credit>(body) || std::holds_alternative<wire::WantCredit>(body)) {
-    return false;
-  }
-  const Taker taker = taker_of(body);
-  return taker != Taker::kGroup && taker != Taker::kReferences;
-}
-
-void Worker::State::refuse(const Peer& from, wire::Message& outline, const Error& why) {
-  environment.log.write(LogLevel::kInfo, fmt::format("a {} of worker \"{}\" was refused: {}",
-                                                     wire::body_name(outline.body), from.name, why.message()));
-  switch (taker_of(outline.body)) {
-    case Taker::kCalls:
-      return layers.rpc.refuse(from, outline, why);
-    case Taker::kMeshes:
-      return layers.meshes.refuse(from, outline, why);
-    case Taker::kAutograd:
-      return layers.dautograd.refuse(from, outline, why);
-    case Taker::kGroup:
-    case Taker::kReferences:
-    case Taker::kNobody:
-      break;
-  }
-}
-
 // It met the group before us. A message that there is no room for is refused if its sender waits for an answer: before
 // anything ran here, a peer has to ask for no more than calls and passes of the FAST kind.
 Heard Worker::State::keep_for_start(const Peer& from, wire::Message& message) {
@@ -435,7 +366,7 @@ void Worker::State::refuse_early(const Peer& from, const wire::Message& outline,
 bool Worker::State::lead_early(const Peer& from, wire::Message& message) {
   if (links.session->gone(from.incarnation) != nullptr) return true;
   try {
-    lead(from, message);
+    router.lead(from, message);
   } catch (const Violation& error) {
     links.session->fence(from.incarnation, error);
   } catch (...) {
@@ -453,7 +384,7 @@ Heard Worker::on_message(const Peer& from, wire::Message& message) {
       return state_->keep_for_start(from, message);
     case WorkerPhase::kStarted:
     case WorkerPhase::kStopping:
-      return state_->gate.is_open() ? state_->lead(from, message) : state_->keep_for_start(from, message);
+      return state_->gate.is_open() ? state_->router.lead(from, message) : state_->keep_for_start(from, message);
     case WorkerPhase::kCreated:
     case WorkerPhase::kStopped:
       break;
@@ -464,12 +395,12 @@ Heard Worker::on_message(const Peer& from, wire::Message& message) {
 void Worker::on_unstored(const Peer& from, wire::Message& outline, const Error& why) {
   assert_on_loop(state_->environment.loop);
   if (state_->phase == WorkerPhase::kCreated || state_->phase == WorkerPhase::kStopped) return;
-  if (!State::is_refused(outline)) {
+  if (route_of(outline.body).memory == Without::kWaits) {
     on_message(from, outline);  // all of it is there
   } else if (state_->phase == WorkerPhase::kStarting) {
     state_->refuse_early(from, outline, why);
   } else {
-    state_->refuse(from, outline, why);
+    state_->router.refuse(from, outline, why);
   }
 }
 

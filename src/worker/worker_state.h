@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/each_step.h"
-#include "base/log_throttle.h"
 #include "group/shared.h"
 #include "worker/flight_log.h"
 #include "worker/greeting.h"
@@ -16,6 +15,7 @@
 #include "worker/looking.h"
 #include "worker/member_news.h"
 #include "worker/place_finder.h"
+#include "worker/router.h"
 #include "worker/start_gate.h"
 #include "worker/worker.h"
 #include "worker/worker_view.h"
@@ -41,6 +41,7 @@ struct Worker::State {
                                                                       [this] { return under_way(); }})),
         finder(std::make_shared<PlaceFinder>(environment.loop, environment.compute, environment.places)),
         event_log(environment.loop, layers.group.shared()->trace),
+        router(environment.loop, environment.log, layers, options.initiators),
         gate(environment.loop),
         view(options.name, options.world_size) {
     layers.group.shared()->trace.set_on_break([weak = std::weak_ptr(flight_log)] {
@@ -62,7 +63,7 @@ struct Worker::State {
   int failures = 0;  // of tasks of the loop
   GroupLinks links;
   EventLog event_log;
-  LogThrottle refusal_log;
+  Router router;
   Nanos start_deadline = kNever;
   bool told_of_descriptors = false;  // that they are few
 
@@ -107,12 +108,6 @@ struct Worker::State {
   void close(ShutdownReport report, bool is_last_attempt = false);
   void end_by_failure(const Error& error);
   void note_failure(const Error& error);
-  std::optional<Error> denial_of(const wire::Message& message) const;
-  void note_refusal(const std::string& text);
-  Heard lead_to_group(const Peer& from, wire::Message& message);
-  Heard lead(const Peer& from, wire::Message& message);
-  static bool is_refused(const wire::Message& message);
-  void refuse(const Peer& from, wire::Message& outline, const Error& why);
   Heard keep_for_start(const Peer& from, wire::Message& message);
   void refuse_early(const Peer& from, const wire::Message& outline, Error why);
   bool lead_early(const Peer& from, wire::Message& message);

@@ -79,7 +79,7 @@ class RpcNode final : private SessionEvents {
   }
 
   Heard handle(const Peer& from, wire::Message& message) {
-    return taker_of(message.body) == Taker::kGroup ? members.handle(from, message) : rpc.handle(from, message);
+    return route_of(message.body).taker == Taker::kGroup ? members.handle(from, message) : rpc.handle(from, message);
   }
 
   static std::string name_of(int32_t rank) { return "w" + std::to_string(rank); }

@@ -67,7 +67,7 @@ class ThreadedNode final : public SessionEvents {
   }
 
   Heard on_message(const Peer& from, wire::Message& message) override {
-    return taker_of(message.body) == Taker::kGroup ? members.handle(from, message) : rpc.handle(from, message);
+    return route_of(message.body).taker == Taker::kGroup ? members.handle(from, message) : rpc.handle(from, message);
   }
   void on_unstored(const Peer& from, wire::Message& outline, const Error& why) override {
     rpc.refuse(from, outline, why);

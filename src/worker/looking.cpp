@@ -9,21 +9,17 @@
 #include <utility>
 
 #include "base/cut_text.h"
-#include "base/host_executor.h"
 #include "base/plain_numbers.h"
 #include "base/process.h"
 #include "worker/report_words.h"
-#include "worker/worker_state.h"
+#include "worker/worker.h"
 
 namespace distag {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// An answer takes a loop less than a millisecond, whatever is open.
-constexpr size_t kMostCallsSeen = 128;
 constexpr size_t kMostCallsTold = 64;
-constexpr size_t kMostWaits = 32;
 constexpr size_t kMostRanks = 64;
 constexpr size_t kMostTexts = 8;  // of a pass
 constexpr size_t kLongestTextTold = 200;
@@ -114,33 +110,6 @@ Json describe_waits(const WorkerLook& look) {
   return waits;
 }
 
-// Where it cannot be sent, that is the answer.
-void ask_member(Rpc& rpc, const Peer& peer, Nanos timeout, const std::shared_ptr<GroupReport>& report, size_t place,
-                const std::shared_ptr<Future<std::string>>& done) {
-  CallRequest request;
-  request.to = peer.name;
-  request.to_incarnation = peer.incarnation;
-  request.function = kLook;
-  request.timeout = timeout;
-  request.is_control = true;
-  const std::shared_ptr<Future<Value>> answer = rpc.call(std::move(request));
-  report->begin_one();
-  try {
-    answer->on_done([report, place, done, outcome = answer.get()] {
-      try {
-        const bool is_text = outcome->error() == nullptr && outcome->value().kind() == ValueKind::kText;
-        report->take(place, outcome->error(), is_text ? outcome->value().as_text() : "");
-        report->end_one(*done);
-      } catch (...) {
-        done->fail(current_error());  // no memory for it
-      }
-    });
-  } catch (...) {
-    report->take_back_one();
-    throw;
-  }
-}
-
 }  // namespace
 
 // Fewer calls where they are too long for what others take.
@@ -163,12 +132,17 @@ void GroupReport::take(size_t place, const Error* error, const std::string& text
   assert_on_loop(loop_);
   Member& member = members_[place];
   if (error != nullptr) {
-    member.silent = cut(error->message());
+    set_silent(place, error->message());
   } else if (!is_answer(text)) {
     member.silent = "its answer is no report";
   } else {
     member.report = text;
   }
+}
+
+void GroupReport::set_silent(size_t place, const std::string& why) {
+  assert_on_loop(loop_);
+  members_[place].silent = cut(why);
 }
 
 void GroupReport::end_one(Future<std::string>& done) {
@@ -191,80 +165,6 @@ std::string GroupReport::write() const {
     text += (member.report.empty() ? "null" : member.report) + "}";
   }
   return text + "]}";
-}
-
-WorkerLook Worker::State::look() const {
-  assert_on_loop(environment.loop);
-  const WorkerView::Facts seen = view.get();
-  WorkerLook look;
-  look.name = links.session ? links.session->self().name : seen.name;
-  look.rank = links.session ? links.session->self().rank : seen.rank;
-  look.incarnation = links.session ? links.session->self().incarnation : 0;
-  look.world_size = links.wanted_size;
-  look.job = options.job;
-  look.state = phase == Phase::kStarted ? "started" : phase_text(phase);
-  look.host = environment.host;
-  look.age = links.opened == 0 ? 0 : environment.loop.now() - links.opened;
-  look.is_pumped = environment.pump != nullptr;
-  look.is_in_task = look.is_pumped && environment.pump->is_running();
-  look.tasks_waiting = environment.functions.waiting();
-  if (phase == Phase::kStarted || phase == Phase::kStopping) {
-    look.passes = layers.dautograd.open_passes(kMostWaits);
-    look.collectives = layers.meshes.waiting(kMostWaits);
-    look.gatherings = layers.group.missing_at_gatherings(kMostWaits);
-  }
-  // After the waits: what a function waits for is never older than its call.
-  look.calls = layers.rpc.open_calls(kMostCallsSeen);
-  // Those who look are not what is looked at.
-  const size_t looks = std::erase_if(look.calls, [](const OpenCall& call) { return call.function == kLook; });
-  look.calls_open = layers.rpc.stats().calls_open;
-  look.calls_open -= std::min<uint64_t>(looks, look.calls_open);
-  return look;
-}
-
-void Worker::State::ask_group(Nanos timeout, const std::shared_ptr<Future<std::string>>& done) {
-  std::vector<MemberRecord> records = layers.group.membership().all();
-  if (phase != Phase::kStarted) records.clear();
-  std::vector<GroupReport::Member> members;
-  for (const MemberRecord& record : records) {
-    const Peer& peer = record.peer;
-    members.push_back({peer.name, peer.rank, peer.incarnation, state_word(record.state), "", ""});
-  }
-  const auto report = std::make_shared<GroupReport>(environment.loop, view.get().name, std::move(members));
-  for (size_t i = 0; i < records.size(); ++i) {
-    const Peer& peer = records[i].peer;
-    GroupReport::Member& member = report->member(i);
-    if (peer.incarnation == links.session->self().incarnation) {
-      member.report = write_look(look());
-    } else if (records[i].state != Standing::kMember) {
-      const Error* const gone = links.session->gone(peer.incarnation);
-      member.silent = gone == nullptr ? "it is gone" : cut(gone->message());
-    } else if (timeout == 0) {
-      member.silent = "it was not waited for";
-    } else {
-      try {
-        ask_member(rpc, peer, timeout, report, i, done);
-      } catch (...) {
-        member.silent = cut(current_error().message());
-      }
-    }
-  }
-  report->end_one(*done);
-}
-
-std::string Worker::look() const { return write_look(state_->look()); }
-
-std::shared_ptr<Future<std::string>> Worker::fetch_group_report(Nanos timeout) {
-  auto done = Future<std::string>::make();
-  state_->environment.loop.post_or_drop([state = state_, timeout, owed = Owed(done)]() mutable {
-    const std::shared_ptr<Future<std::string>> asked = owed.take();
-    try {
-      state->ask_group(timeout, asked);
-    } catch (...) {
-      asked->fail(current_error());
-    }
-  });
-  return done;
 }
 
 std::shared_ptr<Future<std::string>> answer_question(Worker& worker, const std::string& question) {

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/future.h"
@@ -52,7 +53,9 @@ class GroupReport {
   GroupReport(Loop& loop, std::string asked, std::vector<Member> members)
       : loop_(loop), asked_(std::move(asked)), members_(std::move(members)) {}
 
-  Member& member(size_t place) { return members_[place]; }
+  void set_report(size_t place, std::string report) { members_[place].report = std::move(report); }
+  // The reason for the lack of one, which may be a text of others.
+  void set_silent(size_t place, const std::string& why);
   void begin_one() { ++open_; }
   void take_back_one() { --open_; }
   // Of one that was asked: its answer, which may be no report.

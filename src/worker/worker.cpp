@@ -11,10 +11,7 @@
 namespace distag {
 
 Worker::Worker(WorkerEnvironment environment, WorkerOptions options)
-    : state_(std::make_shared<State>(std::move(environment), std::move(options))) {
-  state_->layers.rpc.register_internal(
-      kLook, [state = state_.get()](Invocation& call) { call.set_result(Value::text(write_look(state->look()))); });
-}
+    : state_(std::make_shared<State>(std::move(environment), std::move(options))) {}
 
 Worker::~Worker() = default;
 
@@ -56,6 +53,44 @@ std::shared_ptr<Future<LoopStats>> Worker::fetch_loop_stats() {
                              state->layers.rpc.request_bytes()});
   });
   return future;
+}
+
+// ---- reports ----
+
+WorkerSnapshot Worker::snapshot_at_rest() const { return state_->reports.snapshot_at_rest(); }
+
+std::shared_ptr<Future<WorkerSnapshot>> Worker::fetch_snapshot() {
+  auto future = Future<WorkerSnapshot>::make();
+  state_->environment.loop.post_or_drop(
+      [state = state_, owed = Owed(future)] { owed->complete(state->reports.snapshot()); });
+  return future;
+}
+
+std::shared_ptr<Future<ContextSnapshot>> Worker::fetch_snapshot(const Id& context) {
+  auto future = Future<ContextSnapshot>::make();
+  state_->environment.loop.post_or_drop([state = state_, owed = Owed(future), context] {
+    try {
+      owed->complete(state->layers.dautograd.context(context));
+    } catch (...) {
+      owed->fail(current_error());
+    }
+  });
+  return future;
+}
+
+std::string Worker::look() const { return write_look(state_->reports.look()); }
+
+std::shared_ptr<Future<std::string>> Worker::fetch_group_report(Nanos timeout) {
+  auto done = Future<std::string>::make();
+  state_->environment.loop.post_or_drop([state = state_, timeout, owed = Owed(done)]() mutable {
+    const std::shared_ptr<Future<std::string>> asked = owed.take();
+    try {
+      state->reports.ask_group(timeout, asked);
+    } catch (...) {
+      asked->fail(current_error());
+    }
+  });
+  return done;
 }
 
 // ---- start ----

@@ -8,23 +8,18 @@
 
 #include "base/each_step.h"
 #include "group/shared.h"
-#include "worker/flight_log.h"
 #include "worker/greeting.h"
 #include "worker/group_links.h"
 #include "worker/layers.h"
-#include "worker/looking.h"
 #include "worker/member_news.h"
 #include "worker/place_finder.h"
+#include "worker/reports.h"
 #include "worker/router.h"
 #include "worker/start_gate.h"
 #include "worker/worker.h"
 #include "worker/worker_view.h"
 
 namespace distag {
-
-enum class WorkerPhase { kCreated, kStarting, kStarted, kStopping, kStopped };
-
-const char* phase_text(WorkerPhase phase);
 
 // Lives on the loop, except for `view`.
 struct Worker::State {
@@ -36,28 +31,20 @@ struct Worker::State {
             environment.loop, environment.functions,
             [this](const std::function<void()>& code) { return layers.rpc.run_host_code("on_member", code); },
             environment.on_member)),
-        flight_log(std::make_shared<FlightLog>(FlightLog::Environment{environment.loop, environment.log,
-                                                                      layers.group.shared()->trace.recorder(),
-                                                                      [this] { return under_way(); }})),
         finder(std::make_shared<PlaceFinder>(environment.loop, environment.compute, environment.places)),
         event_log(environment.loop, layers.group.shared()->trace),
         router(environment.loop, environment.log, layers, options.initiators),
         gate(environment.loop),
-        view(options.name, options.world_size) {
-    layers.group.shared()->trace.set_on_break([weak = std::weak_ptr(flight_log)] {
-      if (const auto alive = weak.lock()) alive->tell_soon();
-    });
-  }
+        view(options.name, options.world_size),
+        reports(environment, options, layers, links, view, event_log, phase) {}
 
   WorkerEnvironment environment;
   const WorkerOptions options;
   Layers layers;
   const std::shared_ptr<MemberNews> news;
-  const std::shared_ptr<FlightLog> flight_log;
   const std::shared_ptr<PlaceFinder> finder;
 
-  using Phase = WorkerPhase;
-  Phase phase = Phase::kCreated;
+  WorkerPhase phase = WorkerPhase::kCreated;
   std::shared_ptr<Future<Value>> start_future;
   const std::shared_ptr<Future<ShutdownReport>> stop_future = Future<ShutdownReport>::make();
   int failures = 0;  // of tasks of the loop
@@ -74,11 +61,8 @@ struct Worker::State {
   TaskPlace failure_place;  // of the end of the start
 
   WorkerView view;
+  Reports reports;
 
-  WorkerSnapshot snapshot() const;
-  UnderWay under_way() const;
-  WorkerLook look() const;
-  void ask_group(Nanos timeout, const std::shared_ptr<Future<std::string>>& done);
   void begin_start(Nanos deadline, SessionEvents& events);
   void check_advertised(const std::string& address) const;
   void open(const Places& found, SessionEvents& events);

@@ -74,7 +74,7 @@ void Worker::State::join(const Places& found) {
   request.self.endpoint =
       found.advertise.empty() ? dialable(links.session->endpoint(), found.own_host) : found.advertise;
   request.deadline = start_deadline;
-  request.probe = [this](Incarnation member, Task on_alive) { probe(member, std::move(on_alive)); };
+  request.probe = [this](Incarnation member, Task on_alive) { members.probe(member, std::move(on_alive)); };
   links.rendezvous->join(request, [this](Rendezvous::Outcome outcome) { on_joined(std::move(outcome)); });
 }
 

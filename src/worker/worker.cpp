@@ -193,7 +193,7 @@ void Worker::State::begin_service() {
   EachStep each;
   each([this, &fresh] { view.set(fresh); });
   each([this] {
-    for (const Peer& member : roster) tell_of(member);
+    for (const Peer& member : roster) members.tell_of(member);
   });
   each([this, &fresh] {
     event_log.add(
@@ -443,30 +443,27 @@ void Worker::on_lost(const Peer& peer, const Error& error) {
   assert_on_loop(state_->environment.loop);
   if (state_->greeting && error.status() == Status::kDenied) state_->greeting->on_denied(error);
   if (state_->greeting) state_->greeting->on_gone(peer.incarnation);
-  state_->gate.pass([state = state_.get(), peer, error] { state->on_lost(peer, error); });
+  state_->gate.pass([state = state_.get(), peer, error] { state->members.on_lost(peer, error); });
 }
 
 void Worker::on_left(const Peer& peer) {
   assert_on_loop(state_->environment.loop);
   if (state_->greeting) state_->greeting->on_gone(peer.incarnation);
-  state_->gate.pass([state = state_.get(), peer] { state->on_left(peer); });
+  state_->gate.pass([state = state_.get(), peer] { state->members.on_left(peer); });
 }
 
-void Worker::State::on_lost(const Peer& peer, const Error& error) {
-  event_log.add("lost: " + error.message());
-  layers.on_lost(peer, error);
-  on_gone(peer);
+// The rendezvous is asked once the roster is there: members of our group may know it before we do, and say HELLO again.
+bool Worker::on_stranger(const Peer& peer) {
+  assert_on_loop(state_->environment.loop);
+  if (!state_->links.rendezvous || (state_->gate.is_open() && !state_->members.may_join(peer))) return false;
+  if (!state_->roster.empty()) state_->members.look_up(peer);
+  return true;
 }
 
-void Worker::State::on_left(const Peer& peer) {
-  event_log.add(fmt::format("{} has left the group", describe_peer(peer)));
-  layers.on_left(peer);
-  on_gone(peer);
-}
-
-void Worker::State::on_gone(const Peer& peer) {
-  tell_of(peer);
-  if (links.rendezvous) links.rendezvous->on_gone(peer.incarnation);
+void Worker::on_admitted(const Peer& peer) {
+  assert_on_loop(state_->environment.loop);
+  state_->gate.pass(
+      [state = state_.get(), peer] { state->members.on_admitted(peer, state->phase == WorkerPhase::kStarted); });
 }
 
 void Worker::on_restarted(const Peer& peer, const Error& error) {
@@ -474,10 +471,16 @@ void Worker::on_restarted(const Peer& peer, const Error& error) {
   state_->gate.pass([state = state_.get(), peer, error] { state->layers.dautograd.on_restarted(peer, error); });
 }
 
-// As the membership has it now.
-void Worker::State::tell_of(const Peer& peer) {
-  if (!news->is_wanted()) return;
-  if (auto record = layers.group.membership().find(peer.incarnation)) news->post(*std::move(record));
+void Worker::lose_members(std::vector<std::string> names, const Error& why) {
+  state_->environment.loop.post_or_drop([state = state_, names = std::move(names), why] {
+    if (state->links.session == nullptr) return;
+    for (const std::string& name : names) {
+      const std::shared_ptr<const Peer> peer = state->layers.group.membership().peer_named(name);
+      if (peer == nullptr || state->links.session->gone(peer->incarnation) != nullptr) continue;
+      state->links.session->fence(
+          peer->incarnation, Error(why.status(), fmt::format("{} is lost: {}", describe_peer(*peer), why.message())));
+    }
+  });
 }
 
 }  // namespace distag

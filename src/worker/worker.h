@@ -118,7 +118,7 @@ class Worker : private SessionEvents {
   // On the loop: a task of it threw, and what was left undone is not known. A start fails with the error; a started
   // worker leaves its group, what is open on it ends with the error, and its report is not clean.
   void on_loop_failure(const Error& error) noexcept;
-  // The living members of these names are lost to this worker.
+  // Any thread. The living members of these names are lost to this worker.
   void lose_members(std::vector<std::string> names, const Error& why);
 
   bool is_started() const;

@@ -11,7 +11,7 @@
 #include "worker/greeting.h"
 #include "worker/group_links.h"
 #include "worker/layers.h"
-#include "worker/member_news.h"
+#include "worker/members.h"
 #include "worker/place_finder.h"
 #include "worker/reports.h"
 #include "worker/router.h"
@@ -27,12 +27,9 @@ struct Worker::State {
       : environment(std::move(given)),
         options(std::move(wanted)),
         layers(environment, options),
-        news(std::make_shared<MemberNews>(
-            environment.loop, environment.functions,
-            [this](const std::function<void()>& code) { return layers.rpc.run_host_code("on_member", code); },
-            environment.on_member)),
         finder(std::make_shared<PlaceFinder>(environment.loop, environment.compute, environment.places)),
         event_log(environment.loop, layers.group.shared()->trace),
+        members(environment, layers, links, event_log),
         router(environment.loop, environment.log, layers, options.initiators),
         gate(environment.loop),
         view(options.name, options.world_size),
@@ -41,7 +38,6 @@ struct Worker::State {
   WorkerEnvironment environment;
   const WorkerOptions options;
   Layers layers;
-  const std::shared_ptr<MemberNews> news;
   const std::shared_ptr<PlaceFinder> finder;
 
   WorkerPhase phase = WorkerPhase::kCreated;
@@ -50,9 +46,9 @@ struct Worker::State {
   int failures = 0;  // of tasks of the loop
   GroupLinks links;
   EventLog event_log;
+  Members members;
   Router router;
   Nanos start_deadline = kNever;
-  bool told_of_descriptors = false;  // that they are few
 
   // The start, from the roster on, and what members do meanwhile: led on once the service begins.
   std::vector<Peer> roster;
@@ -68,21 +64,12 @@ struct Worker::State {
   void open(const Places& found, SessionEvents& events);
   void join(const Places& found);
   void on_joined(Rendezvous::Outcome outcome);
-  void probe(Incarnation member, Task on_alive);
   void meet(std::vector<Peer> members);
-  bool on_stranger(const Peer& peer);
   void begin_service_soon();
   void on_greeted(std::optional<Error> error);
   void fail_start_soon(Error error);
   void begin_service();
   void forget_start();
-  bool may_join(const Peer& peer) const;
-  void add_member(const Peer& peer);
-  void tell_of(const Peer& peer);
-  void on_lost(const Peer& peer, const Error& error);
-  void on_left(const Peer& peer);
-  void on_gone(const Peer& peer);
-  void on_admitted(const Peer& peer);
   void abandon_start(const Error& error);
   void begin_stop(Nanos deadline);
   void close_soon(const std::shared_ptr<Future<ShutdownReport>>& left);

@@ -101,125 +101,14 @@ std::shared_ptr<Future<Value>> Worker::start(Nanos timeout) {
   future->set_canceller([weak = std::weak_ptr<State>(state_), begun = future.get()] {
     const auto state = weak.lock();
     if (state == nullptr) return;
-    state->environment.loop.post_or_drop([state, begun] {
-      if (state->phase == WorkerPhase::kStarting && state->start_future.get() == begun) {
-        state->abandon_start(begun->cancelled());
-      }
-    });
+    state->environment.loop.post_or_drop([state, begun] { state->start.cancel(begun); });
   });
   const Nanos deadline = deadline_after(state_->environment.loop.now(), timeout);
   const bool is_taken = state_->environment.loop.post([state = state_, owed = Owed(future), deadline, this]() mutable {
-    if (state->phase != WorkerPhase::kCreated) {
-      owed->fail(Error(Status::kInvalidState, fmt::format("start: the worker is {}", phase_text(state->phase))));
-      return;
-    }
-    state->phase = WorkerPhase::kStarting;
-    state->start_future = owed.take();
-    try {
-      state->begin_start(deadline, *this);
-    } catch (...) {
-      state->abandon_start(current_error());
-    }
+    state->start.begin(std::move(owed), deadline, *this);
   });
   if (!is_taken) distag::fail(Status::kInvalidState, "start: the worker is shut down");
   return future;
-}
-
-// Posted, since what is calling goes away with a failed start.
-void Worker::State::fail_start_soon(Error error) {
-  environment.loop.post_or_drop([this, begun = start_future, error = std::move(error)] {
-    if (phase == WorkerPhase::kStarting && start_future == begun) abandon_start(error);
-  });
-}
-
-void Worker::State::on_joined(Rendezvous::Outcome outcome) {
-  assert_on_loop(environment.loop);
-  if (phase != WorkerPhase::kStarting) return;
-  if (!outcome.ok) return fail_start_soon(std::move(outcome.error));
-  try {
-    meet(std::move(outcome.members));
-  } catch (...) {
-    fail_start_soon(current_error());
-  }
-}
-
-void Worker::State::meet(std::vector<Peer> members) {
-  roster = std::move(members);
-  for (const Peer& member : roster) {
-    if (member.incarnation == links.session->self().incarnation) {
-      links.session->set_self(member);
-    } else {
-      links.session->add_peer(member);
-    }
-  }
-  links.session->hear_strangers_again();
-  const bool is_running_group = links.is_open_world() || links.session->self().generation > 1;
-  if (!is_running_group) return begin_service_soon();
-  greeting = std::make_unique<Greeting>(environment.loop, *links.session,
-                                        [this](std::optional<Error> error) { on_greeted(std::move(error)); });
-  greeting->begin(roster, start_deadline);
-}
-
-// A task of its own: each of the two has something to do for each of hundreds of members.
-void Worker::State::begin_service_soon() {
-  environment.loop.post_or_drop([this, begun = start_future] {
-    if (phase == WorkerPhase::kStarting && start_future == begun) on_greeted({});
-  });
-}
-
-void Worker::State::on_greeted(std::optional<Error> error) {
-  assert_on_loop(environment.loop);
-  if (phase != WorkerPhase::kStarting) return;
-  if (error) return fail_start_soon(*std::move(error));
-  try {
-    begin_service();
-  } catch (...) {
-    fail_start_soon(current_error());
-  }
-}
-
-void Worker::State::begin_service() {
-  // From here on the start cannot be cancelled.
-  if (!start_future->claim()) throw start_future->cancelled();
-  WorkerView::Facts fresh;
-  fresh.name = links.session->self().name;
-  fresh.rank = links.session->self().rank;
-  fresh.world_size = static_cast<int32_t>(roster.size());
-  fresh.is_open_world = links.is_open_world();
-  fresh.started = true;
-  layers.begin(*links.session, roster, links.is_open_world());
-  phase = WorkerPhase::kStarted;
-  // It has started: what fails now is a failure of its loop.
-  EachStep each;
-  each([this, &fresh] { view.set(fresh); });
-  each([this] {
-    for (const Peer& member : roster) members.tell_of(member);
-  });
-  each([this, &fresh] {
-    event_log.add(
-        fmt::format("started as \"{}\" (rank {}) in a group of {}", fresh.name, fresh.rank, fresh.world_size));
-  });
-  // A graceful end waits until all that was sent has come: what was refused as well.
-  each([this] { gate.open([this](const Peer& from) { layers.group.count_received(from); }); });
-  each([this] { std::exchange(start_future, nullptr)->complete(Value()); });
-  if (!each.has_failed()) return;
-  environment.loop.post_or_drop(failure_place, [each] { each.check(); });
-}
-
-void Worker::State::forget_start() {
-  finder->stop();
-  greeting.reset();
-  roster.clear();
-  gate.close();
-}
-
-void Worker::State::abandon_start(const Error& error) {
-  forget_start();
-  links.close();
-  phase = WorkerPhase::kCreated;
-  event_log.add("start failed: " + error.message());
-  Error told = error;
-  std::exchange(start_future, nullptr)->fail(told.add_context("start"));
 }
 
 // ---- shutdown ----
@@ -242,7 +131,7 @@ std::shared_ptr<Future<ShutdownReport>> Worker::shutdown(Nanos timeout) {
 void Worker::State::begin_stop(Nanos deadline) {
   switch (phase) {
     case WorkerPhase::kStarting:
-      abandon_start(Error(Status::kCancelled, "the worker was shut down"));
+      start.abandon(Error(Status::kCancelled, "the worker was shut down"));
       [[fallthrough]];
     case WorkerPhase::kCreated:
       close(ShutdownReport{});
@@ -296,9 +185,7 @@ void Worker::State::close(ShutdownReport report, bool is_last_attempt) {
 
 void Worker::State::end(ShutdownReport report) {
   phase = WorkerPhase::kStopped;
-  forget_start();
-  links.close();
-  if (start_future) fail_dropped(*std::exchange(start_future, nullptr));
+  start.drop();
   stop_future->complete(std::move(report));
 }
 
@@ -333,7 +220,7 @@ void Worker::State::end_by_failure(const Error& error) {
     case 0:
       note_failure(error);
       if (phase == WorkerPhase::kStarting) {
-        abandon_start(error);
+        start.abandon(error);
         failures = 0;
         return;
       }
@@ -349,7 +236,7 @@ void Worker::State::end_by_failure(const Error& error) {
       EachStep each;
       each([this, &report] { close(report, true); });
       phase = WorkerPhase::kStopped;
-      if (start_future) fail_dropped(*start_future);
+      start.drop_outcome();
       stop_future->complete(std::move(report));
   }
 }
@@ -441,14 +328,13 @@ void Worker::on_unstored(const Peer& from, wire::Message& outline, const Error& 
 
 void Worker::on_lost(const Peer& peer, const Error& error) {
   assert_on_loop(state_->environment.loop);
-  if (state_->greeting && error.status() == Status::kDenied) state_->greeting->on_denied(error);
-  if (state_->greeting) state_->greeting->on_gone(peer.incarnation);
+  state_->start.on_lost(peer, error);
   state_->gate.pass([state = state_.get(), peer, error] { state->members.on_lost(peer, error); });
 }
 
 void Worker::on_left(const Peer& peer) {
   assert_on_loop(state_->environment.loop);
-  if (state_->greeting) state_->greeting->on_gone(peer.incarnation);
+  state_->start.on_left(peer);
   state_->gate.pass([state = state_.get(), peer] { state->members.on_left(peer); });
 }
 
@@ -456,7 +342,7 @@ void Worker::on_left(const Peer& peer) {
 bool Worker::on_stranger(const Peer& peer) {
   assert_on_loop(state_->environment.loop);
   if (!state_->links.rendezvous || (state_->gate.is_open() && !state_->members.may_join(peer))) return false;
-  if (!state_->roster.empty()) state_->members.look_up(peer);
+  if (state_->start.has_roster()) state_->members.look_up(peer);
   return true;
 }
 

@@ -104,8 +104,8 @@ std::shared_ptr<Future<Value>> Worker::start(Nanos timeout) {
     state->environment.loop.post_or_drop([state, begun] { state->start.cancel(begun); });
   });
   const Nanos deadline = deadline_after(state_->environment.loop.now(), timeout);
-  const bool is_taken = state_->environment.loop.post([state = state_, owed = Owed(future), deadline, this]() mutable {
-    state->start.begin(std::move(owed), deadline, *this);
+  const bool is_taken = state_->environment.loop.post([state = state_, owed = Owed(future), deadline]() mutable {
+    state->start.begin(std::move(owed), deadline, state->arrivals);
   });
   if (!is_taken) distag::fail(Status::kInvalidState, "start: the worker is shut down");
   return future;
@@ -239,122 +239,6 @@ void Worker::State::end_by_failure(const Error& error) {
       start.drop_outcome();
       stop_future->complete(std::move(report));
   }
-}
-
-// ---- messages and losses ----
-
-// It met the group before us. A message that there is no room for is refused if its sender waits for an answer: before
-// anything ran here, a peer has to ask for no more than calls and passes of the FAST kind.
-Heard Worker::State::keep_for_start(const Peer& from, wire::Message& message) {
-  // There is always room for this one: requests may be waiting for it that are refused here.
-  if (std::holds_alternative<wire::WantCredit>(message.body)) return layers.rpc.handle(from, message);
-  const size_t bytes = wire::check(message.body, links.session->limits());
-  auto early = std::make_shared<wire::Message>();
-  UniqueFunction<bool()> lead_it = [this, from, early] { return lead_early(from, *early); };
-  std::swap(*early, message);
-  bool is_kept = false;
-  try {
-    is_kept = gate.hold_message(std::move(lead_it), bytes, links.session->limits().max_message_bytes);
-  } catch (...) {
-    std::swap(*early, message);  // it comes again
-    throw;
-  }
-  if (is_kept) return Heard::kHandled;
-  std::swap(*early, message);
-  if (phase != WorkerPhase::kStarting) throw std::bad_alloc();  // no room yet: it comes again
-  refuse_early(
-      from, message,
-      Error(Status::kOverloaded, fmt::format("worker \"{}\" is starting, and keeps no more messages until then",
-                                             links.session->self().name)));
-  return Heard::kStale;
-}
-
-void Worker::State::refuse_early(const Peer& from, const wire::Message& outline, Error why) {
-  why.set_origin_rank(links.session->self().rank);
-  if (const auto* call = std::get_if<wire::Call>(&outline.body)) {
-    const uint64_t taken = layers.rpc.taken(from) + call->cost;
-    links.session->send(from.incarnation, wire::Reply{call->call, true, std::move(why), {}, {}, {}, taken});
-    layers.rpc.drop(from, *call);
-    gate.count_refused(from);  // once, also when this is tried again
-  } else if (const auto* begun = std::get_if<wire::Start>(&outline.body)) {
-    links.session->send(from.incarnation, wire::Done{begun->context, begun->pass, true, std::move(why), 0, 0, {}});
-  } else if (const auto* planned = std::get_if<wire::Expect>(&outline.body)) {  // of a plan that is false
-    links.session->send(from.incarnation,
-                        wire::Done{planned->context, planned->pass, true, std::move(why), 0, 0, {}, true});
-  }
-}
-
-// False: there is no memory for it now.
-bool Worker::State::lead_early(const Peer& from, wire::Message& message) {
-  if (links.session->gone(from.incarnation) != nullptr) return true;
-  try {
-    router.lead(from, message);
-  } catch (const Violation& error) {
-    links.session->fence(from.incarnation, error);
-  } catch (...) {
-    const Error error = current_error();
-    if (error.status() == Status::kOutOfMemory) return false;
-    event_log.add("an early message was lost: " + error.message());
-  }
-  return true;
-}
-
-Heard Worker::on_message(const Peer& from, wire::Message& message) {
-  assert_on_loop(state_->environment.loop);
-  switch (state_->phase) {
-    case WorkerPhase::kStarting:
-      return state_->keep_for_start(from, message);
-    case WorkerPhase::kStarted:
-    case WorkerPhase::kStopping:
-      return state_->gate.is_open() ? state_->router.lead(from, message) : state_->keep_for_start(from, message);
-    case WorkerPhase::kCreated:
-    case WorkerPhase::kStopped:
-      break;
-  }
-  return Heard::kStale;
-}
-
-void Worker::on_unstored(const Peer& from, wire::Message& outline, const Error& why) {
-  assert_on_loop(state_->environment.loop);
-  if (state_->phase == WorkerPhase::kCreated || state_->phase == WorkerPhase::kStopped) return;
-  if (route_of(outline.body).memory == Without::kWaits) {
-    on_message(from, outline);  // all of it is there
-  } else if (state_->phase == WorkerPhase::kStarting) {
-    state_->refuse_early(from, outline, why);
-  } else {
-    state_->router.refuse(from, outline, why);
-  }
-}
-
-void Worker::on_lost(const Peer& peer, const Error& error) {
-  assert_on_loop(state_->environment.loop);
-  state_->start.on_lost(peer, error);
-  state_->gate.pass([state = state_.get(), peer, error] { state->members.on_lost(peer, error); });
-}
-
-void Worker::on_left(const Peer& peer) {
-  assert_on_loop(state_->environment.loop);
-  state_->start.on_left(peer);
-  state_->gate.pass([state = state_.get(), peer] { state->members.on_left(peer); });
-}
-
-// The rendezvous is asked once the roster is there: members of our group may know it before we do, and say HELLO again.
-bool Worker::on_stranger(const Peer& peer) {
-  assert_on_loop(state_->environment.loop);
-  if (!state_->links.rendezvous || (state_->gate.is_open() && !state_->members.may_join(peer))) return false;
-  if (state_->start.has_roster()) state_->members.look_up(peer);
-  return true;
-}
-
-void Worker::on_admitted(const Peer& peer) {
-  assert_on_loop(state_->environment.loop);
-  state_->gate.pass(
-      [state = state_.get(), peer] { state->members.on_admitted(peer, state->phase == WorkerPhase::kStarted); });
-}
-
-void Worker::on_restarted(const Peer& peer, const Error& error) {
-  assert_on_loop(state_->environment.loop);
-  state_->gate.pass([state = state_.get(), peer, error] { state->layers.dautograd.on_restarted(peer, error); });
 }
 
 void Worker::lose_members(std::vector<std::string> names, const Error& why) {

@@ -94,11 +94,11 @@ struct WorkerEnvironment {
   std::function<std::shared_ptr<void>(Incarnation)> make_server = nullptr;
 };
 
-// The composition root: builds the layers and leads messages and losses to them. Thread-safe.
-class Worker : private SessionEvents {
+// The composition root: builds the layers, and the parts that lead messages and losses to them. Thread-safe.
+class Worker {
  public:
   Worker(WorkerEnvironment environment, WorkerOptions options);
-  ~Worker() override;  // only after shutdown has completed, or before start
+  ~Worker();  // only after shutdown has completed, or before start
 
   Group& group();
   Rpc& rpc();
@@ -140,14 +140,6 @@ class Worker : private SessionEvents {
   WorkerSnapshot snapshot_at_rest() const;
 
  private:
-  Heard on_message(const Peer& from, wire::Message& message) override;
-  void on_unstored(const Peer& from, wire::Message& outline, const Error& why) override;
-  void on_lost(const Peer& peer, const Error& error) override;
-  void on_left(const Peer& peer) override;
-  bool on_stranger(const Peer& peer) override;
-  void on_admitted(const Peer& peer) override;
-  void on_restarted(const Peer& peer, const Error& error) override;
-
   struct State;
   std::shared_ptr<State> state_;
 };

@@ -8,6 +8,7 @@
 
 #include "base/each_step.h"
 #include "group/shared.h"
+#include "worker/arrivals.h"
 #include "worker/group_links.h"
 #include "worker/layers.h"
 #include "worker/members.h"
@@ -31,6 +32,7 @@ struct Worker::State {
         gate(environment.loop),
         view(options.name, options.world_size),
         start(environment, options, phase, layers, links, view, event_log, gate, members),
+        arrivals(environment, phase, layers, links, event_log, gate, router, members, start),
         reports(environment, options, layers, links, view, event_log, phase) {}
 
   WorkerEnvironment environment;
@@ -48,6 +50,7 @@ struct Worker::State {
   StartGate gate;
   WorkerView view;
   Start start;
+  Arrivals arrivals;
   Reports reports;
 
   void begin_stop(Nanos deadline);
@@ -58,9 +61,6 @@ struct Worker::State {
   void close(ShutdownReport report, bool is_last_attempt = false);
   void end_by_failure(const Error& error);
   void note_failure(const Error& error);
-  Heard keep_for_start(const Peer& from, wire::Message& message);
-  void refuse_early(const Peer& from, const wire::Message& outline, Error why);
-  bool lead_early(const Peer& from, wire::Message& message);
 };
 
 }  // namespace distag

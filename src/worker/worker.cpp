@@ -1,14 +1,47 @@
 #include "worker/worker.h"
 
-#include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "base/each_step.h"
-#include "base/violation.h"
-#include "worker/worker_state.h"
+#include "group/shared.h"
+#include "worker/arrivals.h"
+#include "worker/ending.h"
+#include "worker/reports.h"
 
 namespace distag {
+
+// The parts of a worker, each given those above it, so they end in the reverse order. Only the start and the end change
+// the phase. All live on the loop, except for the view and what the headers of the rooms say.
+struct Worker::State {
+  State(WorkerEnvironment given, WorkerOptions wanted)
+      : environment(std::move(given)),
+        options(std::move(wanted)),
+        layers(environment, options),
+        view(options.name, options.world_size),
+        events(environment.loop, layers.group.shared()->trace),
+        gate(environment.loop),
+        members(environment, layers, links, events),
+        router(environment.loop, environment.log, layers, options.initiators),
+        start(environment, options, phase, layers, links, view, events, gate, members),
+        arrivals(environment, phase, layers, links, events, gate, router, members, start),
+        reports(environment, options, layers, links, view, events, phase),
+        ending(environment, phase, layers, links, view, events, start) {}
+
+  WorkerEnvironment environment;
+  const WorkerOptions options;
+  WorkerPhase phase = WorkerPhase::kCreated;
+  Layers layers;
+  GroupLinks links;
+  WorkerView view;
+  EventLog events;
+  StartGate gate;
+  Members members;
+  Router router;
+  Start start;
+  Arrivals arrivals;
+  Reports reports;
+  Ending ending;
+};
 
 Worker::Worker(WorkerEnvironment environment, WorkerOptions options)
     : state_(std::make_shared<State>(std::move(environment), std::move(options))) {}
@@ -113,132 +146,24 @@ std::shared_ptr<Future<Value>> Worker::start(Nanos timeout) {
 
 // ---- shutdown ----
 
-const std::shared_ptr<Future<ShutdownReport>>& Worker::when_stopped() const { return state_->stop_future; }
+const std::shared_ptr<Future<ShutdownReport>>& Worker::when_stopped() const { return state_->ending.report(); }
 
 std::shared_ptr<Future<ShutdownReport>> Worker::shutdown(Nanos timeout) {
   auto future = Future<ShutdownReport>::make();
   const Nanos deadline = deadline_after(state_->environment.loop.now(), timeout);
-  state_->stop_future->on_done([outcome = state_->stop_future.get(), future] {
+  when_stopped()->on_done([outcome = when_stopped().get(), future] {
     EachStep each;
     each([outcome, &future] { future->complete(outcome->value()); });
     fail_dropped(*future);  // without memory for the report
   });
   // A loop that takes no task any more was stopped after the worker.
-  state_->environment.loop.post_or_drop([state = state_, deadline] { state->begin_stop(deadline); });
+  state_->environment.loop.post_or_drop([state = state_, deadline] { state->ending.begin(deadline); });
   return future;
 }
 
-void Worker::State::begin_stop(Nanos deadline) {
-  switch (phase) {
-    case WorkerPhase::kStarting:
-      start.abandon(Error(Status::kCancelled, "the worker was shut down"));
-      [[fallthrough]];
-    case WorkerPhase::kCreated:
-      close(ShutdownReport{});
-      return;
-    case WorkerPhase::kStarted:
-    case WorkerPhase::kStopping:
-      break;  // again: an earlier deadline counts
-    case WorkerPhase::kStopped:
-      return;
-  }
-  const bool first = phase == WorkerPhase::kStarted;
-  if (first) event_log.add("shutdown began");
-  phase = WorkerPhase::kStopping;
-  std::shared_ptr<Future<ShutdownReport>> left = layers.group.shutdown(deadline);
-  if (first) close_soon(left);
-}
-
-// The report completes inside of group and session: they are taken down by a task of their own.
-void Worker::State::close_soon(const std::shared_ptr<Future<ShutdownReport>>& left) {
-  left->on_done([this, outcome = left.get()] {
-    environment.loop.post_or_drop([this, report = outcome->value()] {
-      stop_parts().check();
-      close_in_turns(report);
-    });
-  });
-}
-
-void Worker::State::close_in_turns(const ShutdownReport& report) {
-  if (phase == WorkerPhase::kStopped) return;
-  if (links.session->close_some()) {
-    environment.loop.post_or_drop([this, report] { close_in_turns(report); });
-  } else {
-    end(report);
-  }
-}
-
-EachStep Worker::State::stop_parts() {
-  EachStep each;
-  layers.stop(each);
-  each([this] { links.end_rendezvous(); });
-  each([this] { view.stop(links.session ? std::optional(links.stats()) : std::nullopt); });
-  return each;
-}
-
-void Worker::State::close(ShutdownReport report, bool is_last_attempt) {
-  if (phase == WorkerPhase::kStopped) return;
-  const EachStep each = stop_parts();
-  if (!is_last_attempt) each.check();  // what failed is tried again: by end_by_failure
-  end(std::move(report));
-}
-
-void Worker::State::end(ShutdownReport report) {
-  phase = WorkerPhase::kStopped;
-  start.drop();
-  stop_future->complete(std::move(report));
-}
-
-// ---- failure of the loop ----
-
 void Worker::on_loop_failure(const Error& error) noexcept {
   assert_on_loop(state_->environment.loop);
-  for (bool is_done = false; !is_done;) {
-    try {
-      state_->end_by_failure(error);
-      is_done = true;
-    } catch (...) {
-      // Again, by a simpler way.
-    }
-  }
-}
-
-void Worker::State::note_failure(const Error& error) {
-  EachStep each;  // without memory for a word it ends all the same
-  each([this, &error] {
-    environment.log.write(LogLevel::kError, "the worker ends, as a task of its loop failed: " + error.message());
-  });
-}
-
-// First an end by the rules: a start is abandoned, or LEAVE is said. A failure on that way, or of a shutdown that is
-// leaving, cuts it short, which is tried some times; at last nothing is left but to tell those who wait.
-void Worker::State::end_by_failure(const Error& error) {
-  if (phase == WorkerPhase::kCreated || phase == WorkerPhase::kStopped) return;
-  ShutdownReport report;
-  report.clean = false;
-  switch (failures++) {
-    case 0:
-      note_failure(error);
-      if (phase == WorkerPhase::kStarting) {
-        start.abandon(error);
-        failures = 0;
-        return;
-      }
-      phase = WorkerPhase::kStopping;
-      if (!layers.group.leave_for(error)) return close(std::move(report));
-      return close_soon(layers.group.shutdown(0));
-    case 1:
-    case 2:
-    case 3:
-    case 4:
-      return close(std::move(report));
-    default:
-      EachStep each;
-      each([this, &report] { close(report, true); });
-      phase = WorkerPhase::kStopped;
-      start.drop_outcome();
-      stop_future->complete(std::move(report));
-  }
+  state_->ending.on_loop_failure(error);
 }
 
 void Worker::lose_members(std::vector<std::string> names, const Error& why) {

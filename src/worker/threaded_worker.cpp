@@ -19,7 +19,6 @@
 #include "transport/socket/address.h"
 #include "transport/socket/local_server.h"
 #include "transport/socket/socket_transport.h"
-#include "transport/socket/worker_key.h"
 #include "worker/fault_points.h"
 #include "worker/long_tasks.h"
 #include "worker/looking.h"
@@ -50,11 +49,10 @@ bool starts_with(const std::string& text, const char* prefix) { return text.rfin
 }  // namespace
 
 ThreadedWorker::ThreadedWorker(ThreadedOptions options)
-    : options_(std::move(options)), reserve_(std::make_shared<Reserve>()), random_(std::make_unique<SystemRandom>()) {
-  if (options_.security.secret_key) {
-    MutexLock lock(mutex_);
-    own_key_ = pair_of(*options_.security.secret_key).public_key;
-  }
+    : options_(std::move(options)),
+      reserve_(std::make_shared<Reserve>()),
+      random_(std::make_unique<SystemRandom>()),
+      peer_keys_(options_.security.secret_key) {
   if (options_.host_executor) host_ = std::make_unique<HostExecutor>();
   // Set before any thread starts: the hooks read it on their threads.
   functions_ = host_.get();
@@ -153,11 +151,7 @@ Security ThreadedWorker::load_keys() {
       const int32_t rank = resolve_rendezvous(wanted.rendezvous, wanted.rank, wanted.world_size, get_environment).rank;
       if (rank >= 0) name = default_name(rank);
     }
-    MutexLock lock(mutex_);
-    own_key_ = security.worker_keys->own.public_key;
-    if (changed_peers_) check_own_key(*changed_peers_, *own_key_, name);
-    if (changed_peers_) security.worker_keys->peers->replace(*changed_peers_);
-    ring_ = security.worker_keys->peers;
+    peer_keys_.begin(*security.worker_keys, name);
     return security;
   }
   if (security.allow_insecure && !security.group_key) {
@@ -183,17 +177,8 @@ void ThreadedWorker::set_peers(KeyRing::Keys keys) {
   if (!has_worker_keys()) {
     fail(Status::kUnsupported, "this worker has no key of its own: who has the group's key may connect");
   }
-  KeyRing{KeyRing::Keys(keys)};  // throws for an invalid one
-  const std::string name = own_name();
-  std::shared_ptr<KeyRing> ring;
-  {
-    MutexLock lock(mutex_);
-    if (own_key_) check_own_key(keys, *own_key_, name);
-    changed_peers_ = keys;  // for the next start
-    ring = ring_;
-  }
-  if (ring == nullptr) return;
-  std::vector<std::string> changed = ring->replace(std::move(keys));
+  std::vector<std::string> changed = peer_keys_.replace(std::move(keys), own_name());
+  if (changed.empty()) return;
   worker_->lose_members(std::move(changed), Error(Status::kDenied, "its key was taken away"));
 }
 

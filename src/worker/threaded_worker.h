@@ -12,6 +12,7 @@
 #include "base/mutex.h"
 #include "base/pool.h"
 #include "worker/keys.h"
+#include "worker/peer_keys.h"
 #include "worker/socket_engines.h"
 #include "worker/worker.h"
 
@@ -82,14 +83,12 @@ class ThreadedWorker {
   std::unique_ptr<PmixBoard> board_;  // of pmix://; as the next one
   std::unique_ptr<CurlClient> http_;  // of a rendezvous that needs it; touched on the loop, then once that has stopped
   std::unique_ptr<Random> random_;
+  PeerKeys peer_keys_;
   std::unique_ptr<Log> log_;
   Executor* functions_;
   std::unique_ptr<Worker> worker_;
 
   Mutex mutex_;
-  std::shared_ptr<KeyRing> ring_ GUARDED_BY(mutex_);               // once it was started
-  std::optional<CurveKey> own_key_ GUARDED_BY(mutex_);             // once it is known
-  std::optional<KeyRing::Keys> changed_peers_ GUARDED_BY(mutex_);  // before
   bool loop_runs_ GUARDED_BY(mutex_) = false;
   bool is_ending_ GUARDED_BY(mutex_) = false;              // cannot be started any more
   std::shared_ptr<Future<Unit>> turn_ GUARDED_BY(mutex_);  // of the thread that joins the others now

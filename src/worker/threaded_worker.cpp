@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/each_step.h"
 #include "base/host_code.h"
 #include "base/mutex.h"
 #include "base/process.h"
@@ -54,24 +53,21 @@ ThreadedWorker::ThreadedWorker(ThreadedOptions options)
       random_(std::make_unique<SystemRandom>()),
       peer_keys_(options_.security.secret_key) {
   if (options_.host_executor) host_ = std::make_unique<HostExecutor>();
-  // Set before any thread starts: the hooks read it on their threads.
-  functions_ = host_.get();
   pool_ = std::make_unique<Pool>("distag-pool", thread_count(), hooks_for(!options_.host_executor), reserve_);
-  if (functions_ == nullptr) functions_ = pool_.get();
   decoder_ = std::make_unique<Pool>("distag-decoder", 1, hooks_for(false), reserve_);
   loop_ = std::make_unique<FdLoop>("distag-loop", hooks_for(false), reserve_);
-  loop_->set_host_code_executor(functions_);
+  loop_->set_host_code_executor(&functions());
   loop_->set_watchdog(options_.loop_watchdog ? options_.loop_watchdog : note_long_tasks());
   if (options_.on_log) {
     log_ = std::make_unique<Log>(options_.log_level, [this](LogLevel level, std::string text) {
-      functions_->post_or_drop([this, level, record = std::move(text)] { options_.on_log(level, record); });
+      functions().post_or_drop([this, level, record = std::move(text)] { options_.on_log(level, record); });
     });
   } else {
     log_ = std::make_unique<Log>();
   }
   WorkerEnvironment environment{
       *loop_,
-      *functions_,
+      functions(),
       *pool_,
       *decoder_,
       *random_,
@@ -90,6 +86,11 @@ ThreadedWorker::ThreadedWorker(ThreadedOptions options)
       [this](Incarnation incarnation) { return open_server(incarnation); }};
   worker_ = std::make_unique<Worker>(std::move(environment), options_.worker);
   loop_->set_on_failure([this](const Error& error) { worker_->on_loop_failure(error); });
+}
+
+Executor& ThreadedWorker::functions() const {
+  if (host_) return *host_;
+  return *pool_;
 }
 
 size_t ThreadedWorker::thread_count() const {
@@ -186,7 +187,7 @@ void ThreadedWorker::set_peers(KeyRing::Keys keys) {
 ThreadHooks ThreadedWorker::hooks_for(bool runs_host_code) const {
   return ThreadHooks{[this, runs_host_code](const char* thread_name) {
                        if (options_.hooks.on_start) options_.hooks.on_start(thread_name);
-                       if (!runs_host_code) exchange_host_code_executor(functions_);
+                       if (!runs_host_code) exchange_host_code_executor(&functions());
                      },
                      [this](const char* thread_name) {
                        exchange_host_code_executor(nullptr);
@@ -228,29 +229,7 @@ std::shared_ptr<Future<ShutdownReport>> ThreadedWorker::begin_shutdown(Nanos tim
 bool ThreadedWorker::finish(Nanos timeout) {
   const Nanos deadline = deadline_after(loop_->now(), timeout);
   const Nanos latest = deadline_after(loop_->now(), timeout < 0 ? timeout : std::max(timeout, kPatience));
-  for (;;) {
-    std::shared_ptr<Future<Unit>> turn;
-    {
-      MutexLock lock(mutex_);
-      if (is_finished()) return true;
-      turn = turn_;
-      if (turn == nullptr) turn_ = Future<Unit>::make();
-    }
-    if (turn == nullptr) break;
-    if (!wait(*turn, time_left(latest))) return false;
-  }
-  EachStep each;
-  each([this, deadline, latest] {
-    if (take_down(deadline, latest)) finished_ = true;
-  });
-  std::shared_ptr<Future<Unit>> turn;
-  {
-    MutexLock lock(mutex_);
-    turn.swap(turn_);
-  }
-  turn->complete(Unit{});
-  each.check();
-  return is_finished();
+  return end_.run(latest, [this, deadline, latest] { return take_down(deadline, latest); });
 }
 
 bool ThreadedWorker::take_down(Nanos deadline, Nanos latest) {

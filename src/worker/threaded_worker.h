@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "base/mutex.h"
 #include "base/pool.h"
 #include "worker/keys.h"
+#include "worker/one_by_one.h"
 #include "worker/peer_keys.h"
 #include "worker/socket_engines.h"
 #include "worker/worker.h"
@@ -44,7 +44,7 @@ class ThreadedWorker {
   ~ThreadedWorker();  // shuts down with timeout 0 and joins; not on a thread of its own
 
   Worker& worker() { return *worker_; }
-  Executor& functions() { return *functions_; }
+  Executor& functions() const;
   Reserve* reserve() { return reserve_.get(); }
   HostExecutor* host() { return host_.get(); }  // nullptr with the pool executor
   size_t thread_count() const;                  // of the pool
@@ -55,7 +55,7 @@ class ThreadedWorker {
   // Joins all threads, once no function runs. False when some still run after `timeout`: call again. By one thread at a
   // time; others wait for their turn, no longer than their timeout. Not on a thread of the worker.
   bool finish(Nanos timeout);
-  bool is_finished() const { return finished_.load(); }
+  bool is_finished() const { return end_.is_done(); }
 
   // From now on only these workers may connect, each with that key: whoever is connected with another one is lost.
   // Throws UNSUPPORTED for a worker that has no key of its own, INVALID_ARGUMENT for a key with two names.
@@ -76,6 +76,7 @@ class ThreadedWorker {
 
   const ThreadedOptions options_;
   const std::shared_ptr<Reserve> reserve_;  // of all threads of the worker
+  // Both are made before any thread starts: the hooks read them on their threads.
   std::unique_ptr<HostExecutor> host_;
   std::unique_ptr<Pool> pool_;
   std::unique_ptr<Pool> decoder_;  // one thread, from the first message that needs it on
@@ -85,14 +86,12 @@ class ThreadedWorker {
   std::unique_ptr<Random> random_;
   PeerKeys peer_keys_;
   std::unique_ptr<Log> log_;
-  Executor* functions_;
   std::unique_ptr<Worker> worker_;
 
   Mutex mutex_;
   bool loop_runs_ GUARDED_BY(mutex_) = false;
-  bool is_ending_ GUARDED_BY(mutex_) = false;              // cannot be started any more
-  std::shared_ptr<Future<Unit>> turn_ GUARDED_BY(mutex_);  // of the thread that joins the others now
-  std::atomic<bool> finished_{false};
+  bool is_ending_ GUARDED_BY(mutex_) = false;  // cannot be started any more
+  OneByOne end_;                               // of the threads
 };
 
 }  // namespace distag

@@ -1,17 +1,23 @@
 #include "base/fd_loop.h"
 
 #include <sched.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cassert>
-#include <ctime>
 #include <memory>
+#include <optional>
+#include <thread>
 #include <utility>
-#include <vector>
 
-#include "base/fd_loop_state.h"
+#include "base/idle_checks.h"
+#include "base/lookouts.h"
+#include "base/loop_scopes.h"
+#include "base/loop_seat.h"
 #include "base/parker.h"
+#include "base/poller.h"
+#include "base/reserve.h"
+#include "base/task_runner.h"
+#include "base/timer_queue.h"
 
 namespace distag {
 namespace {
@@ -21,67 +27,85 @@ namespace {
 constexpr Nanos kLookout = 60 * kMicrosecond;
 // How often a loop with lookouts asks the system whether descriptors are readable: to ask costs more than to look.
 constexpr Nanos kPollGap = 5 * kMicrosecond;
-// How long a task without a waiter may be put off.
-constexpr Nanos kSoon = kMillisecond;
 // How long memory has to do without what the reserve lacks: others may need it more.
 constexpr Nanos kRefillPause = 10 * kMillisecond;
 // How long a loop sleeps at once after its core was taken while it looked for work; but not within a message.
 constexpr Nanos kCrowded = 10 * kMillisecond;
-
-// Page faults of the calling thread since its start, and its time of the processor.
-int64_t faults_of_thread() {
-  rusage usage{};
-  getrusage(RUSAGE_THREAD, &usage);
-  return usage.ru_minflt;
-}
-Nanos time_of_thread() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<Nanos>(time.tv_sec) * kSecond + time.tv_nsec;
-}
-
-// Since `begin`. To count faults costs as much as a short task, for which they do not matter.
-FdLoop::Cost cost_since(const FdLoop::Cost& begin) {
-  const Nanos taken = time_of_thread() - begin.taken;
-  return {taken, taken < kMillisecond ? 0 : faults_of_thread() - begin.page_faults};
-}
+// How long a thread that waits runs the loop for others at a time.
+constexpr Nanos kLongestLead = 2 * kMillisecond;
+// How long it sleeps with the seat, all in all: a wait that is longer does not notice the second wake that it costs.
+constexpr Nanos kLongestRest = 10 * kMillisecond;
+constexpr Nanos kShortestRest = kMillisecond;  // the poller counts in these
 
 }  // namespace
 
-template <typename Call, typename Describe>
-void FdLoop::State::timed(Call&& call, Describe&& what) {
-  const char* const watched = watchdog ? what() : nullptr;
-  const Cost begin = watched == nullptr ? Cost{} : Cost{time_of_thread(), faults_of_thread()};
-  try {
-    call();
-  } catch (...) {
-    if (on_failure) on_failure(current_error());
-  }
-  if (watched != nullptr) watchdog(watched, cost_since(begin));
-  const Nanos end = steady.now();
-  if (end - last > longest.load(std::memory_order_relaxed)) longest.store(end - last, std::memory_order_relaxed);
-  last = end;
-}
+// What a turn of the loop does, for the thread that has the seat. A turn runs the tasks that are posted, the timers
+// that are due, and the checks before a sleep; it looks at descriptors when nothing else is left, or when they have
+// waited for long.
+struct FdLoop::State {
+  using Sight = LoopSeat::Sight;
 
-bool FdLoop::State::are_descriptors_due() const { return last - polled_at >= kLookout; }
+  State(std::string name_, ThreadHooks hooks_, std::shared_ptr<Reserve> reserve_)
+      : name(std::move(name_)), hooks(std::move(hooks_)), reserve(std::move(reserve_)) {}
 
-bool FdLoop::State::has_polled_lately() const { return !lookouts.empty() && last - polled_at < kPollGap; }
+  // ---- of the loop's own thread ----
+  void run();
+  void rest();
+  // ---- of a thread that waits ----
+  void lead(Completion& awaited, Nanos deadline);
+  bool lead_until(const Completion& awaited, Nanos deadline);
+  bool will_ring(Completion& awaited) noexcept;
+  void rest_as_leader(const Completion& awaited, Nanos until);
+  bool give_seat_back();
+  // ---- a turn ----
+  void mend_reserve();
+  bool run_batch();
+  void fire_timers();
+  bool check_idle();
+  bool look_for_work(const Completion* awaited);
+  Sight look(const Completion* awaited);
+  bool are_descriptors_due() const;
+  bool has_polled_lately() const;
+  void look_at_descriptors();
+  bool poll();
+  void dispatch();
+  void run_task(Task& task);
+  void destroy_left();
+
+  const std::string name;
+  const ThreadHooks hooks;
+  const std::shared_ptr<Reserve> reserve;  // nullptr: none
+  RefusingPolicy policy{name};
+  Executor* host_code = nullptr;
+  TaskRunner runner;
+  Poller poller;
+  LoopSeat seat{poller, runner.clock()};
+  TaskQueue batch;
+  TimerQueue timers;
+  IdleChecks idle_checks;
+  Lookouts lookouts;
+  Nanos crowded_until = 0;
+  bool has_heard = false;    // since it slept last: a task was posted, or a descriptor became readable
+  Nanos refill_at = kNever;  // unless the reserve is whole
+  Nanos polled_at = 0;
+};
+
+// ---- a turn ----
+
+bool FdLoop::State::are_descriptors_due() const { return runner.last() - polled_at >= kLookout; }
+
+bool FdLoop::State::has_polled_lately() const { return lookouts.are_there() && runner.last() - polled_at < kPollGap; }
 
 void FdLoop::State::mend_reserve() {
   if (!reserve || !reserve->is_short()) return;
-  if (refill_at == kNever) refill_at = last + kRefillPause;
-  if (last < refill_at) return;
-  refill_at = reserve->refill() ? kNever : last + kRefillPause;
+  if (refill_at == kNever) refill_at = runner.last() + kRefillPause;
+  if (runner.last() < refill_at) return;
+  refill_at = reserve->refill() ? kNever : runner.last() + kRefillPause;
 }
 
 // False when the loop is stopping and there is nothing left to run.
 bool FdLoop::State::run_batch() {
-  {
-    MutexLock lock(mutex);
-    if (stopping && posted.empty()) return false;
-    batch.swap(posted);
-    has_urgent = false;
-  }
+  if (!seat.take_posted(batch)) return false;
   has_heard = has_heard || !batch.empty();
   while (!batch.empty()) {
     Task task = batch.pop();
@@ -93,7 +117,7 @@ bool FdLoop::State::run_batch() {
 void FdLoop::State::fire_timers() {
   // One that a task starts anew waits for the next turn, so that posted tasks and descriptors get theirs.
   for (size_t left = timers.size(); left > 0; --left) {
-    Task task = timers.take_due(last);
+    Task task = timers.take_due(runner.last());
     if (!task) return;
     run_task(task);
   }
@@ -101,58 +125,46 @@ void FdLoop::State::fire_timers() {
 
 bool FdLoop::State::check_idle() {
   bool more = false;
-  for (size_t i = 0; i < idle_checks.size(); ++i) {
-    // Held: the callback may remove itself.
-    const auto check = idle_checks[i].check;
-    if (check) timed([&more, &check] { more |= (*check)(); }, [] { return "a check before the loop sleeps"; });
-  }
-  std::erase_if(idle_checks, [](const IdleCheck& check) { return !check.check; });
+  idle_checks.each([this, &more](const std::function<bool()>& check) {
+    runner.run([&more, &check] { more |= check(); }, [] { return "a check before the loop sleeps"; });
+  });
   has_heard = has_heard || more;
   return more;
 }
 
-bool FdLoop::State::is_under_way() const {
-  return std::any_of(lookouts.begin(), lookouts.end(), [](const Lookout* lookout) { return lookout->is_under_way(); });
-}
-
 // A look around without a word to the system.
 FdLoop::State::Sight FdLoop::State::look(const Completion* awaited) {
-  for (Lookout* lookout : lookouts) {
-    if (lookout->has_work()) return Sight::kWork;
-  }
+  if (lookouts.has_work()) return Sight::kWork;
   if (awaited != nullptr && awaited->is_done()) return Sight::kEnd;
-  MutexLock lock(mutex);
-  if (has_urgent || stopping) return Sight::kWork;
-  if (awaited == nullptr && is_wanted.load(std::memory_order_relaxed)) return Sight::kEnd;
-  return posted.empty() ? Sight::kNothing : Sight::kWork;
+  return seat.look(awaited != nullptr);
 }
 
 // False when nothing came for a while, at the end of what is awaited, or when another thread is to do the rest. Gives
 // its core away between looks. If it comes back late and there is nothing to do, others want the core: who sleeps gets
 // it back sooner than who looks around.
 bool FdLoop::State::look_for_work(const Completion* awaited) {
-  if ((last < crowded_until || !has_heard) && !is_under_way()) return false;
-  const Nanos until = std::min(last + kLookout, timers.next_due());
+  if ((runner.last() < crowded_until || !has_heard) && !lookouts.is_under_way()) return false;
+  const Nanos until = std::min(runner.last() + kLookout, timers.next_due());
   do {
     sched_yield();
-    const Nanos now = steady.now();
-    const bool was_long_away = now - last > kLookout;
-    last = now;
+    const Nanos before = runner.last();
+    const Nanos now = runner.ask_clock();
+    const bool was_long_away = now - before > kLookout;
     const Sight sight = look(awaited);
     if (sight != Sight::kNothing) return sight == Sight::kWork;
     if (was_long_away) crowded_until = now + kCrowded;
     if (has_polled_lately()) continue;
-    last = steady.now();
+    runner.ask_clock();
     if (poll()) {
       dispatch();
       return true;
     }
-  } while (last < until);
-  return last >= timers.next_due();
+  } while (runner.last() < until);
+  return runner.last() >= timers.next_due();
 }
 
 bool FdLoop::State::poll() {
-  polled_at = last;
+  polled_at = runner.last();
   return poller.look();
 }
 
@@ -162,26 +174,15 @@ void FdLoop::State::look_at_descriptors() {
   dispatch();
 }
 
-// True: a lookout has work.
-bool FdLoop::State::begin_sleep() {
-  bool has_work = false;
-  for (Lookout* lookout : lookouts) has_work |= lookout->begin_sleep();
-  return has_work;
-}
-
-void FdLoop::State::end_sleep() {
-  for (Lookout* lookout : lookouts) lookout->end_sleep();
-}
-
 void FdLoop::State::dispatch() {
   poller.dispatch([this](const std::function<void()>& on_ready) {
     has_heard = true;
-    timed(on_ready, [] { return "what watches a descriptor"; });
+    runner.run(on_ready, [] { return "what watches a descriptor"; });
   });
 }
 
 void FdLoop::State::run_task(Task& task) {
-  timed(
+  runner.run(
       [&task] {
         task();
         task.reset();
@@ -192,20 +193,139 @@ void FdLoop::State::run_task(Task& task) {
 void FdLoop::State::destroy_left() {
   // Objects that these own may call the loop when they go, as on its thread: each is emptied before its content is
   // destroyed.
-  owner = std::this_thread::get_id();
+  seat.own();
   const ReserveScope scope(reserve.get());
   TaskQueue left;
-  {
-    MutexLock lock(mutex);
-    left.swap(posted);
-  }
+  seat.take_posted(left);
   while (!left.empty()) left.pop();
   timers.clear();
-  std::exchange(idle_checks, {}).clear();
+  idle_checks.clear();
   lookouts.clear();
   poller.clear();
-  owner = std::thread::id();
+  seat.disown();
 }
+
+// ---- the loop's own thread ----
+
+void FdLoop::State::run() {
+  const RunScope scope(policy, reserve.get(), host_code);
+  runner.ask_clock();
+  for (bool goes_on = true; goes_on;) {
+    mend_reserve();
+    runner.attempt([this, &goes_on] {
+      const bool are_due = are_descriptors_due();
+      goes_on = run_batch();
+      if (!goes_on) return;
+      fire_timers();
+      if (check_idle() || are_due) {
+        look_at_descriptors();
+      } else if (!look_for_work(nullptr)) {
+        rest();
+      }
+    });
+    runner.ask_clock();
+  }
+}
+
+// Others may run the loop meanwhile.
+void FdLoop::State::rest() {
+  if (!lookouts.begin_sleep()) {
+    poller.set_alarm(timers.next_due());
+    poller.arm();
+    if (seat.leave()) {
+      do {
+        poller.rest();
+      } while (!seat.come_back());
+    }
+  }
+  lookouts.end_sleep();
+  has_heard = false;
+  runner.ask_clock();
+  poll();
+  dispatch();
+}
+
+// ---- a thread that waits ----
+
+// As the loop's own thread does, until that is over or it is somebody else's turn, or (true) nothing is left to do.
+bool FdLoop::State::lead_until(const Completion& awaited, Nanos deadline) {
+  const Nanos latest = std::min(runner.ask_clock() + kLongestLead, deadline);
+  bool has_ended = false;
+  do {
+    mend_reserve();
+    bool is_idle = false;
+    runner.attempt([this, &awaited, &has_ended, &is_idle] {
+      const bool are_due = are_descriptors_due();
+      has_ended = !run_batch() || awaited.is_done();
+      if (has_ended) return;
+      fire_timers();
+      const bool more = check_idle();
+      has_ended = awaited.is_done();
+      if (has_ended) return;
+      if (more || are_due) {
+        look_at_descriptors();
+      } else {
+        is_idle = !look_for_work(&awaited);
+      }
+    });
+    if (has_ended) return false;
+    if (is_idle) return !awaited.is_done();
+    runner.ask_clock();
+  } while (!awaited.is_done() && runner.last() < latest);
+  return false;
+}
+
+// Sleeps with the seat: what comes wakes the thread that waits for it, instead of one that wakes another.
+void FdLoop::State::rest_as_leader(const Completion& awaited, Nanos until) {
+  const bool has_work = lookouts.begin_sleep();
+  poller.set_alarm(timers.next_due());
+  poller.bell()->listen();
+  const bool may_sleep = seat.begin_rest(has_work);
+  if (may_sleep && !awaited.is_done()) poller.wait(static_cast<int>((until - runner.last()) / kMillisecond));
+  seat.end_rest();
+  poller.bell()->ignore();
+  lookouts.end_sleep();
+  has_heard = false;
+  polled_at = runner.ask_clock();
+  runner.attempt([this] { dispatch(); });
+}
+
+// Whether the end of it is told to a leader that sleeps. Without memory for that it sleeps elsewhere.
+bool FdLoop::State::will_ring(Completion& awaited) noexcept {
+  try {
+    awaited.on_done([bell = poller.bell()] { bell->ring(); });
+  } catch (...) {
+    return false;
+  }
+  return true;
+}
+
+// Nothing unless the seat can be had.
+void FdLoop::State::lead(Completion& awaited, Nanos deadline) {
+  if (!seat.take(awaited)) return;
+  const RunScope scope(policy, reserve.get(), host_code);
+  lookouts.end_sleep();
+  const bool is_idle = lead_until(awaited, deadline);
+  const Nanos until = std::min(runner.last() + kLongestRest, deadline);
+  const auto may_rest = [this, until] { return until - runner.last() >= kShortestRest; };
+  if (is_idle && may_rest() && will_ring(awaited)) {
+    do {
+      rest_as_leader(awaited, until);
+    } while (lead_until(awaited, deadline) && may_rest());
+  }
+  if (!give_seat_back()) poller.wake();
+}
+
+// False when there is work for the loop's thread: it has to be woken.
+bool FdLoop::State::give_seat_back() {
+  bool has_work = true;
+  runner.attempt([this, &has_work] { has_work = check_idle(); });
+  has_work |= lookouts.begin_sleep();
+  poller.set_alarm(timers.next_due());
+  return seat.give_back(has_work);
+}
+
+// ---- the loop ----
 
 FdLoop::FdLoop(std::string name, ThreadHooks hooks, std::shared_ptr<Reserve> reserve)
     : state_(std::make_unique<State>(std::move(name), std::move(hooks), std::move(reserve))) {}
@@ -213,149 +333,122 @@ FdLoop::FdLoop(std::string name, ThreadHooks hooks, std::shared_ptr<Reserve> res
 FdLoop::~FdLoop() { stop(); }
 
 void FdLoop::start() {
-  MutexLock lock(state_->mutex);
-  if (state_->stopping || state_->thread.joinable()) {
-    fail(Status::kInvalidState, "loop \"{}\" was started before", state_->name);
-  }
-  state_->thread = start_thread(state_->name, state_->hooks, [state = state_.get()] {
-    state->loop_thread = std::this_thread::get_id();
-    state->owner = std::this_thread::get_id();
-    state->run();
-    state->owner = std::thread::id();
+  const bool is_first = state_->seat.start([this] {
+    return start_thread(state_->name, state_->hooks, [state = state_.get()] {
+      state->seat.begin();
+      state->run();
+      state->seat.disown();
+    });
   });
+  if (!is_first) fail(Status::kInvalidState, "loop \"{}\" was started before", state_->name);
 }
 
 void FdLoop::set_host_code_executor(Executor* executor) { state_->host_code = executor; }
 
-void FdLoop::set_watchdog(Watchdog watchdog) { state_->watchdog = std::move(watchdog); }
+void FdLoop::set_watchdog(Watchdog watchdog) { state_->runner.set_watchdog(std::move(watchdog)); }
 
-void FdLoop::set_on_failure(std::function<void(Error)> on_failure) { state_->on_failure = std::move(on_failure); }
-
-void FdLoop::stop() {
-  std::thread thread;
-  {
-    MutexLock lock(state_->mutex);
-    if (std::exchange(state_->stopping, true)) return;
-    thread = std::move(state_->thread);
-  }
-  state_->poller.wake();
-  state_->poller.bell()->ring();
-  if (thread.joinable()) thread.join();
-  state_->destroy_left();
+void FdLoop::set_on_failure(std::function<void(Error)> on_failure) {
+  state_->runner.set_on_failure(std::move(on_failure));
 }
 
-// A refused task is destroyed after the lock is gone.
-template <typename Push>
-bool FdLoop::State::post(Push&& push, Urgency urgency) {
-  // Before the task is there: whoever sees the task and merely looks for work leaves it to the thread that posts it.
-  const bool is_alone = waiting.load(std::memory_order_relaxed) == 0;
-  if (urgency == Urgency::kByPoster && is_alone) is_wanted.store(true, std::memory_order_relaxed);
-  std::optional<Seat> sleeper;
-  {
-    MutexLock lock(mutex);
-    if (stopping) return false;
-    push(posted);
-    has_urgent = has_urgent || urgency != Urgency::kByPoster;
-    if (urgency == Urgency::kNow) sleeper = take_sleeper();
-    // To take the seat, or to go on after a sleep with it, needs the lock: no other thread touches the poller now.
-    if (urgency == Urgency::kSoon && sleeping) poller.set_alarm(steady.now() + kSoon);
-  }
-  wake(sleeper);
-  return true;
+void FdLoop::stop() {
+  std::optional<std::thread> thread = state_->seat.stop();
+  if (!thread) return;
+  state_->poller.wake();
+  state_->poller.bell()->ring();
+  if (thread->joinable()) thread->join();
+  state_->destroy_left();
 }
 
 bool FdLoop::post_soon(Task task) {
   const ReserveScope scope(state_->reserve ? state_->reserve.get() : current_reserve());
-  return state_->post([&task](TaskQueue& queue) { queue.push(std::move(task)); }, State::Urgency::kSoon);
+  return state_->seat.post([&task](TaskQueue& queue) { queue.push(std::move(task)); }, LoopSeat::Urgency::kSoon);
 }
 
 bool FdLoop::post_soon(TaskPlace& place, Task task) noexcept {
-  return state_->post([&place, &task](TaskQueue& queue) { queue.push(place, std::move(task)); }, State::Urgency::kSoon);
+  return state_->seat.post([&place, &task](TaskQueue& queue) { queue.push(place, std::move(task)); },
+                           LoopSeat::Urgency::kSoon);
 }
 
 bool FdLoop::post(Task task) {
   const ReserveScope scope(state_->reserve ? state_->reserve.get() : current_reserve());
-  return state_->post([&task](TaskQueue& queue) { queue.push(std::move(task)); },
-                      Lead::is_quiet_to(*this) ? State::Urgency::kByPoster : State::Urgency::kNow);
+  return state_->seat.post([&task](TaskQueue& queue) { queue.push(std::move(task)); },
+                           Lead::is_quiet_to(*this) ? LoopSeat::Urgency::kByPoster : LoopSeat::Urgency::kNow);
 }
 
 bool FdLoop::post(TaskPlace& place, Task task) noexcept {
-  return state_->post([&place, &task](TaskQueue& queue) { queue.push(place, std::move(task)); },
-                      Lead::is_quiet_to(*this) ? State::Urgency::kByPoster : State::Urgency::kNow);
+  return state_->seat.post([&place, &task](TaskQueue& queue) { queue.push(place, std::move(task)); },
+                           Lead::is_quiet_to(*this) ? LoopSeat::Urgency::kByPoster : LoopSeat::Urgency::kNow);
 }
 
 Loop::TimerId FdLoop::start_timer(Nanos when, Task task) {
-  assert(state_->may_touch());
+  assert(state_->seat.may_touch());
   return state_->timers.add(when, std::move(task));
 }
 
 void FdLoop::start_timer(TaskPlace& place, Nanos when, Task task) noexcept {
-  assert(state_->may_touch());
+  assert(state_->seat.may_touch());
   state_->timers.add(place, when, std::move(task));
 }
 
 void FdLoop::cancel_timer(TimerId id) {
-  assert(state_->may_touch());
+  assert(state_->seat.may_touch());
   state_->timers.cancel(id);
 }
 
-void FdLoop::wake() noexcept { state_->wake(); }
+void FdLoop::wake() noexcept { state_->seat.wake(); }
 
 bool FdLoop::lead(Completion& completion, Nanos timeout) {
   if (completion.is_done() || timeout == 0) return completion.is_done();
-  const Nanos deadline = deadline_after(state_->steady.now(), timeout);
-  const Waiting waiting(state_->waiting);
+  const Nanos deadline = deadline_after(state_->runner.clock().now(), timeout);
+  const Waiting waiting(state_->seat.waiting());
   if (waiting.is_alone()) state_->lead(completion, deadline);
   if (completion.is_done()) return true;
-  state_->wake();
+  state_->seat.wake();
   return park_until_done(completion, time_left(deadline));
 }
 
-const Clock& FdLoop::clock() const { return state_->steady; }
+const Clock& FdLoop::clock() const { return state_->runner.clock(); }
 
-bool FdLoop::is_current() const { return state_->owner == std::this_thread::get_id(); }
+bool FdLoop::is_current() const { return state_->seat.is_mine(); }
 
 void FdLoop::watch(int fd, std::function<void()> on_readable, std::function<void()> on_writable) {
-  assert(state_->may_touch());
+  assert(state_->seat.may_touch());
   state_->poller.watch(fd, std::move(on_readable), std::move(on_writable));
 }
 
 void FdLoop::await_writable(int fd, bool is_awaited) noexcept {
-  assert(state_->may_touch());
+  assert(state_->seat.may_touch());
   state_->poller.await_writable(fd, is_awaited);
 }
 
 void FdLoop::unwatch(int fd) {
-  assert(state_->may_touch());
+  assert(state_->seat.may_touch());
   state_->poller.unwatch(fd);
 }
 
 uint64_t FdLoop::add_idle_check(std::function<bool()> check) {
-  assert(state_->may_touch());
-  const uint64_t id = state_->next_idle_check++;
-  state_->idle_checks.push_back({id, std::make_shared<std::function<bool()>>(std::move(check))});
-  return id;
+  assert(state_->seat.may_touch());
+  return state_->idle_checks.add(std::move(check));
 }
 
 void FdLoop::remove_idle_check(uint64_t id) {
-  assert(state_->may_touch());
-  for (State::IdleCheck& check : state_->idle_checks) {
-    if (check.id == id) std::exchange(check.check, nullptr).reset();
-  }
+  assert(state_->seat.may_touch());
+  state_->idle_checks.remove(id);
 }
 
 void FdLoop::add_lookout(Lookout& lookout) {
-  assert(state_->may_touch());
-  state_->lookouts.push_back(&lookout);
+  assert(state_->seat.may_touch());
+  state_->lookouts.add(lookout);
 }
 
 void FdLoop::remove_lookout(Lookout& lookout) {
-  assert(state_->may_touch());
-  std::erase(state_->lookouts, &lookout);
+  assert(state_->seat.may_touch());
+  state_->lookouts.remove(lookout);
 }
 
-uint64_t FdLoop::leads() const { return state_->leads; }
+uint64_t FdLoop::leads() const { return state_->seat.takes(); }
 
-Nanos FdLoop::longest_task() const { return state_->longest; }
+Nanos FdLoop::longest_task() const { return state_->runner.longest(); }
 
 }  // namespace distag

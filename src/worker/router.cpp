@@ -21,14 +21,9 @@ Id pass_of(const wire::Body& body) {
 }  // namespace
 
 Heard Router::lead(const Peer& from, wire::Message& message) {
-  assert_on_loop(loop_);
   const Route& route = route_of(message.body);
   try {
-    if (const std::optional<Error> denial = denial_of(message)) {
-      note_refusal(denial->message());
-      refuse(from, message, *denial);
-      return Heard::kRefused;
-    }
+    if (!initiators_.empty() && deny(from, message)) return Heard::kRefused;
     return lead(route.taker, from, message);
   } catch (const Violation&) {
     throw;
@@ -65,7 +60,6 @@ Heard Router::lead_to_group(const Peer& from, wire::Message& message) {
 }
 
 void Router::refuse(const Peer& from, wire::Message& outline, const Error& why) {
-  assert_on_loop(loop_);
   log_.write(LogLevel::kInfo, fmt::format("a {} of worker \"{}\" was refused: {}", wire::body_name(outline.body),
                                           from.name, why.message()));
   switch (route_of(outline.body).taker) {
@@ -82,20 +76,22 @@ void Router::refuse(const Peer& from, wire::Message& outline, const Error& why) 
   }
 }
 
-// Of a pass that another may not begin: a worker that passes it on is no better.
-std::optional<Error> Router::denial_of(const wire::Message& message) const {
-  if (initiators_.empty()) return std::nullopt;
+// A pass that another may not begin: a worker that passes it on is no better.
+bool Router::deny(const Peer& from, wire::Message& message) {
   const Id pass = pass_of(message.body);
   const Peer& self = layers_.group.shared()->self;
-  if (!pass || pass.maker == self.incarnation) return std::nullopt;
+  if (!pass || pass.maker == self.incarnation) return false;
   const std::shared_ptr<const Peer> initiator = layers_.group.find_peer(pass.maker);
   const bool may = initiator && std::find(initiators_.begin(), initiators_.end(), initiator->name) != initiators_.end();
-  if (may) return std::nullopt;
-  return Error(Status::kDenied,
-               fmt::format("worker \"{}\" may not begin backward passes in which worker \"{}\" takes part",
-                           initiator ? initiator->name : "that is not known", self.name));
+  if (may) return false;
+  const Error denial(Status::kDenied,
+                     fmt::format("worker \"{}\" may not begin backward passes in which worker \"{}\" takes part",
+                                 initiator ? initiator->name : "that is not known", self.name));
+  note_refusal(denial.message());
+  refuse(from, message, denial);
+  return true;
 }
 
-void Router::note_refusal(const std::string& text) { refusals_.write(log_, LogLevel::kWarning, loop_.now(), text); }
+void Router::note_refusal(const std::string& text) { refusals_.write(log_, LogLevel::kWarning, clock_.now(), text); }
 
 }  // namespace distag

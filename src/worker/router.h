@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,12 +12,12 @@ namespace distag {
 
 // Leads the messages that a started worker gets to the rooms that take them, by the table in worker/routes.h. A failure
 // of this worker is not a fault of the peer: it ends the one thing that the message is about, or the message comes
-// again. On the loop.
+// again. It knows no loop: Arrivals asserts that it is called on it.
 class Router {
  public:
   // `initiators` are the only other workers whose passes this one takes part in; empty: all are.
-  Router(Loop& loop, Log& log, Layers& layers, std::vector<std::string> initiators)
-      : loop_(loop), log_(log), layers_(layers), initiators_(std::move(initiators)) {}
+  Router(const Clock& clock, Log& log, Layers& layers, std::vector<std::string> initiators)
+      : clock_(clock), log_(log), layers_(layers), initiators_(std::move(initiators)) {}
 
   // Throws Violation, which ends the peer, and OUT_OF_MEMORY for a message that waits for memory.
   Heard lead(const Peer& from, wire::Message& message);
@@ -28,10 +27,10 @@ class Router {
  private:
   Heard lead(Taker taker, const Peer& from, wire::Message& message);
   Heard lead_to_group(const Peer& from, wire::Message& message);
-  std::optional<Error> denial_of(const wire::Message& message) const;
+  bool deny(const Peer& from, wire::Message& message);
   void note_refusal(const std::string& text);
 
-  Loop& loop_;
+  const Clock& clock_;
   Log& log_;
   Layers& layers_;
   const std::vector<std::string> initiators_;

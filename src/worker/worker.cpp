@@ -21,7 +21,7 @@ struct Worker::State {
         events(environment.loop, layers.group.shared()->trace),
         gate(environment.loop),
         members(environment, layers, links, events),
-        router(environment.loop, environment.log, layers, options.initiators),
+        router(environment.loop.clock(), environment.log, layers, options.initiators),
         start(environment, options, phase, layers, links, view, events, gate, members),
         arrivals(environment, phase, layers, links, events, gate, router, members, start),
         reports(environment, options, layers, links, view, events, phase),

@@ -2,12 +2,12 @@
 
 #include <functional>
 #include <map>
-#include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "group/shared.h"
+#include "group/vote_round.h"
+#include "group/vote_ticks.h"
 
 namespace distag {
 
@@ -53,8 +53,6 @@ class ShutdownVote {
   void tell_missing_soon();
   void tell_missing();
   void examine_round();
-  bool is_round_complete() const;
-  bool is_balanced() const;
   void finish();
 
   void answer(Incarnation from, const wire::ShutdownPoll& ask);
@@ -62,14 +60,9 @@ class ShutdownVote {
   void greet_leader();
   void answer_leader();
   void look_whether_idle();
-  // A step that finds no memory is made again after a while.
-  template <typename Step>
-  void try_or_tick(Step&& step);
-  void tick_again() noexcept;
   void tick();
   void go_on();
   void be_quiet();
-  void pace(Nanos first);
   void send(Incarnation to, wire::Body body);
 
   GroupShared& shared_;
@@ -78,12 +71,7 @@ class ShutdownVote {
   bool is_over_ = false;
 
   // As leader.
-  uint64_t round_ = 0;
-  std::map<Incarnation, wire::ShutdownAnswer> answers_;   // of this round, the latest of each, its own included
-  std::map<Incarnation, wire::ShutdownAnswer> previous_;  // of the round before, if all were stopping and idle in it
-  size_t ready_ = 0;                                      // of answers_, those of others that want to stop and are idle
-  bool is_round_stale_ = false;                           // members have changed since it was begun
-  std::set<Incarnation> known_stopping_;
+  VoteRound round_;
   std::vector<Incarnation> told_missing_;
   Loop::TimerId tell_timer_ = 0;
 
@@ -96,15 +84,8 @@ class ShutdownVote {
   bool told_stopping_ = false;
   std::vector<Incarnation> missing_;
 
-  Loop::TimerId timer_ = 0;
-  Nanos pace_ = 0;
-  struct Again {
-    TaskPlace place;
-    bool is_set = false;
-  };
-  const std::shared_ptr<Again> again_ = std::make_shared<Again>();
+  VoteTicks ticks_;
   TaskPlace quiet_place_;
-  const std::shared_ptr<char> alive_ = std::make_shared<char>();
 };
 
 }  // namespace distag

@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "group/etcd_client.h"
+#include "group/etcd_lease.h"
 #include "group/etcd_messages.h"
 #include "group/joining.h"
 
 namespace distag {
 namespace {
 
-constexpr int64_t kLeaseSeconds = 5;
 constexpr Nanos kPoll = 2 * kSecond;                 // for what a watch has missed
 constexpr Nanos kWatchPause = 500 * kMillisecond;    // from the begin of one to that of the next
 constexpr Nanos kFirstRacePause = 2 * kMillisecond;  // of two that came in at once
@@ -25,20 +25,79 @@ constexpr std::ptrdiff_t kMostInOne = 64;      // entries that one transaction t
 constexpr size_t kMostAskedInEtcd = 4096;
 constexpr const char* kTransaction = "/v3/kv/txn";
 
+// The members that are gone, whose places in etcd are to be made free. A member that has just come back may itself have
+// been gone for the others: until its lease would have run out it takes no place away.
+class GonePlaces {
+ public:
+  explicit GonePlaces(const Loop& loop) : loop_(loop) {}
+
+  bool are_there() const { return !gone_.empty(); }
+  // False: not now.
+  bool add(Incarnation incarnation) {
+    if (loop_.now() < removes_from_) return false;
+    gone_.push_back(incarnation);
+    return true;
+  }
+  std::vector<Incarnation> first() const {
+    return {gone_.begin(), gone_.begin() + std::min(std::ssize(gone_), kMostInOne)};
+  }
+  void drop(size_t count) { gone_.erase(gone_.begin(), gone_.begin() + static_cast<std::ptrdiff_t>(count)); }
+  void drop_all() { gone_.clear(); }
+  void hold_back(Nanos time) {
+    gone_.clear();
+    removes_from_ = deadline_after(loop_.now(), time);
+  }
+
+ private:
+  const Loop& loop_;
+  std::vector<Incarnation> gone_;
+  Nanos removes_from_ = 0;
+};
+
+// When etcd is watched, which ends whenever a server does, and what the watch has told.
+class EtcdWatch {
+ public:
+  explicit EtcdWatch(const Loop& loop) : loop_(loop) {}
+
+  bool is_due(const EtcdClient& client) const { return !client.is_watching() && loop_.now() >= next_; }
+  Nanos next(const EtcdClient& client) const { return client.is_watching() ? kNever : next_; }
+  void begin(EtcdClient& client, std::string body) {
+    next_ = deadline_after(loop_.now(), kWatchPause);
+    client.watch(std::move(body));
+  }
+  // For another one, at once.
+  void end(EtcdClient& client) {
+    client.end_watch();
+    next_ = 0;
+  }
+  void note_news() { has_news_ = true; }
+  void forget_news() { has_news_ = false; }
+  bool has_news() const { return has_news_; }
+
+ private:
+  const Loop& loop_;
+  Nanos next_ = 0;
+  bool has_news_ = false;
+};
+
 // Goes round one step at a time: a lease, its renewal, the places of those that are gone, a look at the group; and then
 // the step that follows from it.
 class EtcdJoining final : public Joining {
  public:
   EtcdJoining(const std::string& uri, EtcdSettings settings, Loop& loop, Transport& transport, Log& log,
               HttpClient& http)
-      : Joining(loop, log, uri), settings_(std::move(settings)), transport_(transport), http_(http) {}
+      : Joining(loop, log, uri),
+        settings_(std::move(settings)),
+        transport_(transport),
+        http_(http),
+        lease_(loop),
+        gone_(loop),
+        watch_(loop) {}
   ~EtcdJoining() override { leave(); }
 
   void on_gone(Incarnation incarnation) override {
     assert_on_loop(loop_);
-    if (!is_member_ || loop_.now() < removes_from_) return;
-    gone_.push_back(incarnation);
-    go_on();
+    if (is_member_ && gone_.add(incarnation)) go_on();
   }
 
   void look_up(Incarnation incarnation, Answer answer) override {
@@ -60,8 +119,6 @@ class EtcdJoining final : public Joining {
 
   // Each ends with a call, with wait(), or with the outcome.
   void go_on();
-  void take_lease();
-  void renew_lease();
   void remove_gone();
   void look();
   void on_view(etcd::View view, size_t asked);
@@ -79,7 +136,6 @@ class EtcdJoining final : public Joining {
   void fail_for(Error error);
   void on_failed(Nanos pause, const Error& error);
   void on_refused(Error error);
-  void watch();
   void leave();
 
   RankTable table() const;
@@ -90,21 +146,17 @@ class EtcdJoining final : public Joining {
   Transport& transport_;
   HttpClient& http_;
   std::optional<EtcdClient> client_;
-  int64_t lease_ = 0;  // 0: none
-  Nanos renewal_ = 0;
-  Nanos lease_time_ = kLeaseSeconds * kSecond;
+  EtcdLease lease_;
   std::optional<etcd::View> view_;  // the last one
   RankTable::Book known_;           // a member: the group, whatever etcd forgets
-  std::vector<Incarnation> gone_;   // whose places are to be made free
-  Nanos removes_from_ = 0;          // until then it leaves places alone
+  GonePlaces gone_;
   std::vector<std::pair<Incarnation, Answer>> asked_;
   std::optional<Error> refusal_;  // by a rival whose lease may run out
   Nanos patience_ = 0;            // with it
   bool may_be_in_ = false;        // its entry was sent
   bool is_member_ = false;
-  bool has_news_ = false;
   bool is_cut_off_ = false;  // no server has answered to the member
-  Nanos next_watch_ = 0;
+  EtcdWatch watch_;
   Nanos pause_ = 0;
 };
 
@@ -118,11 +170,11 @@ void EtcdJoining::begin() {
   events.on_failed = [this](Nanos pause, const Error& error) { on_failed(pause, error); };
   events.on_refused = [this](const Error& error) { on_refused(error); };
   events.on_no_lease = [this] {
-    lease_ = 0;
+    lease_.lose();
     go_on();
   };
   events.on_news = [this] {
-    has_news_ = true;
+    watch_.note_news();
     go_on();
   };
   client_.emplace(std::move(settings_), loop_, http_, self(), std::move(events));
@@ -148,48 +200,24 @@ void EtcdJoining::go_on() {
   if (is_done()) return;
   set_timer(deadline_after(loop_.now(), kPauseOfCall), [this] { go_on(); });
   if (client_->is_calling()) return;
-  has_news_ = false;
+  watch_.forget_news();
   try {
-    if (lease_ == 0) return take_lease();
-    if (loop_.now() >= renewal_) return renew_lease();
-    if (!gone_.empty()) return remove_gone();
+    if (lease_.id() == 0) return lease_.take(*client_, [this] { go_on(); });
+    if (lease_.is_due()) return lease_.renew(*client_, [this] { go_on(); });
+    if (gone_.are_there()) return remove_gone();
     look();
   } catch (...) {
     fail_for(current_error());
   }
 }
 
-// The clock of a lease runs from before it was asked for.
-void EtcdJoining::take_lease() {
-  client_->call("/v3/lease/grant", etcd::grant(kLeaseSeconds),
-                [this, begun = loop_.now()](const std::string& body) -> Task {
-                  return [this, begun, lease = etcd::read_lease(body)] {
-                    lease_ = lease.id;
-                    lease_time_ = lease.seconds * kSecond;
-                    renewal_ = begun + lease_time_ / 3;
-                    go_on();
-                  };
-                });
-}
-
-void EtcdJoining::renew_lease() {
-  client_->call("/v3/lease/keepalive", etcd::keep_alive(lease_),
-                [this, begun = loop_.now()](const std::string& body) -> Task {
-                  return [this, begun, is_alive = etcd::read_is_alive(body)] {
-                    if (!is_alive) lease_ = 0;
-                    renewal_ = begun + lease_time_ / 3;
-                    go_on();
-                  };
-                });
-}
-
 // Does nothing where the entry of this member is not there: come_back() says why.
 void EtcdJoining::remove_gone() {
-  const std::vector<Incarnation> some(gone_.begin(), gone_.begin() + std::min(std::ssize(gone_), kMostInOne));
+  const std::vector<Incarnation> some = gone_.first();
   client_->call(kTransaction, etcd::remove(prefix(), self(), some),
-                [this, count = std::ssize(some)](const std::string& body) {
+                [this, count = some.size()](const std::string& body) {
                   return [this, count, is_here = etcd::read_succeeded(body)] {
-                    gone_.erase(gone_.begin(), is_here ? gone_.begin() + count : gone_.end());
+                    is_here ? gone_.drop(count) : gone_.drop_all();
                     go_on();
                   };
                 });
@@ -264,7 +292,7 @@ void EtcdJoining::come_in() {
   } catch (...) {
     if (table.find_rival(join.member) == nullptr) throw;
     refusal_ = current_error();
-    if (patience_ == 0) patience_ = deadline_after(loop_.now(), lease_time_ + kSecond);
+    if (patience_ == 0) patience_ = deadline_after(loop_.now(), lease_.time() + kSecond);
     if (loop_.now() >= patience_) throw;
     return wait();
   }
@@ -290,7 +318,7 @@ void EtcdJoining::refuse(const wire::Join& join, const GroupRecord& group, Error
 
 void EtcdJoining::enter(etcd::Entry entry) {
   entry.self = self();
-  entry.lease = lease_;
+  entry.lease = lease_.id();
   may_be_in_ = true;
   client_->call(kTransaction, etcd::enter(prefix(), entry), [this](const std::string& body) -> Task {
     return [this, is_in = etcd::read_succeeded(body)] {
@@ -322,8 +350,7 @@ void EtcdJoining::become_member(const RankTable& table) {
   is_member_ = true;
   known_ = table.book();
   patience_ = 0;
-  client_->end_watch();
-  next_watch_ = 0;
+  watch_.end(*client_);
   succeed(std::move(members));
   wait();
 }
@@ -338,7 +365,7 @@ void EtcdJoining::keep_place() {
   const auto has_it = [this](const auto& entry) { return entry.second.peer.incarnation == self(); };
   if (std::none_of(restored.book.seats.begin(), restored.book.seats.end(), has_it)) return give_up_place();
   if (restored.is_contested) {
-    if (patience_ == 0) patience_ = deadline_after(loop_.now(), lease_time_ + kSecond);
+    if (patience_ == 0) patience_ = deadline_after(loop_.now(), lease_.time() + kSecond);
     return loop_.now() < patience_ ? wait() : give_up_place();
   }
   patience_ = 0;
@@ -367,8 +394,7 @@ void EtcdJoining::give_up_place() {
 // Perhaps the others have lost this member, as one that was stopped: those that it loses now live. For the time of a
 // lease it takes no member's place away; the leases of those that are gone all the same run out in that time.
 void EtcdJoining::come_back(std::optional<std::string> group) {
-  gone_.clear();
-  removes_from_ = deadline_after(loop_.now(), lease_time_);
+  gone_.hold_back(lease_.time());
   etcd::Entry entry;
   entry.group = std::move(group);
   entry.group_revision = view_->group_revision;
@@ -379,19 +405,15 @@ void EtcdJoining::come_back(std::optional<std::string> group) {
 
 void EtcdJoining::wait() {
   if (is_done()) return;
-  if (has_news_ || !gone_.empty() || !asked_.empty()) return go_on();
-  watch();
-  Nanos next = renewal_;
+  if (watch_.has_news() || gone_.are_there() || !asked_.empty()) return go_on();
+  if (watch_.is_due(*client_)) {
+    const int64_t seen = view_->revision;
+    watch_.begin(*client_,
+                 is_member_ ? etcd::watch_member(prefix(), self(), seen) : etcd::watch_members(prefix(), seen));
+  }
+  Nanos next = std::min(lease_.renewal(), watch_.next(*client_));
   if (!is_member_) next = std::min({next, deadline_after(loop_.now(), kPoll), patience_ == 0 ? kNever : patience_});
-  if (!client_->is_watching()) next = std::min(next, next_watch_);
   set_timer(std::max(next, loop_.now()), [this] { go_on(); });
-}
-
-void EtcdJoining::watch() {
-  if (client_->is_watching() || loop_.now() < next_watch_) return;
-  next_watch_ = deadline_after(loop_.now(), kWatchPause);
-  const int64_t seen = view_->revision;
-  client_->watch(is_member_ ? etcd::watch_member(prefix(), self(), seen) : etcd::watch_members(prefix(), seen));
 }
 
 void EtcdJoining::on_failed(Nanos pause, const Error& error) {
@@ -424,9 +446,9 @@ void EtcdJoining::leave() {
   cancel_timer();
   if (!client_) return;
   client_->drop();
-  if (lease_ == 0) return;
+  if (lease_.id() == 0) return;
   if (may_be_in_) client_->say(kTransaction, etcd::leave(prefix(), self()));
-  client_->say("/v3/lease/revoke", etcd::revoke(std::exchange(lease_, 0)));
+  lease_.give_up(*client_);
 }
 
 // As of the last look: those whose entry is not there are gone.

@@ -101,16 +101,11 @@ inline constexpr auto kRouteOfType = [] {
   static_assert(kRoutes.size() == std::variant_size_v<wire::Body>, "a message has no row, or two");
   std::array<Route, kRoutes.size()> sorted = {};
   for (const Route& row : kRoutes) sorted[row.type] = row;
+  for (size_t type = 0; type < sorted.size(); ++type) {
+    if (sorted[type].type != type) throw "a message has two rows, and another one none";
+  }
   return sorted;
 }();
-static_assert(
-    [] {
-      for (size_t type = 0; type < kRouteOfType.size(); ++type) {
-        if (kRouteOfType[type].type != type) return false;
-      }
-      return true;
-    }(),
-    "a message has two rows, and another one none");
 
 inline const Route& route_of(const wire::Body& body) { return kRouteOfType[body.index()]; }
 

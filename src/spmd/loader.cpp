@@ -15,7 +15,6 @@ namespace {
 
 // Words of batches under way at once, within what a line takes.
 constexpr size_t kMostTold = 64;
-constexpr size_t kMostScattered = 64;
 
 std::string name_of_own_line(const Line& line, uint64_t call) {
   return fmt::format("loader {:x}-{}", Fingerprint().add(line.name).value(), call);
@@ -23,31 +22,32 @@ std::string name_of_own_line(const Line& line, uint64_t call) {
 
 std::string name_of_parts(const std::string& name) { return name + " parts"; }
 
-layout::Axes all_axes(const layout::MeshShape& mesh) {
-  return layout::axes_of((layout::AxisSet{1} << mesh.axis_count()) - 1);
-}
-
 Error line_closed() { return Error(Status::kCancelled, "the loader is at its end"); }
 
 }  // namespace
 
 // One batch at the source of this member.
-struct Loader::Making {
+struct Loader::Making : std::enable_shared_from_this<Loader::Making> {
   TaskPlace place;
   std::shared_ptr<Loader> loader;
   std::shared_ptr<BatchSource> source;
   uint64_t number = 0;
   MadeBatch made;
+
+  void run();  // on a thread for host code
 };
 
 // A wait for a batch that is not ready.
-struct Loader::Waiting {
+struct Loader::Waiting : std::enable_shared_from_this<Loader::Waiting> {
   TaskPlace place;
   std::shared_ptr<Loader> loader;
   std::shared_ptr<Future<Value>> future;
   Nanos timeout = 0;
   Nanos deadline = 0;
   Loop::TimerId timer = 0;
+
+  void begin();
+  void end_late();
 };
 
 // ---- from the host ----
@@ -89,7 +89,7 @@ Loader::Loader(const Line& line, const Environment& environment, const LoaderSet
       queue_(first),
       source_(std::move(source)),
       line_end_(name_),
-      parts_end_(name_of_parts(name_)) {
+      scatter_(line, name_of_parts(name_)) {
   progress_.to_start = progress_.to_tell = progress_.to_agree = progress_.to_deliver = first;
   if (const auto batches = rows_.batches()) counts_.batches = static_cast<int64_t>(*batches);
 }
@@ -113,7 +113,7 @@ std::shared_ptr<Future<Value>> Loader::next(Nanos timeout) {
     waiting->timeout = timeout;
     waiting->deadline = deadline_after(now, timeout);
     TaskPlace& place = waiting->place;
-    if (!mesh().run(place, [waiting] { waiting->loader->attempt([&] { waiting->loader->on_waiting(waiting); }); })) {
+    if (!mesh().run(place, [waiting] { waiting->loader->attempt([&] { waiting->begin(); }); })) {
       fail_dropped(*future);
     }
   } catch (...) {
@@ -164,7 +164,7 @@ void Loader::begin() {
   });
   mesh().open_own_line(name_, ended);
   if (progress_.is_over) return;
-  if (settings_.mode == BatchMode::kRoot) mesh().open_own_line(name_of_parts(name_), Future<Unit>::make());
+  if (settings_.mode == BatchMode::kRoot) scatter_.open();
   advance();
 }
 
@@ -196,51 +196,53 @@ void Loader::start_source(uint64_t number) {
   making->source = source_;
   making->number = number;
   progress_.running.emplace(number, mesh().loop().now());
-  if (!environment_.functions.post([making] { making->loader->run_source(making); })) progress_.has_stopped = true;
+  if (!environment_.functions.post([making] { making->run(); })) progress_.has_stopped = true;
 }
 
-// On a thread for host code.
-void Loader::run_source(const std::shared_ptr<Making>& making) {
-  if (!counts_.is_closed) {
-    const Nanos begun = mesh().loop().now();
+void Loader::Making::run() {
+  if (!loader->counts_.is_closed) {
+    const Loop& loop = loader->mesh().loop();
+    const Nanos begun = loop.now();
     try {
-      const BatchRows::Range range = rows_.range(making->number);
+      const BatchRows& all = loader->rows_;
+      const BatchRows::Range range = all.range(number);
       std::vector<int64_t> rows;
-      if (rows_.are_chosen()) rows = rows_.rows(range, rules_.own_rows(range));
+      if (all.are_chosen()) rows = all.rows(range, loader->rules_.own_rows(range));
       Value given;
       {
-        const PoolPlaceLeft place;  // it may take long, and the pool adds up the sums of collectives too
-        const CallbackScope scope(this);
-        given = making->source->make(making->number, rows_.are_chosen() ? &rows : nullptr);
+        const PoolPlaceLeft place_left;  // it may take long, and the pool adds up the sums of collectives too
+        const CallbackScope scope(loader.get());
+        given = source->make(number, all.are_chosen() ? &rows : nullptr);
       }
-      counts_.in_source += mesh().loop().now() - begun;
-      making->made = rules_.take(given, range);
+      loader->counts_.in_source += loop.now() - begun;
+      made = loader->rules_.take(given, range);
     } catch (...) {
-      making->made = MadeBatch();
-      making->made.word.kind = BatchWord::Kind::kFailed;
-      making->made.word.error = current_error();
+      made = MadeBatch();
+      made.word.kind = BatchWord::Kind::kFailed;
+      made.word.error = current_error();
     }
   }
-  making->source.reset();
-  const std::shared_ptr<Loader> self = making->loader;
-  self->mesh().run(making->place, [making] { making->loader->attempt([&] { making->loader->on_made(making); }); });
+  source.reset();
+  const std::shared_ptr<Loader> held = loader;
+  held->mesh().run(place,
+                   [self = shared_from_this()] { self->loader->attempt([&] { self->loader->on_made(*self); }); });
 }
 
-void Loader::on_made(const std::shared_ptr<Making>& making) {
-  progress_.running.erase(making->number);
-  const BatchWord::Kind kind = making->made.word.kind;
+void Loader::on_made(Making& making) {
+  progress_.running.erase(making.number);
+  const BatchWord::Kind kind = making.made.word.kind;
   if (progress_.is_over || progress_.last || counts_.is_closed) {
     if (progress_.last && kind == BatchWord::Kind::kBatch) ++counts_.dropped;
     return;
   }
-  if (progress_.has_stopped && making->number >= progress_.to_start) return;
+  if (progress_.has_stopped && making.number >= progress_.to_start) return;
   if (kind != BatchWord::Kind::kBatch) {
     // None of those behind it is wanted.
     progress_.has_stopped = true;
-    progress_.to_start = std::min(progress_.to_start, making->number + 1);
-    std::erase_if(progress_.made, [&](const auto& item) { return item.first > making->number; });
+    progress_.to_start = std::min(progress_.to_start, making.number + 1);
+    std::erase_if(progress_.made, [&](const auto& item) { return item.first > making.number; });
   }
-  progress_.made.emplace(making->number, std::move(making->made));
+  progress_.made.emplace(making.number, std::move(making.made));
   advance();
 }
 
@@ -313,7 +315,7 @@ void Loader::agree(uint64_t number, const Tensor& words) {
   }
   arriving.parts = std::move(parts->second);
   progress_.parts.erase(parts);
-  check_own_parts(arriving);
+  arriving.check(*this);
   const auto place = progress_.arriving.emplace(number, std::move(arriving)).first;
   if (settings_.mode == BatchMode::kRoot) {
     scatter(number);
@@ -328,20 +330,21 @@ void Loader::agree(uint64_t number, const Tensor& words) {
 }
 
 // They were made before the members agreed, and what others say of them is no proof.
-void Loader::check_own_parts(const Arriving& arriving) const {
-  const layout::MeshShape& shape = mesh().shape();
-  const int64_t position = line_.program->position();
-  const size_t count = arriving.agreed.entries.size();
-  const bool are_of_all = settings_.mode == BatchMode::kRoot && !arriving.parts.empty();
+void Loader::Arriving::check(const Loader& loader) const {
+  const layout::MeshShape& shape = loader.mesh().shape();
+  const int64_t position = loader.line_.program->position();
+  const size_t count = agreed.entries.size();
+  const bool are_of_all = loader.settings_.mode == BatchMode::kRoot && !parts.empty();
   const size_t members = are_of_all ? static_cast<size_t>(shape.count()) : 1;
-  bool fits = arriving.parts.empty() || arriving.parts.size() == count * members;
-  for (size_t i = 0; fits && i < arriving.parts.size(); i += members) {
-    const BatchEntry& entry = arriving.agreed.entries[i / members];
-    const Tensor& own = arriving.parts[are_of_all ? i + static_cast<size_t>(position) : i];
+  bool fits = parts.empty() || parts.size() == count * members;
+  for (size_t i = 0; fits && i < parts.size(); i += members) {
+    const BatchEntry& entry = agreed.entries[i / members];
+    const Tensor& own = parts[are_of_all ? i + static_cast<size_t>(position) : i];
     fits = own.dtype() == entry.dtype &&
-           own.shape() == local_shape(shape, arriving.agreed.specs[i / members], entry.shape, position);
+           own.shape() == local_shape(shape, agreed.specs[i / members], entry.shape, position);
   }
-  if (!fits) fail(Status::kProtocol, "{}: the members agreed on a batch that is not the one of this member", name_);
+  if (!fits)
+    fail(Status::kProtocol, "{}: the members agreed on a batch that is not the one of this member", loader.name_);
 }
 
 // From position 0 its part to each member, entry after entry, of all members in the same order.
@@ -350,29 +353,23 @@ void Loader::scatter(uint64_t number) {
   const size_t count = arriving.agreed.entries.size();
   arriving.given = std::exchange(arriving.parts, Tensors(count));
   arriving.missing = count;
-  for (size_t i = 0; i < count; ++i) progress_.to_scatter.emplace_back(number, i);
+  scatter_.add(number, count);
   scatter_more();
 }
 
-// A line has room for a limited number of calls.
 void Loader::scatter_more() {
-  while (progress_.scattering < kMostScattered && !progress_.to_scatter.empty()) {
-    const auto [number, entry] = progress_.to_scatter.front();
-    progress_.to_scatter.pop_front();
-    ++progress_.scattering;
-    begin_part(number, entry);
-  }
+  while (const auto entry = scatter_.begin_one()) begin_part(entry->batch, entry->place);
 }
 
 void Loader::begin_part(uint64_t number, size_t entry) {
   Arriving& arriving = progress_.arriving.at(number);
   std::shared_ptr<Future<Tensor>> part;
   if (const int64_t position = line_.program->position(); position == 0) {
-    part = give_part(arriving.given, entry);
+    part = scatter_.give(arriving.given, entry);
   } else {
     const BatchEntry& told = arriving.agreed.entries[entry];
     const Dims shape = local_shape(mesh().shape(), arriving.agreed.specs[entry], told.shape, position);
-    part = scatter_part(Tensor::empty(told.dtype, shape), {});
+    part = scatter_.receive(Tensor::empty(told.dtype, shape));
   }
   part->on_done([weak = weak_from_this(), number, entry, future = part.get()] {
     const auto self = weak.lock();
@@ -381,35 +378,14 @@ void Loader::begin_part(uint64_t number, size_t entry) {
   });
 }
 
-std::shared_ptr<Future<Tensor>> Loader::give_part(Tensors& given, size_t entry) {
-  const auto members = static_cast<size_t>(mesh().shape().count());
-  Tensors pieces;
-  for (size_t i = 0; i < members; ++i) pieces.push_back(std::move(given[entry * members + i]));
-  const Tensor own = pieces.front();
-  return scatter_part(own, std::move(pieces));
-}
-
-std::shared_ptr<Future<Tensor>> Loader::scatter_part(Tensor own, Tensors pieces) {
-  CollectiveCall call;
-  call.kind = CollectiveKind::kScatter;
-  call.axes = all_axes(mesh().shape());
-  call.line = name_of_parts(name_);
-  call.timeout = kForever;
-  call.within = "loader";
-  call.sizes_differ = true;
-  call.tensor = std::move(own);
-  call.pieces = std::move(pieces);
-  return mesh().collective(std::move(call));
-}
-
 // At position 0: what it has announced, in the order in which the others come to it, some later.
 void Loader::give_rest() {
-  for (const auto& [number, entry] : std::exchange(progress_.to_scatter, {})) {
-    give_part(progress_.arriving.at(number).given, entry);
+  for (const PartScatter::Entry& entry : scatter_.take_waiting()) {
+    scatter_.give(progress_.arriving.at(entry.batch).given, entry.place);
   }
   const auto members = static_cast<size_t>(mesh().shape().count());
   for (auto& [number, parts] : progress_.parts) {
-    for (size_t entry = 0; entry < parts.size() / members; ++entry) give_part(parts, entry);
+    for (size_t entry = 0; entry < parts.size() / members; ++entry) scatter_.give(parts, entry);
   }
 }
 
@@ -417,7 +393,7 @@ void Loader::on_part(uint64_t number, size_t entry, const Tensor& part) {
   if (progress_.is_over) return;
   Arriving& arriving = progress_.arriving.at(number);
   arriving.parts[entry] = part;
-  --progress_.scattering;
+  scatter_.end_one();
   const bool is_whole = --arriving.missing == 0;
   scatter_more();
   if (is_whole) advance();
@@ -494,40 +470,39 @@ void Loader::on_closed() {
 
 void Loader::close_lines() {
   mesh().close_line(line_end_, line_closed());
-  mesh().close_line(parts_end_, line_closed());
+  scatter_.close(line_closed());
 }
 
 // ---- on the loop: waits ----
 
 // Shortly before its time is up the late ones are asked where they are.
-void Loader::on_waiting(const std::shared_ptr<Waiting>& waiting) {
+void Loader::Waiting::begin() {
   constexpr Nanos kToAnswer = 100 * kMillisecond;
-  advance();
-  if (waiting->future->is_done() || waiting->deadline == kNever) return;
-  if (waiting->timeout == 0) return on_late(waiting);
-  Loop& loop = mesh().loop();
-  const Nanos ask = waiting->deadline - std::min(waiting->timeout / 2, kToAnswer);
-  waiting->timer = loop.start_timer(ask, [waiting] {
-    Loader& self = *waiting->loader;
-    self.attempt([&] {
-      if (!self.progress_.is_over) self.mesh().ask_missing(self.name_);
-      waiting->timer = self.mesh().loop().start_timer(
-          waiting->deadline, [waiting] { waiting->loader->attempt([&] { waiting->loader->on_late(waiting); }); });
+  loader->advance();
+  if (future->is_done() || deadline == kNever) return;
+  if (timeout == 0) return end_late();
+  const Nanos ask = deadline - std::min(timeout / 2, kToAnswer);
+  timer = loader->mesh().loop().start_timer(ask, [self = shared_from_this()] {
+    Loader& waited = *self->loader;
+    waited.attempt([&] {
+      if (!waited.progress_.is_over) waited.mesh().ask_missing(waited.name_);
+      self->timer = waited.mesh().loop().start_timer(self->deadline,
+                                                     [self] { self->loader->attempt([&] { self->end_late(); }); });
     });
   });
-  waiting->future->on_done([weak = std::weak_ptr(waiting)] {
+  future->on_done([weak = weak_from_this()] {
     const auto done = weak.lock();
     if (done == nullptr) return;
     done->loader->mesh().run(done->place, [done] { done->loader->mesh().loop().cancel_timer(done->timer); });
   });
 }
 
-void Loader::on_late(const std::shared_ptr<Waiting>& waiting) {
-  if (waiting->future->is_done()) return;
-  queue_.forget(waiting->future, mesh().loop().now());
-  waiting->future->fail(
-      Error(Status::kDeadline, fmt::format("batch {} is not ready after {}: waits for {}", queue_.next(),
-                                           describe_time(waiting->timeout), why_late())));
+void Loader::Waiting::end_late() {
+  if (future->is_done()) return;
+  BatchQueue& queue = loader->queue_;
+  queue.forget(future, loader->mesh().loop().now());
+  future->fail(Error(Status::kDeadline, fmt::format("batch {} is not ready after {}: waits for {}", queue.next(),
+                                                    describe_time(timeout), loader->why_late())));
 }
 
 std::string Loader::why_late() const {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,6 +10,7 @@
 #include "base/loop.h"
 #include "spmd/batch.h"
 #include "spmd/batch_queue.h"
+#include "spmd/part_scatter.h"
 #include "spmd/program.h"
 
 namespace distag::spmd {
@@ -69,6 +69,8 @@ class Loader : public std::enable_shared_from_this<Loader> {
     Tensors parts;
     Tensors given;       // of position 0, with the batch of all: what it has still to send
     size_t missing = 0;  // of the parts
+
+    void check(const Loader& loader) const;
   };
 
   Mesh& mesh() const { return line_.program->mesh(); }
@@ -79,18 +81,14 @@ class Loader : public std::enable_shared_from_this<Loader> {
   void advance();
   void start_sources();
   void start_source(uint64_t number);
-  void run_source(const std::shared_ptr<Making>& making);
-  void on_made(const std::shared_ptr<Making>& making);
+  void on_made(Making& making);
   void tell_made();
   void tell(uint64_t number, MadeBatch made);
   void on_told(uint64_t number, const Tensor& words);
   void agree(uint64_t number, const Tensor& words);
-  void check_own_parts(const Arriving& arriving) const;
   void scatter(uint64_t number);
   void scatter_more();
   void begin_part(uint64_t number, size_t entry);
-  std::shared_ptr<Future<Tensor>> give_part(Tensors& given, size_t entry);
-  std::shared_ptr<Future<Tensor>> scatter_part(Tensor own, Tensors pieces);
   void give_rest();
   void on_part(uint64_t number, size_t entry, const Tensor& part);
   void deliver();
@@ -100,8 +98,6 @@ class Loader : public std::enable_shared_from_this<Loader> {
   void on_line_ended(const Error& error);
   void on_closed();
   void close_lines();
-  void on_waiting(const std::shared_ptr<Waiting>& waiting);
-  void on_late(const std::shared_ptr<Waiting>& waiting);
   std::string why_late() const;
 
   struct Counts {
@@ -117,15 +113,13 @@ class Loader : public std::enable_shared_from_this<Loader> {
     uint64_t to_tell = 0;
     uint64_t to_agree = 0;
     uint64_t to_deliver = 0;
-    size_t open = 0;                                     // words under way
-    std::map<uint64_t, Nanos> running;                   // sources, and since when
-    std::map<uint64_t, MadeBatch> made;                  // not announced yet
-    std::map<uint64_t, Tensors> parts;                   // of those that were announced
-    std::map<uint64_t, Tensor> words;                    // that came out of order
-    std::map<uint64_t, Arriving> arriving;               // that all members have
-    std::deque<std::pair<uint64_t, size_t>> to_scatter;  // entries of batches
-    size_t scattering = 0;
-    bool has_stopped = false;  // no source begins
+    size_t open = 0;                        // words under way
+    std::map<uint64_t, Nanos> running;      // sources, and since when
+    std::map<uint64_t, MadeBatch> made;     // not announced yet
+    std::map<uint64_t, Tensors> parts;      // of those that were announced
+    std::map<uint64_t, Tensor> words;       // that came out of order
+    std::map<uint64_t, Arriving> arriving;  // that all members have
+    bool has_stopped = false;               // no source begins
     bool has_told_last = false;
     std::optional<uint64_t> last;  // the number of the batch that there is not
     std::optional<Error> failure;  // the reason, where it is none of the data
@@ -143,7 +137,7 @@ class Loader : public std::enable_shared_from_this<Loader> {
   Progress progress_;                    // on the loop
   std::shared_ptr<BatchSource> source_;  // likewise
   Mesh::LineEnd line_end_;               // likewise
-  Mesh::LineEnd parts_end_;              // likewise
+  PartScatter scatter_;                  // likewise
   TaskPlace advance_;
   TaskPlace close_;
 };

@@ -49,6 +49,7 @@ Layers::Layers(const WorkerEnvironment& environment, const WorkerOptions& option
   group.add_idle_check([this] { return dautograd.is_idle(); });
 }
 
+// The group last: from then on requests may go and come, and find each room begun.
 void Layers::begin(Session& session, const std::vector<Peer>& roster, bool is_open_world) {
   rrefs.begin(session.self());
   meshes.begin(session.self());
@@ -57,6 +58,7 @@ void Layers::begin(Session& session, const std::vector<Peer>& roster, bool is_op
   group.begin(session, roster, is_open_world);
 }
 
+// The group last: the other rooms send by it.
 void Layers::stop(EachStep& each) {
   each([this] { meshes.stop(); });
   each([this] { rrefs.stop(); });

@@ -38,6 +38,7 @@ void Members::look_up(const Peer& stranger) {
                              });
 }
 
+// Its name or rank may have been taken since the session asked about it.
 void Members::on_admitted(const Peer& peer, bool is_serving) {
   assert_on_loop(loop_);
   if (may_join(peer)) {
@@ -49,7 +50,7 @@ void Members::on_admitted(const Peer& peer, bool is_serving) {
 }
 
 void Members::add(const Peer& peer) {
-  if (layers_.group.membership().find(peer.incarnation)) return;
+  if (layers_.group.membership().find(peer.incarnation)) return;  // by the roster, or an admission before
   layers_.group.on_joined(peer);
   // A static group has counted them at its start.
   if (links_.is_open_world() && links_.transport->socket_report().engine != "" && !told_of_descriptors_ &&
@@ -77,6 +78,7 @@ void Members::on_left(const Peer& peer) {
   on_gone(peer);
 }
 
+// The membership has the end by now, so the host gets the last record.
 void Members::on_gone(const Peer& peer) {
   tell_of(peer);
   if (links_.rendezvous) links_.rendezvous->on_gone(peer.incarnation);

@@ -60,6 +60,7 @@ Reports::Reports(const WorkerEnvironment& environment, const WorkerOptions& opti
       flight_log_(std::make_shared<FlightLog>(FlightLog::Environment{environment.loop, environment.log,
                                                                      layers.group.shared()->trace.recorder(),
                                                                      [this] { return under_way(); }})) {
+  // A break is noticed on any thread, also while this worker ends: the trace keeps nothing of it alive.
   layers.group.shared()->trace.set_on_break([weak = std::weak_ptr(flight_log_)] {
     if (const auto alive = weak.lock()) alive->tell_soon();
   });

@@ -21,7 +21,7 @@ Id pass_of(const wire::Body& body) {
 }  // namespace
 
 Heard Router::lead(const Peer& from, wire::Message& message) {
-  const Route& route = route_of(message.body);
+  const Route& route = route_of(message.body);  // a handler may leave the message empty
   try {
     if (!initiators_.empty() && deny(from, message)) return Heard::kRefused;
     return lead(route.taker, from, message);

@@ -51,6 +51,8 @@ void Start::cancel(const Future<Value>* outcome) {
 
 // ---- the way to the group ----
 
+// Each step needs those before it. What is made stays in the links, so a throw leaves nothing that abandon() does not
+// find.
 void Start::open(const Places& found, SessionEvents& arrivals) {
   const RendezvousTarget& target = found.target;
   if (!target.launcher.empty()) {
@@ -87,6 +89,7 @@ SessionConfig Start::make_config(const RendezvousTarget& target) {
   config.limits.max_message_bytes = options_.max_message_bytes;
   config.self.rank = target.rank;
   config.self.name = options_.name.empty() && target.rank >= 0 ? default_name(target.rank) : options_.name;
+  // 0 is the incarnation of no worker.
   do {
     config.self.incarnation = environment_.random.next();
   } while (config.self.incarnation == 0);
@@ -232,6 +235,7 @@ void Start::drop_outcome() noexcept {
   if (outcome_) fail_dropped(*std::exchange(outcome_, nullptr));
 }
 
+// The greeting names the session, so it goes before the links do.
 void Start::forget() {
   finder_->stop();
   greeting_.reset();

@@ -81,6 +81,7 @@ const Timings& Worker::timings() const { return state_->layers.group.shared()->t
 
 std::shared_ptr<Future<LoopStats>> Worker::fetch_loop_stats() {
   auto future = Future<LoopStats>::make();
+  // After the shutdown they stay as it has left them.
   state_->environment.loop.post_or_drop([state = state_, owed = Owed(future)] {
     owed->complete(LoopStats{state->links.session ? state->links.stats() : state->view.get().session,
                              state->layers.rpc.request_bytes()});
@@ -131,6 +132,7 @@ std::shared_ptr<Future<std::string>> Worker::fetch_group_report(Nanos timeout) {
 std::shared_ptr<Future<Value>> Worker::start(Nanos timeout) {
   auto future = Future<Value>::make();
   future->set_operation("start of the worker");
+  // A cancel comes to the loop as a task, when this start may be over and another one under way.
   future->set_canceller([weak = std::weak_ptr<State>(state_), begun = future.get()] {
     const auto state = weak.lock();
     if (state == nullptr) return;

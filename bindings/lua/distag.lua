@@ -51,9 +51,12 @@ end
 function M.error(message, code) return failure(tonumber(code) or 1000, message) end
 function M.is_error(value) return getmetatable(value) == Error end
 local function refuse(message, code) error(failure(code or K.E_INVALID_ARGUMENT, message), 0) end
--- The text of anything that was raised, also where its __tostring fails.
+-- The text of anything that was raised or given, also where its __tostring fails; numbers keep all of their digits.
 local function said(problem)
   local is_ok, found = pcall(tostring, problem)
+  if type(problem) == "number" and problem == problem and tonumber(found) ~= problem then
+    return ("%.17g"):format(problem)
+  end
   return is_ok and type(found) == "string" and found or "a " .. type(problem) .. " without a text"
 end
 
@@ -134,13 +137,30 @@ local function lent(kind, pointer)
   return noted(kind, object)
 end
 -- The keys of a table. A loop of pairs that LuaJIT has compiled may go on for ever (that of Debian 12, where finalizers
--- run in between), so there is no other in here.
+-- run in between), so both loops in here are kept from its compiler.
 local function keys_of(given)
   local found = {}
   for key in pairs(given) do found[#found + 1] = key end
   return found
 end
 jit.off(keys_of)
+local function other_key(items, count)
+  for key in pairs(items) do
+    if type(key) ~= "number" or key < 1 or key > count or key ~= math.floor(key) then return key end
+  end
+end
+jit.off(other_key)
+-- The length of a list, which ends at its first nil. A table that has more than this list is refused, as that would get
+-- lost.
+local function length_of(what, items)
+  local count = 0
+  while rawget(items, count + 1) ~= nil do count = count + 1 end
+  local other = other_key(items, count)
+  if other ~= nil then
+    refuse(what .. ": the table is a list of " .. count .. ", and has the key " .. said(other):sub(1, 100) .. " too")
+  end
+  return count
+end
 local function numeric(what, given)
   if type(given) ~= "number" or given ~= given then refuse(what .. ": a number is wanted, not " .. said(given)) end
   return given
@@ -149,20 +169,26 @@ local INT64, UINT64 = ffi.typeof("int64_t"), ffi.typeof("uint64_t")
 local function is_integer_of_c(given) return ffi.istype(INT64, given) or ffi.istype(UINT64, given) end
 -- A whole number of C, also as an int64_t, between two others.
 local function whole(what, given, least, most)
-  if ffi.istype(INT64, given) or ffi.istype(UINT64, given) and given <= 0x7fffffffffffffffULL then
-    if least then return whole(what, tonumber(given), least, most) end
-    return given
-  end
-  numeric(what, given)
-  if given ~= math.floor(given) or given < (least or -2 ^ 63) or given >= 2 ^ 63 or given > (most or given) then
-    local range = least and " from " .. least .. " to " .. most or ""
+  local is_int64 = ffi.istype(INT64, given) or ffi.istype(UINT64, given) and given <= 0x7fffffffffffffffULL
+  if is_int64 and not least then return given end
+  local number = is_integer_of_c(given) and tonumber(given) or numeric(what, given)
+  if number ~= math.floor(number) or number < (least or number) or number > (most or number) then
+    local range = least and " from " .. said(least) .. " to " .. said(most) or ""
     refuse(what .. ": a whole number" .. range .. " is wanted, not " .. said(given))
   end
-  return given
+  if number < -2 ^ 63 or number >= 2 ^ 63 then refuse(what .. ": " .. said(given) .. " does not fit int64") end
+  return number
 end
 local function nanoseconds(seconds, what)
-  if numeric(what or "seconds", seconds) == M.FOREVER then return -1LL end
+  if numeric(what, seconds) == M.FOREVER then return -1LL end
+  if seconds < 0 then refuse(what .. ": seconds from 0 on, or distag.FOREVER, are wanted, not " .. said(seconds)) end
   return ffi.cast("int64_t", math.min(seconds * 1e9, 9e18))
+end
+-- A time among options, where 0 is the default: a time of 0 is the shortest one there.
+local function limit(seconds, what)
+  if seconds == nil then return 0LL end
+  local found = nanoseconds(seconds, what)
+  return found == 0 and 1LL or found
 end
 local function text(what, given)
   if type(given) ~= "string" then refuse(what .. ": a string is wanted, and a " .. type(given) .. " is there") end
@@ -196,11 +222,25 @@ local function filled(name, fill, ...)
   found.struct_size = nil
   return found
 end
+-- The handle for a function that answers 0 or NULL to a closed object, and has no error for it.
+local function open(self, kind)
+  if self.handle == nil then refuse("the " .. kind .. " is closed") end
+  return self.handle
+end
 local function handle_of(kind, object, what)
   if not ffi.istype(types[kind], object) then
     refuse(what .. ": a " .. kind .. " is wanted, and a " .. type(object) .. " is there")
   end
+  if object.handle == nil then refuse(what .. ": the " .. kind .. " is closed") end -- NULL often means to leave it out
   return object.handle
+end
+
+local function callable(what, run)
+  local metatable = getmetatable(run)
+  if type(run) ~= "function" and not (type(metatable) == "table" and metatable.__call) then
+    refuse(what .. ", and a " .. type(run) .. " is there")
+  end
+  return run
 end
 
 -- Refuses an option with another name, which most often has a typing error.
@@ -230,11 +270,17 @@ M.Tensor, M.Worker, M.Context = methods.tensor, methods.worker, methods.context
 
 -- ---- values ----
 
-local Bytes, Map, Float = {}, {}, {}
+local Bytes, Map, Float = { __tostring = function(self) return self.data end }, {}, {}
 local function of_type(name, what, given)
   if type(given) ~= name then refuse(what .. ": a " .. name .. " is wanted, and a " .. type(given) .. " is there") end
   return given
 end
+-- 0 counts as true in Lua, so that an answer yes or no is a boolean.
+local function flag(what, given)
+  if given == nil then return 0 end
+  return of_type("boolean", what, given) and 1 or 0
+end
+-- A text that may hold NUL. Bytes arrive as the same: tostring(bytes) and bytes.data are the text.
 function M.bytes(data) return setmetatable({ data = of_type("string", "bytes", data) }, Bytes) end
 -- An empty table is a list otherwise.
 function M.map(entries) return setmetatable(of_type("table", "map", entries or {}), Map) end
@@ -243,17 +289,13 @@ function M.float(number) return setmetatable({ number = of_type("number", "float
 
 local to_value
 local function list_value(items, path, depth, place)
-  for _, key in ipairs(keys_of(items)) do -- of what has both no part is lost
-    if type(key) ~= "number" or key ~= math.floor(key) or key < 1 or key > #items then
-      refuse(path .. ": the table is a list of " .. #items .. ", and has the key " .. said(key):sub(1, 100) .. " too")
-    end
-  end
-  local handles, kept = ffi.new("distag_value *[?]", math.max(#items, 1)), {}
-  for index = 1, #items do
+  local count = length_of(path, items)
+  local handles, kept = ffi.new("distag_value *[?]", math.max(count, 1)), {}
+  for index = 1, count do
     kept[index] = to_value(items[index], path .. "[" .. index - 1 .. "]", depth + 1)
     handles[index - 1] = kept[index].handle
   end
-  return C.distag_value_create_list(handles, #items, place, fresh()), kept
+  return C.distag_value_create_list(handles, count, place, fresh()), kept
 end
 local function map_value(entries, path, depth, place)
   local names, kept = keys_of(entries), {}
@@ -378,33 +420,50 @@ end
 
 -- ---- tensors ----
 
-local function flatten(given, dim, shape, items, code)
-  if type(given) ~= "table" then
-    if #shape ~= dim - 1 then refuse("tensor: a number stands where a table of " .. shape[dim] .. " is wanted") end
-    local kind = type(given)
+local function place_of(what, index) return index and what .. "[" .. index .. "]" or what end
+-- Most integers: for these no place is made that an error would name.
+local function is_plain(given)
+  return type(given) == "number" and given == math.floor(given) and math.abs(given) <= 9007199254740991
+end
+-- The elements of nested tables, and their shape. `what` and `index` (from 0) say where in the argument it stands.
+local function flatten(what, index, given, dim, shape, items, code)
+  local kind = type(given)
+  if kind ~= "table" then
     local is_number = kind == "number" or kind == "boolean" or is_integer_of_c(given)
-    if not is_number then refuse("tensor: a " .. kind .. " stands where a number is wanted") end
-    if code == K.INT64 and kind ~= "boolean" then whole("tensor: of int64", given) end
-    if code == K.BOOL and kind ~= "boolean" then whole("tensor: of bool", given, 0, 1) end
+    if not is_number or #shape ~= dim - 1 then
+      local wanted = #shape ~= dim - 1 and "table of " .. shape[dim] or "number"
+      refuse(place_of(what, index) .. ": a " .. kind .. " stands where a " .. wanted .. " is wanted")
+    end
+    if code == K.INT64 and kind ~= "boolean" and not is_plain(given) then
+      whole(place_of(what, index) .. ": of int64", given)
+    end
+    if code == K.BOOL and kind ~= "boolean" then whole(place_of(what, index) .. ": of bool", given, 0, 1) end
     items[#items + 1] = given == true and 1 or given or 0
     return
   end
-  shape[dim] = shape[dim] or (#items == 0 and #given) or refuse("tensor: a table stands where a number is wanted")
-  if #given ~= shape[dim] then refuse("tensor: a table of " .. #given .. " stands beside one of " .. shape[dim]) end
-  for index = 1, #given do flatten(given[index], dim + 1, shape, items, code) end
+  what = place_of(what, index)
+  if dim > 64 then refuse(what:sub(1, 100) .. ": nested deeper than 64, or in a circle") end
+  local count = length_of(what, given)
+  shape[dim] = shape[dim] or (#items == 0 and count) or refuse(what .. ": a table stands where a number is wanted")
+  if count ~= shape[dim] then refuse(what .. ": a table of " .. count .. " stands beside one of " .. shape[dim]) end
+  for each = 1, count do flatten(what, each - 1, given[each], dim + 1, shape, items, code) end
 end
 local function ints(what, given)
-  if type(given) ~= "table" then given = { given } end
-  local found = ffi.new("int64_t[?]", math.max(#given, 1))
-  for index = 1, #given do found[index - 1] = whole(what, given[index]) end
-  return found, #given
+  if type(given) ~= "table" then return ffi.new("int64_t[1]", whole(what, given)), 1 end
+  local count = length_of(what, given)
+  local found = ffi.new("int64_t[?]", math.max(count, 1))
+  for index = 1, count do
+    local item = given[index]
+    found[index - 1] = is_plain(item) and item or whole(place_of(what, index - 1), item)
+  end
+  return found, count
 end
 
 -- Copies a number, or nested tables of numbers, into a new tensor; dtype is "float32" unless it is given.
 function M.tensor(given, dtype)
   local code = DTYPES[dtype or "float32"] or refuse("tensor: no dtype " .. tostring(dtype))
   local shape, items, place = {}, {}, out("tensor")
-  flatten(given, 1, shape, items, code)
+  flatten("tensor", nil, given, 1, shape, items, code)
   local data = ffi.new(CTYPES[code] .. "[?]", math.max(#items, 1), items)
   local sizes, ndim = ints("tensor", shape)
   check(C.distag_tensor_create(data, #items * ffi.sizeof(CTYPES[code]), code, sizes, ndim, place, fresh()))
@@ -413,17 +472,17 @@ end
 
 local tensor = methods.tensor
 function tensor:dtype()
-  local code = used(C.distag_tensor_get_dtype(self.handle), self)
+  local code = used(C.distag_tensor_get_dtype(open(self, "tensor")), self)
   return DTYPE_NAMES[code]
 end
-function tensor:id() return used(C.distag_tensor_get_id(self.handle), self) end
-function tensor:count() return tonumber(used(C.distag_tensor_get_count(self.handle), self)) end
+function tensor:id() return used(C.distag_tensor_get_id(open(self, "tensor")), self) end
+function tensor:count() return tonumber(used(C.distag_tensor_get_count(open(self, "tensor")), self)) end
 function tensor:shape()
-  local sizes, found = C.distag_tensor_get_shape(self.handle), {}
+  local sizes, found = C.distag_tensor_get_shape(open(self, "tensor")), {}
   for dim = 1, tonumber(C.distag_tensor_get_ndim(self.handle)) do found[dim] = tonumber(sizes[dim - 1]) end
   return used(found, self)
 end
-function tensor:requires_grad() return used(C.distag_tensor_get_requires_grad(self.handle), self) == 1 end
+function tensor:requires_grad() return used(C.distag_tensor_get_requires_grad(open(self, "tensor")), self) == 1 end
 -- Asks for gradients, and gives the same tensor.
 function tensor:with_grad()
   check(C.distag_tensor_set_requires_grad(self.handle, 1, fresh()), self)
@@ -476,7 +535,7 @@ end
 -- Sets the values in place, unrecorded, to numbers, nested as the tensor is.
 function tensor:write(given)
   local code, shape, items = used(C.distag_tensor_get_dtype(self.handle), self), {}, {}
-  flatten(given, 1, shape, items, code)
+  flatten("write", nil, given, 1, shape, items, code)
   local wanted = table.concat(self:shape(), ", ")
   if table.concat(shape, ", ") ~= wanted then
     refuse("write: numbers of [" .. table.concat(shape, ", ") .. "] for a tensor of [" .. wanted .. "]")
@@ -564,9 +623,10 @@ local function op_function(op)
   end
   local function many(items, ...)
     if type(items) ~= "table" then refuse(what .. ": a table is wanted, and a " .. type(items) .. " is there") end
-    local handles = ffi.new("distag_tensor *[?]", math.max(#items, 1))
-    for index = 1, #items do handles[index - 1] = handle_of("tensor", items[index], what) end
-    return apply(op, items, handles, #items, { ... })
+    local total = length_of(what, items)
+    local handles = ffi.new("distag_tensor *[?]", math.max(total, 1))
+    for index = 1, total do handles[index - 1] = handle_of("tensor", items[index], what) end
+    return apply(op, items, handles, total, { ... })
   end
   if first and first.kind == "many" then return many end
   return function(...)
@@ -621,6 +681,7 @@ end
 -- Runs a function as a coroutine, in which waits let others run. What it raises is for distag.join; it is written to
 -- stderr where none has joined yet.
 function M.spawn(run, ...)
+  callable("spawn: a function is wanted", run)
   local outcome = { joined = {} }
   local function keep(is_ok, ...)
     outcome.is_ok, outcome.count, outcome.is_over = is_ok, select("#", ...), true
@@ -651,8 +712,8 @@ function M.join(routine)
   if not outcome.is_ok then error(outcome[1], 0) end
   return unpack(outcome, 1, outcome.count)
 end
--- The call that a function answers: name (of the function), caller, worker, context, traceparent (of a caller that
--- traces), call:is_cancelled() and call:time_left().
+-- The call that a function answers: name (of the function), caller, worker, context, traceparent (if the caller gave
+-- one), call:is_cancelled() and call:time_left().
 function M.current_call() return type(current) == "table" and current or nil end
 
 local Call = {}
@@ -747,10 +808,9 @@ end
 
 local future = methods.future
 function future:is_done()
-  if self.handle == nil then refuse("the future is closed") end
-  return used(C.distag_future_poll(self.handle), self) == 1
+  return used(C.distag_future_poll(open(self, "future")), self) == 1
 end
-function future:cancel() used(C.distag_future_cancel(self.handle), self) end
+function future:cancel() used(C.distag_future_cancel(open(self, "future")), self) end
 -- Has an event come to the worker of a future; one that came with a value may be of any worker that serves.
 local function post(self, meaning)
   local tag = next_tag(meaning)
@@ -793,11 +853,9 @@ local function made(place, handle)
 end
 -- Waits for all, and gives their values in a table.
 function M.wait_all(futures)
-  local found = {}
-  for index, each in ipairs(of_type("table", "wait_all", futures)) do
-    handle_of("future", each, "wait_all")
-    found[index] = each:await()
-  end
+  local found, count = {}, length_of("wait_all", of_type("table", "wait_all", futures))
+  for index = 1, count do handle_of("future", futures[index], "wait_all[" .. index - 1 .. "]") end
+  for index = 1, count do found[index] = futures[index]:await() end
   return found
 end
 
@@ -817,8 +875,8 @@ function M.worker(options)
   raw.struct_size, raw.executor = ffi.sizeof(raw), K.EXECUTOR_HOST
   raw.rank = whole("rank", options.rank or 0, -1, INT32_MAX)
   raw.world_size = whole("world_size", options.world_size or 0, -1, INT32_MAX)
-  raw.call_timeout_ns = nanoseconds(options.call_timeout or 0, "call_timeout")
-  raw.lease_ns = nanoseconds(options.lease or 0, "lease")
+  raw.call_timeout_ns = limit(options.call_timeout, "call_timeout")
+  raw.lease_ns = limit(options.lease, "lease")
   raw.max_in_flight_bytes = whole("max_in_flight_bytes", options.max_in_flight_bytes or 0, 0, EXACT)
   raw.max_message_bytes = whole("max_message_bytes", options.max_message_bytes or 0, 0, EXACT)
   for _, name in ipairs({ "name", "rendezvous", "job", "bind", "advertise" }) do
@@ -849,11 +907,8 @@ function worker:close()
   release_worker(self)
 end
 function worker:register(name, run)
-  local metatable, tag = getmetatable(run), next_tag(run)
   text("the name of a function", name)
-  if type(run) ~= "function" and not (type(metatable) == "table" and metatable.__call) then
-    refuse("register: a function is wanted for " .. name .. ", and a " .. type(run) .. " is there")
-  end
+  local tag = next_tag(callable("register: a function is wanted for " .. name, run))
   local status = C.distag_worker_offer(self.handle, name, tag, nil, fresh())
   if status ~= 0 then waiting[tag] = nil end
   check(status, self)
@@ -862,14 +917,14 @@ function worker:register(name, run)
 end
 function worker:start_async(seconds)
   local place = out("future")
-  check(C.distag_worker_start_async(self.handle, nanoseconds(seconds or 30), place, fresh()), self)
+  check(C.distag_worker_start_async(self.handle, nanoseconds(seconds or 30, "seconds"), place, fresh()), self)
   if not serving("number", self.number) then workers[#workers + 1] = self end
   return made(place, self.handle)
 end
 function worker:start(seconds) return self:start_async(seconds):await() end
 function worker:shutdown_async(seconds)
   local place = out("future")
-  check(C.distag_worker_shutdown_async(self.handle, nanoseconds(seconds or M.FOREVER), place, fresh()), self)
+  check(C.distag_worker_shutdown_async(self.handle, nanoseconds(seconds or M.FOREVER, "seconds"), place, fresh()), self)
   return made(place, self.handle)
 end
 function worker:shutdown(seconds) return self:shutdown_async(seconds):await() end
@@ -882,7 +937,7 @@ function worker:unregister(name)
 end
 -- The name; nil as long as it depends on the rank.
 function worker:name()
-  local found = used(C.distag_worker_get_name(self.handle), self)
+  local found = used(C.distag_worker_get_name(open(self, "worker")), self)
   return found ~= nil and ffi.string(found) or nil
 end
 local STATES = { [K.MEMBER_ALIVE] = "alive", [K.MEMBER_LEFT] = "left", [K.MEMBER_LOST] = "lost" }
@@ -909,22 +964,21 @@ function worker:ranks(prefix)
     room = tonumber(count[0]) + 16 -- some may have joined the next time
   end
 end
-function worker:rank() return used(C.distag_worker_get_rank(self.handle), self) end
-function worker:world_size() return used(C.distag_worker_get_world_size(self.handle), self) end
+function worker:rank() return used(C.distag_worker_get_rank(open(self, "worker")), self) end
+function worker:world_size() return used(C.distag_worker_get_world_size(open(self, "worker")), self) end
 function worker:context()
   local place = out("context")
-  check(C.distag_context_create(self.handle, place, fresh()), self)
+  check(C.distag_context_create(open(self, "worker"), place, fresh()), self)
   local context = own("context", place)
   context.worker = self.handle
   used(C.distag_worker_retain(self.handle), self) -- for calls by the context, which lets go of it
   return context
 end
 
-local function arguments_of(...)
-  local count, kept = select("#", ...), {}
-  local handles = ffi.new("distag_value *[?]", math.max(count, 1))
+local function arguments_of(what, given, count)
+  local handles, kept = ffi.new("distag_value *[?]", math.max(count, 1)), {}
   for index = 1, count do
-    kept[index] = to_value((select(index, ...)), "args[" .. index - 1 .. "]", 1)
+    kept[index] = to_value(given[index], what .. "[" .. index - 1 .. "]", 1)
     handles[index - 1] = kept[index].handle
   end
   return handles, count, kept
@@ -938,10 +992,10 @@ local function request(owner, handle, context, options, to, name, ...) -- option
   local raw
   if options then
     raw = ffi.new("distag_call_options", { struct_size = ffi.sizeof("distag_call_options") })
-    if options.timeout then raw.timeout_ns = nanoseconds(options.timeout) end
+    raw.timeout_ns = limit(options.timeout, "timeout")
   end
   local place = out("future")
-  local handles, count, kept = arguments_of(...)
+  local handles, count, kept = arguments_of("args", { ... }, select("#", ...))
   text("the name of a worker", to)
   text("the name of a function", name)
   check(C.distag_call_async(handle, context, to, name, handles, count, raw, place, fresh()), owner, kept)
@@ -955,7 +1009,7 @@ function worker:call_with(options, to, name, ...)
 end
 local function request_remote(owner, handle, context, to, name, ...)
   local place = out("rref")
-  local handles, count, kept = arguments_of(...)
+  local handles, count, kept = arguments_of("args", { ... }, select("#", ...))
   text("the name of a worker", to)
   text("the name of a function", name)
   check(C.distag_remote(handle, context, to, name, handles, count, nil, place, fresh()), owner, kept)
@@ -965,7 +1019,7 @@ local function request_remote(owner, handle, context, to, name, ...)
 end
 function worker:remote(to, name, ...) return request_remote(self, self.handle, nil, to, name, ...) end
 function worker:all_gather(value, seconds)
-  local place, given, timeout_ns = out("future"), to_value(value, "value", 1), nanoseconds(seconds or 60)
+  local place, given, timeout_ns = out("future"), to_value(value, "value", 1), nanoseconds(seconds or 60, "seconds")
   check(C.distag_worker_all_gather_async(self.handle, given.handle, nil, 0, timeout_ns, place, fresh()), self, given)
   return made(place, self.handle):await()
 end
@@ -976,7 +1030,7 @@ function worker:metrics() return used(copied(C.distag_worker_copy_metrics, self.
 function worker:report() return used(copied(C.distag_worker_copy_report, self.handle), self) end
 -- The open calls and waits of all members. One that does not answer within `seconds` is listed as silent.
 function worker:group_report(seconds)
-  return used(copied(C.distag_worker_copy_group_report, self.handle, nanoseconds(seconds or 1)), self)
+  return used(copied(C.distag_worker_copy_group_report, self.handle, nanoseconds(seconds or 1, "seconds")), self)
 end
 
 local TRACE = { folder = true, max_bytes = true }
@@ -986,7 +1040,7 @@ function worker:start_trace(options)
   options = options or {}
   only("start_trace", options, TRACE)
   local raw = ffi.new("distag_trace_options", { struct_size = ffi.sizeof("distag_trace_options") })
-  raw.max_bytes = numeric("max_bytes", options.max_bytes or 0)
+  raw.max_bytes = whole("max_bytes", options.max_bytes or 0, 0, EXACT)
   if options.folder then raw.folder = text("the folder", options.folder) end
   check(C.distag_worker_start_trace(self.handle, raw, fresh()), self, options)
 end
@@ -994,6 +1048,7 @@ function worker:stop_trace() check(C.distag_worker_stop_trace(self.handle, fresh
 -- Runs a function as a span of the trace, and gives what it gives. Nothing is written where nothing is traced.
 function worker:trace(label, run, ...)
   local span = ffi.new("uint64_t[1]")
+  callable("trace: a function is wanted", run)
   check(C.distag_trace_begin(self.handle, text("the label", label), span, fresh()), self)
   local function finish_span(is_ok, ...)
     if self.handle ~= nil then C.distag_trace_end(self.handle, span[0]) end
@@ -1012,7 +1067,7 @@ function rref:fetch(within)
   fetched.home = self.home
   return fetched:await()
 end
-function rref:owner() return used(ffi.string(C.distag_rref_get_owner(self.handle)), self) end
+function rref:owner() return used(ffi.string(C.distag_rref_get_owner(open(self, "rref"))), self) end
 
 -- ---- contexts, gradients, optimizers ----
 
@@ -1054,19 +1109,21 @@ function context:backward_with(options, ...)
   local count, place, given = select("#", ...), out("future"), { ... }
   for index = 1, count do handle_of("tensor", given[index], "a root") end
   for _, index in ipairs(keys_of(of_type("table", "seeds", options.seeds or {}))) do
-    if type(index) ~= "number" or index > count then
-      refuse("backward_with: seed " .. tostring(index) .. " of " .. count .. " roots")
+    if type(index) ~= "number" or index < 1 or index > count or index ~= math.floor(index) then
+      refuse("backward_with: seed " .. said(index) .. " of " .. count .. " roots")
     end
   end
   local roots = handles_of("tensor", given, count, "a root")
   local remote = of_type("table", "remote_roots", options.remote_roots or {})
   local seeds = options.seeds and handles_of("tensor", options.seeds, count, "a seed")
   local raw = ffi.new("distag_backward_options", { struct_size = ffi.sizeof("distag_backward_options") })
-  local remote_roots = handles_of("rref", remote, #remote, "a remote root")
-  raw.mode = options.fast and K.BACKWARD_FAST or K.BACKWARD_SMART
-  raw.retain_graph, raw.create_graph = options.retain_graph and 1 or 0, options.create_graph and 1 or 0
-  raw.timeout_ns, raw.seeds = nanoseconds(options.timeout or 0), seeds
-  raw.remote_roots, raw.remote_root_count = #remote > 0 and remote_roots or nil, #remote
+  local remote_count = length_of("remote_roots", remote)
+  local remote_roots = handles_of("rref", remote, remote_count, "a remote root")
+  raw.mode = flag("fast", options.fast) == 1 and K.BACKWARD_FAST or K.BACKWARD_SMART
+  raw.retain_graph, raw.create_graph = flag("retain_graph", options.retain_graph),
+                                       flag("create_graph", options.create_graph)
+  raw.timeout_ns, raw.seeds = limit(options.timeout, "timeout"), seeds
+  raw.remote_roots, raw.remote_root_count = remote_count > 0 and remote_roots or nil, remote_count
   local kept = { given, options, seeds, remote_roots }
   if self.worker == nil then return check(C.distag_backward(self.handle, roots, count, raw, fresh()), self, kept) end
   check(C.distag_backward_async(self.handle, roots, count, raw, place, fresh()), self, kept)
@@ -1089,7 +1146,8 @@ end
 -- An optimizer of tensors and rrefs: kind, parameters, settings; worker nil is for tensors of this process.
 function M.optimizer(at, kind, parameters, settings)
   settings = of_type("table", "settings", settings or {})
-  local handles, count, kept = arguments_of(unpack(of_type("table", "parameters", parameters)))
+  local length = length_of("parameters", of_type("table", "parameters", parameters))
+  local handles, count, kept = arguments_of("parameters", parameters, length)
   local place, owner = out("optimizer"), at and handle_of("worker", at, "optimizer")
   check(C.distag_optimizer_create(owner, text("the kind", kind), handles, count, place, fresh()), at, kept)
   local optimizer = own("optimizer", place)
@@ -1166,12 +1224,14 @@ local PICTURE = { format = true, color = true, width = true, dims = true, label 
 function M.visualize_sharding(spec, shape, options)
   options = options or {}
   only("visualize_sharding", options, PICTURE)
-  local raw, dims = ffi.new("distag_picture_options"), of_type("table", "dims", options.dims or { 0, 0 })
+  local raw = ffi.new("distag_picture_options")
+  local dims, dim_count = ints("dims", of_type("table", "dims", options.dims or { 0, 0 }))
+  if dim_count ~= 2 then refuse("dims: the two dims that are drawn are wanted, not " .. dim_count) end
   raw.struct_size = ffi.sizeof(raw)
   raw.format = FORMATS[options.format or "text"]
     or refuse("format: text, json, svg or html, not " .. tostring(options.format))
-  raw.color, raw.width = options.color and 1 or 0, options.width or 0
-  raw.row_dim, raw.column_dim = dims[1] or 0, dims[2] or 0
+  raw.color, raw.width = flag("color", options.color), whole("width", options.width or 0, 0, 4294967295)
+  raw.row_dim, raw.column_dim = dims[0], dims[1]
   if options.label then raw.label = text("the label", options.label) end
   local sizes, ndim = nil, 0
   if shape then sizes, ndim = ints("the shape", shape) end
@@ -1220,6 +1280,7 @@ end
 -- Other coroutines and functions that run while it waits are not in it.
 function M.scope(run)
   local outer, kept, tensors = scope, {}, {}
+  callable("scope: a function is wanted", run)
   scope = tensors
   local is_ok, result = pcall(run, function(each)
     kept[#kept + 1] = each

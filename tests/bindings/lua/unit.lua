@@ -1,51 +1,11 @@
 -- The binding for Lua: two workers in this process, and what a user may do to them. usage: luajit unit.lua
 io.stdout:setvbuf("no")
+package.path = arg[0]:gsub("unit%.lua$", "?.lua;") .. package.path
 local distag = require("distag")
 local ffi = require("ffi")
 
-local tests, names, groups = {}, {}, 0
-local function test(name, run) names[#names + 1], tests[name] = name, run end
-local function same(found, expected)
-  if type(expected) == "table" then
-    assert(type(found) == "table" and #found == #expected, "another table")
-    for index = 1, #expected do same(found[index], expected[index]) end
-    return
-  end
-  if found ~= expected then error(tostring(found) .. " is not " .. tostring(expected), 2) end
-end
-local function fails(code, part, run, ...)
-  local is_ok, problem = pcall(run, ...)
-  assert(not is_ok, "nothing failed")
-  assert(distag.is_error(problem), tostring(problem))
-  assert(problem.code == code and tostring(problem):find(part, 1, true), problem.code .. ": " .. tostring(problem))
-  return problem
-end
--- Workers a and b, which offer the same functions; shut down side by side when the test is done.
-local function group(functions, run)
-  groups = groups + 1
-  local a, b
-  local function make(name, rank)
-    return distag.worker({ name = name, rank = rank, world_size = 2, rendezvous = "inproc://lua" .. groups,
-                           functions = functions })
-  end
-  a, b = make("a", 0), make("b", 1)
-  distag.wait_all({ a:start_async(20), b:start_async(20) })
-  local is_ok, problem = pcall(run, a, b)
-  distag.wait_all({ a:shutdown_async(20), b:shutdown_async(20) })
-  a:close()
-  b:close()
-  a:close()
-  if not is_ok then error(problem, 0) end
-end
--- The threads of workers that have ended let go of them a moment later.
-local function nothing_is_left()
-  local deadline = os.time() + 60
-  repeat
-    require("jit").flush() -- a trace holds what it was made with
-    for _ = 1, 5 do collectgarbage() end -- what is held by what is collected goes in the next one
-  until distag.handle_count() == 0 or os.time() > deadline
-  assert(distag.handle_count() == 0, "handles are left: " .. distag.handle_report())
-end
+local units = require("units")
+local test, same, fails, group = units.test, units.same, units.fails, units.group
 local function echo(x) return x end
 local function square(x) return x * x end
 
@@ -175,6 +135,7 @@ test("values of every kind, there and back", function()
     same(a:call("b", "echo", { a = { b = { 1, distag.map({ c = distag.null }) } } }).a.b[2].c, distag.null)
     same(next(a:call("b", "echo", distag.map())), nil)
     same(a:call("b", "echo", distag.bytes("\0\255x")).data, "\0\255x")
+    same(tostring(a:call("b", "echo", { distag.bytes("\0\255x") })[1]), "\0\255x")
     local long = ("0123456789abcdef"):rep(65536)
     same(a:call("b", "echo", distag.bytes(long)).data, long)
     same(a:call("b", "echo", distag.tensor({ { 1, 2 }, { 3, 4 } })):numbers(), { 1, 2, 3, 4 })
@@ -269,157 +230,6 @@ test("required again, also after a library that is not there", function()
   same(select(2, printed:gsub("not_there.so: cannot open", "")), 2)
 end)
 
-test("options and types that are wrong are refused", function()
-  local options = { name = "w", world_size = 1, rendezvous = "inproc://wrong" }
-  local function refused(part, changed)
-    for name, content in pairs(options) do changed[name] = changed[name] or content end
-    fails(10, part, distag.worker, changed)
-  end
-  refused("there is no option ranks", { ranks = 1 })
-  refused("rank: a number is wanted, not one", { rank = "one" })
-  refused("name: a string is wanted", { name = 5 })
-  refused("a function is wanted for f, and a number is there", { functions = { f = 1 } })
-  fails(10, "a table of options is wanted", distag.worker)
-  group({ echo = echo }, function(a)
-    fails(10, "there is no option timeouts", a.call_with, a, { timeouts = 1 }, "b", "echo")
-    fails(10, "a number is wanted, not soon", a.call_with, a, { timeout = "soon" }, "b", "echo")
-    local x = { distag.tensor(1):with_grad() }
-    fails(10, "a worker is wanted", distag.optimizer, {}, "sgd", x)
-    local sgd = distag.optimizer(a, "sgd", x, { lr = 1 })
-    same(select("#", distag.optimizer(a, "sgd", x, { lr = 1 })), 1)
-    fails(10, "a context is wanted", sgd.step, sgd, a)
-    fails(10, "lr: a number is wanted", distag.optimizer, a, "sgd", x, { lr = "much" })
-    fails(10, "a table is wanted, and a number is there", distag.concat, 1, 0)
-  end)
-end)
-
-test("what cannot travel is named by its place", function()
-  group({ echo = echo }, function(a)
-    fails(10, "args[1].layers[0]: a function", a.call, a, "b", "echo", 1, { layers = { print } })
-    fails(10, "args[0]: the text has a NUL", a.call, a, "b", "echo", "a\0b")
-    fails(10, "the name of a function: the text has a NUL", a.call, a, "b", "ec\0ho")
-    fails(10, "does not fit", a.call, a, "b", "echo", 0x8000000000000000ULL)
-    fails(10, "args[0]: a key is a number", a.call, a, "b", "echo", distag.map({ 1 }))
-    local circle, deep = {}, "leaf"
-    circle[1] = circle
-    fails(10, "nested deeper than 16", a.call, a, "b", "echo", circle)
-    for _ = 1, 16 do deep = { deep } end
-    a:call("b", "echo", deep)
-    fails(10, "", a.call, a, "b", "echo", { deep })
-    local closed = distag.tensor(1)
-    closed:close()
-    closed:close()
-    fails(10, "closed", a.call, a, "b", "echo", closed)
-    fails(10, "", closed.item, closed)
-    fails(10, "a tensor is wanted", distag.relu, ffi.new("int"))
-  end)
-end)
-
--- What a user gets wrong is an error of distag that names the place, and nothing is lost.
-test("bad input, place by place", function()
-  local x, grid = distag.tensor({ { 1, 2, 3 }, { 4, 5, 6 } }), "{devices=[2]0,1}"
-  local function made(name, ...)
-    local given, count = { ... }, select("#", ...)
-    return function() return distag[name](unpack(given, 1, count)) end
-  end
-  local worker = distag.worker({ rank = 0, world_size = 1, rendezvous = "inproc://bad input" })
-  worker:start(20)
-  local context = worker:context()
-  local function backward(options) return function() context:backward_with(options, x) end end
-  local cases = {
-    { "zeros: shape: a whole number is wanted, not 1.5", made("zeros", { 2, 1.5 }) },
-    { "zeros: shape: a number is wanted, not two", made("zeros", { "two" }) },
-    { "zeros: shape: a number is wanted, not two", made("zeros", "two") },
-    { "zeros: shape: a number is wanted, not nan", made("zeros", { 0 / 0 }) },
-    { "zeros: shape: a whole number is wanted, not 9.2233720368548e+18", made("zeros", { 2 ^ 63 }) },
-    { "zeros: dtype: a string is wanted", made("zeros", { 2 }, 5) },
-    { "\"complex\" is no dtype", made("zeros", { 2 }, "complex") },
-    { "tensor: no dtype complex", made("tensor", 1, "complex") },
-    { "tensor: a string stands where a number is wanted", made("tensor", { 1, "2" }) },
-    { "tensor: a cdata stands where a number is wanted", made("tensor", { x }) },
-    { "tensor: a table of 1 stands beside one of 2", made("tensor", { { 1, 2 }, { 3 } }) },
-    { "tensor: of int64: a whole number is wanted, not 1.5", made("tensor", { 1, 1.5 }, "int64") },
-    { "tensor: of int64: a whole number is wanted, not 9.2233720368548e+18", made("tensor", 2 ^ 63, "int64") },
-    { "tensor: of int64: a number is wanted, not nan", made("tensor", 0 / 0, "int64") },
-    { "tensor: of bool: a whole number from 0 to 1 is wanted, not 2", made("tensor", { 2 }, "bool") },
-    { "sum: dims: a number is wanted, not all", function() return x:sum("all") end },
-    { "sum: keepdim: a boolean is wanted, and a number is there", function() return x:sum({ 0 }, 1) end },
-    { "add_scalar: value: a number is wanted, and a string is there", function() return x:add_scalar("1") end },
-    { "argmax: dim: a whole number is wanted, not 0.5", function() return x:argmax(0.5) end },
-    { "split: sizes is missing", function() return x:split() end },
-    { "split: sizes: a number is wanted, not x", function() return x:split("x", 0) end },
-    { "add: an input: a tensor is wanted, and a string is there", function() return x + "1" end },
-    { "mul: an input: a tensor is wanted, and a table is there", function() return {} * x end },
-    { "matmul", function() return x:matmul(x) end },
-    { "cross_entropy", function() return x:cross_entropy(x) end },
-    { "cross_entropy: ignore_index: a whole number is wanted, not 0.5", function()
-      return x:cross_entropy(distag.tensor({ 0, 1 }, "int64"), nil, "mean", 0.5)
-    end },
-    { "bytes: a string is wanted, and a number is there", made("bytes", 1) },
-    { "map: a table is wanted, and a number is there", made("map", 1) },
-    { "float: a number is wanted, and a string is there", made("float", "1") },
-    { "wait_all: a future is wanted, and a number is there", made("wait_all", { 1 }) },
-    { "seconds: a number is wanted, not soon", made("poll", "soon") },
-    { "the shape: a number is wanted, not four", made("visualize_sharding", grid, { "four" }) },
-    { "rank: a whole number from -1 to 2147483647 is wanted, not 0.5", made("worker", { rank = 0.5 }) },
-    { "world_size: a whole number from -1 to", made("worker", { world_size = 2 ^ 40 }) },
-    { "max_message_bytes: a whole number from 0 to", made("worker", { max_message_bytes = -1 }) },
-    { "call_timeout: a number is wanted, not long", made("worker", { call_timeout = "long" }) },
-    { "functions: a table is wanted, and a string is there", made("worker", { functions = "x" }) },
-    { "functions: a table is wanted, and a number is there", made("worker", { functions = 5 }) },
-    { "settings: a table is wanted, and a number is there", made("optimizer", nil, "sgd", { x }, 5) },
-    { "settings: a table is wanted, and a string is there", made("optimizer", nil, "sgd", { x }, "lr") },
-    { "parameters: a table is wanted, and a cdata is there", made("optimizer", nil, "sgd", x) },
-    { "seeds: a table is wanted, and a cdata is there", backward({ seeds = x }) },
-    { "remote_roots: a table is wanted, and a number is there", backward({ remote_roots = 1 }) },
-    { "wait_all: a table is wanted, and a nil is there", made("wait_all") },
-    { "dims: a table is wanted, and a number is there", made("visualize_sharding", grid, nil, { dims = 1 }) },
-    { "a table of options is wanted, and a nil is there", function() worker:call_with(nil, "b", "f") end },
-    { "a table of options is wanted, and a boolean is there", function() worker:call_with(false, "b", "f") end },
-    { "a table of options is wanted, and a nil is there", function() context:call_with(nil, "b", "f") end },
-    { "a table of options is wanted, and a boolean is there", function() context:call_with(false, "b", "f") end },
-  }
-  for index, each in ipairs(cases) do
-    local is_ok, problem = pcall(fails, 10, each[1], each[2])
-    if not is_ok then error(index .. ", " .. each[1] .. ": " .. tostring(problem), 0) end
-  end
-  same(x:numbers(), { 1, 2, 3, 4, 5, 6 })
-  same(distag.tensor({ true, false, 1 }, "bool"):numbers(), { 1, 0, 1 })
-  same(distag.zeros({ 2LL }):shape(), { 2 })
-  same(x:add_scalar(2LL):numbers(), { 3, 4, 5, 6, 7, 8 })
-  same(x:mul_scalar(3ULL):numbers(), { 3, 6, 9, 12, 15, 18 })
-  context:close()
-  worker:shutdown(20)
-  worker:close()
-end)
-
-test("bad values of calls and answers", function()
-  local itself, sparse = {}, { 1, [5] = 5 }
-  itself.itself = itself
-  local answers = { ["a function"] = function() return print end, ["itself"] = function() return itself end,
-                    ["the call"] = function() return distag.current_call() end,
-                    ["a list with a name"] = function() return { 1, name = 2 } end,
-                    ["nothing"] = function() end, ["more than one"] = function() return 1, 2 end }
-  function answers.own_worker() return distag.current_call().worker end
-  answers.echo = echo
-  group(answers, function(a)
-    fails(10, "answer: a function is no value", a.call, a, "b", "a function")
-    fails(10, "answer.itself.itself", a.call, a, "b", "itself")
-    fails(10, "answer", a.call, a, "b", "the call")
-    fails(10, "answer: ", a.call, a, "b", "own_worker")
-    fails(10, "answer: the table is a list of 1, and has the key name too", a.call, a, "b", "a list with a name")
-    same(a:call("b", "nothing"), nil)
-    same(a:call("b", "more than one"), 1)
-    fails(10, "args[1].layers[0]: the table is a list of 1", a.call, a, "b", "echo", 1, { layers = { sparse } })
-    fails(10, "args[0].deep[1]: the text has a NUL", a.call, a, "b", "echo", { deep = { 1, "a\0b" } }, 2)
-    fails(10, "args[0]: 9223372036854775808ULL does not fit", a.call, a, "b", "echo", 2ULL ^ 63)
-    fails(10, "the name of a worker", a.call, a, nil, "echo")
-    fails(10, "the name of a function", a.call, a, "b", 5)
-    fails(12, "nobody", a.call, a, "nobody", "echo")
-    same(a:call("b", "echo", { 1, distag.null, 3 }), { 1, distag.null, 3 })
-  end)
-end)
-
 -- Each is lent by what is released before it is used.
 test("what was lent outlives its owner", function()
   local kept
@@ -456,7 +266,46 @@ test("what a function asks of its call", function()
     a:call("b", "keep")
     same({ functions.kept:time_left(), functions.kept:is_cancelled() }, { 0, true })
     local context = a:context()
-    same(context:call_with({ timeout = 7 }, "b", "ask")[2], "a")
+    same(context:call_with({ timeout = 7 }, "b", "ask"), { "ask", "a", "b", true, true })
+  end)
+end)
+
+-- Each option by what it does: two that are swapped, or one that is dropped, change one of these.
+test("times and limits of bytes in the options of a worker", function()
+  local offers = { echo = function(x) return #tostring(x) end,
+                   left = function() return distag.current_call():time_left() end }
+  local function with(options, run)
+    options.rank, options.world_size, options.rendezvous, options.functions = 0, 1, "inproc://options", offers
+    local worker = distag.worker(options)
+    worker:start(20)
+    local is_ok, problem = pcall(run, worker)
+    worker:shutdown(20)
+    worker:close()
+    assert(is_ok, problem)
+  end
+  with({ call_timeout = 5, lease = 30 }, function(worker)
+    local left = worker:call("worker0", "left")
+    assert(left > 0 and left <= 5, left)
+    assert(worker:call_with({ timeout = 50 }, "worker0", "left") > 5)
+  end)
+  with({ call_timeout = distag.FOREVER }, function(worker) same(worker:call("worker0", "left"), nil) end)
+  fails(10, "lease_ns", distag.worker, { lease = distag.FOREVER, call_timeout = 5 })
+  local large = distag.bytes(("x"):rep(150000))
+  with({ max_message_bytes = 100000 }, function(worker)
+    fails(10, "the limit of 100000", worker.call, worker, "worker0", "echo", large)
+  end)
+  with({ max_in_flight_bytes = 100000 }, function(worker)
+    same(worker:call("worker0", "echo", large), 150000) -- one alone may be larger
+    local calls, refused = {}, 0
+    for index = 1, 20 do calls[index] = worker:call_async("worker0", "echo", large) end
+    for _, each in ipairs(calls) do
+      local is_ok, problem = pcall(each.await, each)
+      if not is_ok then
+        same(problem.name, "OVERLOADED")
+        refused = refused + 1
+      end
+    end
+    assert(refused > 0, "none of the calls was too much")
   end)
 end)
 
@@ -475,6 +324,25 @@ test("members, and a function that is withdrawn", function()
     b:register("echo", function() return 5 end)
     same(a:call("b", "echo", 1), 5)
   end)
+end)
+
+test("the state of a member that has left", function()
+  local function make(name)
+    return distag.worker({ name = name, rank = -1, world_size = -1, rendezvous = "inproc://leaves" })
+  end
+  local a, b = make("a"), make("b")
+  a:start(20)
+  b:start(20)
+  same({ a:member("b").state, #a:ranks() }, { "alive", 2 })
+  b:shutdown(20)
+  for _ = 1, 1000 do
+    if a:member("b").state ~= "alive" then break end
+    distag.poll(0.02)
+  end
+  same({ a:member("b").state, #a:ranks() }, { "left", 1 })
+  a:shutdown(20)
+  a:close()
+  b:close()
 end)
 
 -- Two steps, the state saved between them, are those of an optimizer that gets the state and makes the second.
@@ -543,6 +411,36 @@ test("a scope does not close what others make while it waits", function()
     same(kept:item(), 10)
     fails(10, "", outer.item, outer)
   end)
+end)
+
+test("the scope and the call of a coroutine are those of before it, after others have run in it", function()
+  local seen = {}
+  local functions = { echo = echo, nested = function(x)
+    local own = distag.current_call()
+    distag.join(distag.spawn(function() seen[#seen + 1] = distag.current_call() == own end))
+    seen[#seen + 1] = distag.current_call() == own
+    own.worker:call("a", "echo", x)
+    seen[#seen + 1] = distag.current_call() == own
+    return x
+  end }
+  group(functions, function(a)
+    local first, ended, waited
+    distag.scope(function()
+      distag.join(distag.spawn(function() first = distag.tensor(1) end)) -- over at once
+      ended = distag.tensor(2)
+      distag.join(distag.spawn(function() a:call("b", "nested", 3) end)) -- goes on from the events
+      waited = distag.tensor(4)
+    end)
+    same(first:item(), 1)
+    fails(10, "the tensor is closed", ended.shape, ended)
+    fails(10, "the tensor is closed", waited.shape, waited)
+    same(seen, { true, true, true })
+    same(distag.current_call(), nil)
+  end)
+  fails(1000, "in a scope", distag.scope, function() error(distag.error("in a scope")) end)
+  local outside = distag.tensor(5)
+  distag.scope(function() end)
+  same(outside:item(), 5)
 end)
 
 test("the target that a loss ignores is left out, or given", function()
@@ -776,7 +674,10 @@ test("ops, with attributes and without, and tensors as operands", function()
   same(distag.full(2.5, { 2 }, "float64"):dtype(), "float64")
   same(x:argmax(1):numbers(), { 2, 2 })
   same(distag.concat({ x, x }, 0):shape(), { 4, 3 })
-  same(#x:split({ 1, 2 }, 1), 2)
+  local parts = x:split({ 1, 2 }, 1)
+  same({ #parts, parts[1]:numbers(), parts[2]:numbers() }, { 2, { 1, 4 }, { 2, 3, 5, 6 } })
+  same({ #x:split(2), x:split(2)[1]:numbers() }, { 1, { 1, 2, 3, 4, 5, 6 } })
+  same(#x:split({ 1LL, 1LL }), 2)
   same(x:cast("int64"):dtype(), "int64")
   same(distag.linear(x, x, nil):shape(), { 2, 2 })
   assert(x == x and x ~= x:clone() and tostring(x) == "tensor float32 [2, 3]")
@@ -784,7 +685,9 @@ test("ops, with attributes and without, and tensors as operands", function()
   assert(message:find("[2, 3]", 1, true) and message:find("[4, 5]", 1, true), message)
   fails(20, "Lua cannot be called back", x.add_hook, x, echo)
   fails(20, "Lua cannot be called back", distag.apply_custom)
-  local w = distag.tensor({ 1, 2 }, "float64"):with_grad()
+  local w = distag.tensor({ 1, 2 }, "float64")
+  same({ w:requires_grad(), w:with_grad() == w, w:requires_grad() }, { false, true, true })
+  same({ (w * 3):requires_grad(), w:detach():requires_grad() }, { true, false })
   local context = distag.context()
   context:backward((w * 3):sum())
   distag.optimizer(nil, "sgd", { w }, { lr = 1 }):step(context)
@@ -792,7 +695,7 @@ test("ops, with attributes and without, and tensors as operands", function()
 end)
 
 test("a scope closes what was made in it, and the collector runs for what was not", function()
-  nothing_is_left()
+  units.nothing_is_left()
   local kept
   distag.scope(function(keep)
     local x = distag.tensor({ 1, 2 })
@@ -808,15 +711,7 @@ test("a scope closes what was made in it, and the collector runs for what was no
   end
 end)
 
-for number, name in ipairs(names) do
-  local is_ok, problem = xpcall(tests[name], function(each)
-    return distag.is_error(each) and tostring(each) or debug.traceback(tostring(each))
-  end)
-  print((is_ok and "ok " or "not ok ") .. number .. " - " .. name)
-  assert(is_ok, problem)
-end
-nothing_is_left()
-assert(distag.library.distag_get_misuse_count() == 0, "with DISTAG_VALIDATE=1 wrong handles are counted")
-for line in io.lines((arg[0]:gsub("tests/bindings/lua/unit.lua$", "bindings/lua/distag.lua"))) do
-  assert(not line:find("ffi.cast%(\"distag_[%w_]+\""), "a function of Lua becomes a pointer of C: " .. line)
+units.run()
+for line in io.lines((arg[0]:gsub("tests/bindings/lua/unit%.lua$", "bindings/lua/distag.lua"))) do
+  assert(not line:find('ffi%.cast%("distag_[%w_]+"'), "a function of Lua becomes a pointer of C: " .. line)
 end

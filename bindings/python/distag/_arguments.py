@@ -58,10 +58,11 @@ def fit(number: int, kind: Any, what: str) -> int:
 
 
 def flag(given: bool, what: str) -> bool:
-    """An answer yes or no."""
-    if type(given).__name__ in ("bool_", "bool"):  # those of NumPy 1 and 2 are no integers
+    """An answer yes or no, of Python's or NumPy's. An integer is none: 7 and -1 would be a yes."""
+    kind = type(given)
+    if kind is bool or kind.__module__ == "numpy" and kind.__name__ in ("bool_", "bool"):  # of NumPy 1 and 2
         return bool(given)
-    return bool(integer(given, what, "True or False is wanted"))
+    raise TypeError(f"{what}: True or False is wanted, not {given!r}")
 
 
 def position(number: Any, name: str) -> int:
@@ -76,7 +77,9 @@ def double(number: Any, what: str) -> Any:
     given = number
     try:
         given = number.item() if hasattr(number, "item") else number  # of NumPy, or a tensor
-        nearest = float("no text" if isinstance(given, (str, bytes)) else given)
+        if not hasattr(given, "__float__") and not hasattr(given, "__index__"):
+            raise TypeError  # float() reads texts, and buffers as texts
+        nearest = float(given)
     except OverflowError:
         nearest = INFINITY
     except (TypeError, ValueError):

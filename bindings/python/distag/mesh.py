@@ -77,8 +77,8 @@ class Mesh(Owner):
             timeout_ns=limit_ns(timeout), bucket_bytes=fit(bucket_bytes, c_uint64, "bucket_bytes"),
             name=None if name is None else text(name, "name"))
         near = None if granules is None else int64_array(granules, "granules")[0]
-        _point(options, "outer_shape", outer, ndim)
-        _point(options, "granules", near, len(ranks) if ranks is not None else None)
+        _point(options, "outer_shape", outer, "shape", ndim)
+        _point(options, "granules", near, "ranks", len(ranks) if ranks is not None else None)
         self._h = _create(worker, ranks, sizes, axes, ndim, options)
 
     @classmethod
@@ -351,12 +351,12 @@ def _product(sizes: Any) -> int:
     return math.prod(numbers) if all(number > 0 for number in numbers) else 1
 
 
-def _point(options: Any, field: str, array: Any, count: int | None) -> None:
-    """Lets a field point to an array of as many numbers as the library reads there."""
+def _point(options: Any, field: str, array: Any, other: str, count: int | None) -> None:
+    """Lets a field point to an array of as many numbers as the library reads there: that of another argument."""
     if array is None:
         return
     if count is not None and len(array) != count:
-        raise invalid(f"{field}: {count} numbers are wanted, not {len(array)}")
+        raise invalid(f"{field}: as many numbers as {other} has are wanted, {count}, not {len(array)}")
     setattr(options, field, addressof(array))
 
 

@@ -190,7 +190,8 @@ class Tensor(ShardedMethods, Owner):
     def add_scaled(self, source: Operand, scale: float = 1.0) -> None:
         """Adds scale * source to the values in place, unrecorded, cast and broadcast."""
         err = distag_error()
-        if lib.distag_tensor_add_scaled(self._h, as_tensor(source, self)._h, scale, byref(err)):
+        by = _arguments.double(scale, "scale")
+        if lib.distag_tensor_add_scaled(self._h, as_tensor(source, self)._h, by, byref(err)):
             fail(err)
 
     # ---- hooks ----

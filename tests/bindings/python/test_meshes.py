@@ -58,7 +58,8 @@ class Meshes(unittest.TestCase):
     def test_granules_are_as_many_as_members(self):
         def program(worker, mesh):
             for granules in ([0], [0, 0, 1], [0, 0, 1, 1, 1]):
-                with self.assertRaisesRegex(distag.UsageError, f"granules: 4 numbers are wanted, not {len(granules)}"):
+                words = f"granules: as many numbers as ranks has are wanted, 4, not {len(granules)}"
+                with self.assertRaisesRegex(distag.UsageError, words):
                     worker.mesh((1, 2), ("data", "model"), outer_shape=(2, 1), granules=granules)
             with worker.mesh((1, 2), ("data", "model"), outer_shape=(2, 1), granules=[1, 0, 1, 0]) as hybrid:
                 return hybrid.ranks

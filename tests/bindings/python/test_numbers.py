@@ -1,5 +1,6 @@
 """Numbers of the host beside tensors: Python's, NumPy's, lists. None loses a history, and none is rounded or cut
 without a word."""
+import array
 import datetime
 import decimal
 import fractions
@@ -7,7 +8,7 @@ import math
 import unittest
 
 import distag
-from distag._arguments import nanoseconds
+from distag._arguments import flag, nanoseconds
 from support import group
 
 try:
@@ -173,6 +174,32 @@ class Conversions(unittest.TestCase):
                     distag.tensor(data, dtype)
         with self.assertRaisesRegex(distag.UsageError, "no int64"):
             distag.tensor([1.5], distag.int64)
+
+    def test_texts_and_buffers_of_texts_are_no_float64(self):
+        x, sgd, context = distag.ones((2,)), distag.optim.SGD(None, [distag.ones((2,))], lr=1), distag.Context()
+        texts = ["1.5", b"1.5", bytearray(b"1.5"), memoryview(b"1.5"), array.array("b", b"1.5")]
+        if numpy is not None:
+            texts += [numpy.str_("1.5"), numpy.bytes_(b"1.5"), numpy.array("1.5"), numpy.array(b"1.5")]
+        for text in texts:
+            for name, function in {"value": x.add_scalar, "scale": lambda text: x.add_scaled(x, text),
+                                   "max_norm": lambda text: sgd.clip(context, text),
+                                   "shift": lambda text: distag.deferred((2,), shift=text)}.items():
+                with self.subTest(name, text=text), self.assertRaisesRegex(
+                        distag.UsageError, f"{name}: a number is wanted"):
+                    function(text)
+
+    def test_flags_are_booleans(self):
+        taken = [True, False]
+        if numpy is not None:
+            taken += [numpy.True_, numpy.False_, numpy.array([True])[0]]
+        for given in taken:
+            self.assertIs(flag(given, "keep"), bool(given))
+        refused = [None, 0, 1, 7, -1, 1.0, "", "False", (), distag.tensor(True)]
+        if numpy is not None:
+            refused += [numpy.int64(1), numpy.array([True, False])]
+        for given in refused:
+            with self.subTest(given), self.assertRaisesRegex(TypeError, "^keep: True or False is wanted, not "):
+                flag(given, "keep")
 
     @needs_numpy
     def test_numpys_integers_are_sizes_dims_and_indices(self):

@@ -2,6 +2,7 @@
 error of distag or a TypeError. No wrong argument ends in an AttributeError, in a KeyError or in ctypes."""
 import contextlib
 import inspect
+import re
 import tempfile
 import unittest
 
@@ -15,6 +16,7 @@ except ImportError:
 
 ARRAYS = () if numpy is None else (numpy.zeros(2), numpy.array([[1, 2]]))  # which have __index__, and fail in it
 NO_INTEGERS = (2**70, 1.5, "wrong", {}, *ARRAYS)
+NO_FLAGS = (None, -1, 7, 0, 1, 1.5, "wrong", {}, *ARRAYS)
 WRONG = (None, True, -1, 7, float("nan"), "", "a\0b", b"bytes", (), [], ("x",), ["x", 3], {"x": 3}, {3: "x"}, object(),
          object, len, 1j, *NO_INTEGERS)
 
@@ -140,36 +142,42 @@ class Table:
 # What errors call a parameter otherwise.
 SAID = {
     "axes": ("axis",), "axis_names": ("axes",), "dcn_mesh_shape": ("outer_shape", "shape"), "device_mesh": ("mesh",),
-    "dim_to": ("dim ",), "grad_placements": ("spec",), "gradient_spec": ("spec",),
+    "dim_to": ("dim",), "grad_placements": ("spec",), "gradient_spec": ("spec",),
     "ici_mesh_shape": ("outer_shape", "shape"), "leaves": ("leaf",), "local": ("tensor",), "mesh_dim_names": ("axes",),
     "mesh_shape": ("shape",), "ndim": ("for a tensor of",), "parallelize_plan": ("the plan is",),
-    "placements": ("spec", "placement"), "ranks": ("granules: ", "rank"), "reduce_op": ("a partial tensor is",),
+    "placements": ("spec", "placement"), "ranks": ("rank",), "reduce_op": ("a partial tensor is",),
     "roots": ("a root is",), "rules": ("rule", "pattern"), "shape": ("for a tensor of",),
-    "size": ("shape", "a tensor of"), "source": ("position",), "source_rank": ("rank",), "specs": ("spec",),
+    "size": ("shape", "a tensor of"), "source": ("position",), "source_rank": ("rank", "the source"), "specs": ("spec",),
     "src_data_rank": ("position", "source"), "timeout": ("duration",), "x": ("tensor",)}
 
 
-def fault(function, arguments, parameter, is_integer):
-    """What is wrong with the error for an argument; None if nothing is."""
+def names(text, words):
+    """Whether one of the words stands in the text, whole: "dim" is not named by "dimension"."""
+    return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) for word in words)
+
+
+def fault(function, arguments, parameter, refused):
+    """What is wrong with the error for an argument; None if nothing is. Those that are refused in any case are given."""
     try:
         result = function(**arguments)
         if isinstance(result, distag.futures.Future):
             result.result()
     except (distag.DistagError, TypeError, ValueError) as error:
-        if any(word in str(error) for word in (parameter, *SAID.get(parameter, ()))):
+        if names(str(error), (parameter, *SAID.get(parameter, ()))):
             return None
         return f"does not name it: {type(error).__name__}: {error}"
     except Exception as error:
         return f"raises {type(error).__name__}: {error}"
-    return "is taken" if is_integer and any(arguments[parameter] is wrong for wrong in NO_INTEGERS) else None
+    return "is taken" if any(arguments[parameter] is wrong for wrong in refused) else None
 
 
 def faults(rows):
     for name, function, right in rows:
         for parameter, given in right().items():
-            is_integer = type(given) is int and parameter != "timeout"
-            for wrong in WRONG:
-                found = fault(function, {**right(), parameter: wrong}, parameter, is_integer)
+            refused = NO_FLAGS if type(given) is bool else NO_INTEGERS if type(given) is int else ()
+            for wrong in (*WRONG, *(NO_FLAGS if type(given) is bool else ())):
+                found = fault(function, {**right(), parameter: wrong}, parameter,
+                              () if parameter == "timeout" else refused)
                 if found is not None:
                     yield f"{name}({parameter}={wrong!r}) {found}"
 

@@ -6,7 +6,7 @@ from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING, Any
 
 from . import _raw
-from ._arguments import text
+from ._arguments import flag, text
 from ._dtypes import DType
 from ._handles import TensorHandle
 from ._interrupts import call_op
@@ -31,7 +31,7 @@ def apply(op: str, inputs: Sequence[Tensor | None], attributes: dict[str, Any], 
     plain = {key: int(value) if isinstance(value, DType) else value for key, value in attributes.items()
              if value is not None}
     given = to_value(plain, keep, op) if plain else None
-    flags = 0 if record and is_grad_enabled() else _raw.APPLY_NO_GRAD
+    flags = 0 if flag(record, "record") and is_grad_enabled() else _raw.APPLY_NO_GRAD
     owned: list[TensorHandle] = []  # also after Ctrl-C, behind which an op with a sharded input goes on
 
     def run(*arguments: Any) -> int:

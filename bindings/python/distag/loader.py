@@ -62,6 +62,7 @@ class Loader(Owner):
         if (chosen == "rows") is (batch_rows is None):
             raise invalid("batch_rows is of mode \"rows\", which needs it: other modes take batches as the source "
                           "gives them")
+        shuffle, drop_last = flag(shuffle, "shuffle"), flag(drop_last, "drop_last")
         keep: list[Any] = []
         options = _raw.distag_loader_options(
             struct_size=sizeof(_raw.distag_loader_options), mode=MODES[chosen],
@@ -71,8 +72,7 @@ class Loader(Owner):
             assert batch_rows is not None
             options.row_count, options.batch_rows = reader.count, fit(batch_rows, c_int64, "batch_rows")
             options.epochs = fit(_epochs(epochs), c_int64, "epochs")
-            options.seed, options.shuffle = fit(seed, c_uint64, "seed"), flag(shuffle, "shuffle")
-            options.drop_last = flag(drop_last, "drop_last")
+            options.seed, options.shuffle, options.drop_last = fit(seed, c_uint64, "seed"), shuffle, drop_last
             make: Callable[[int, list[int] | None], Any] = lambda number, rows: reader.read(rows or [])
         else:
             if shuffle or seed or epochs != 1 or drop_last:

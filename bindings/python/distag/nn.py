@@ -9,7 +9,7 @@ from typing import Any
 
 from . import _arguments, _raw, _sharded, ops
 from . import init as init
-from ._arguments import Ints, int64_pair, invalid
+from ._arguments import Ints, flag, int64_pair, invalid
 from ._dtypes import DType, float32
 from .tensor import Tensor
 
@@ -118,7 +118,7 @@ class Linear(Module):
         bound = 1.0 / math.sqrt(in_features)
         seed = _seed(seed)
         self.weight = _uniform((out_features, in_features), bound, dtype, seed)
-        self.bias = _uniform((out_features,), bound, dtype, seed + 1) if bias else None
+        self.bias = _uniform((out_features,), bound, dtype, seed + 1) if flag(bias, "bias") else None
 
     def forward(self, x: Tensor) -> Tensor:
         return ops.linear(x, self.weight, self.bias)
@@ -136,7 +136,7 @@ class Conv2d(Module):
         self.stride, self.padding, self.dilation = (tuple(int64_pair(each)) for each in (stride, padding, dilation))
         self.groups = groups
         self.weight = _uniform((out_channels, in_channels // groups, rows, columns), bound, dtype, seed)
-        self.bias = _uniform((out_channels,), bound, dtype, seed + 1) if bias else None
+        self.bias = _uniform((out_channels,), bound, dtype, seed + 1) if flag(bias, "bias") else None
 
     def forward(self, x: Tensor) -> Tensor:
         return ops.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)

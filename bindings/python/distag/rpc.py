@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple
 
 from . import _callbacks, _raw
-from ._arguments import FOREVER, TORCH_UNSET, Duration, invalid, torch_timeout
+from ._arguments import FOREVER, TORCH_UNSET, Duration, flag, invalid, torch_timeout
 from .calls import CURRENT
 from .errors import UsageError
 from .functions import function, name_of
@@ -63,7 +63,7 @@ def worker() -> Worker:
 def shutdown(graceful: bool = True, timeout: Duration = FOREVER) -> None:
     """Leaves the group: when all others do, or at once."""
     leaving = worker()
-    if graceful:
+    if flag(graceful, "graceful"):
         leaving.shutdown(FOREVER if timeout == 0 else timeout)
     else:
         leaving.leave()

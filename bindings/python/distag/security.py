@@ -6,7 +6,7 @@ from ctypes import Array, addressof, byref, c_char_p, sizeof
 from typing import Any, NamedTuple
 
 from . import _raw
-from ._arguments import invalid, text
+from ._arguments import flag, invalid, text
 from ._library import lib
 from ._raw import distag_error
 from .errors import fail
@@ -50,7 +50,7 @@ def security_options(group_key: str | None, secret_key: str | None, peers: Mappi
                      rendezvous_name: str | None, initiators: Iterable[str] | None, allow_insecure: bool) -> tuple[Any, list[Any]]:
     """The structure of the options, and what it points to."""
     options = _raw.distag_security_options(struct_size=sizeof(_raw.distag_security_options),
-                                           allow_insecure=1 if allow_insecure else 0)
+                                           allow_insecure=flag(allow_insecure, "allow_insecure"))
     for field, given in (("group_key", group_key), ("secret_key", secret_key), ("rendezvous_name", rendezvous_name)):
         setattr(options, field, None if given is None else text(given, field))
     keep: list[Any] = []

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import Any, Callable, Protocol, TypeGuard, Union
 
 from . import _apply, _arguments, _callbacks, _dlpack, _parts, _raw, _sharded, _values_in, ops, values
-from ._arguments import EXACT, Ints, invalid
+from ._arguments import EXACT, Ints, flag, invalid
 from ._dtypes import BY_NUMBER, FLOATING, DType, bool_, float32, float64, int64
 from ._handles import Owner, TensorHandle
 from ._library import lib
@@ -88,7 +88,7 @@ class Tensor(ShardedMethods, Owner):
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
         err = distag_error()
-        if lib.distag_tensor_set_requires_grad(self._h, wanted, byref(err)):
+        if lib.distag_tensor_set_requires_grad(self._h, flag(wanted, "requires_grad"), byref(err)):
             fail(err)
 
     def requires_grad_(self, wanted: bool = True) -> Tensor:
@@ -419,7 +419,7 @@ def tensor(data: Any, dtype: DType | None = None, requires_grad: bool = False) -
         if lib.distag_tensor_create(packed.address, packed.size, packed.dtype, shape, ndim, byref(out), byref(err)):
             fail(err)
         result = Tensor(out)
-    return result.requires_grad_() if requires_grad else result
+    return result.requires_grad_() if flag(requires_grad, "requires_grad") else result
 
 
 class _View:

@@ -11,7 +11,7 @@ from ctypes import addressof, byref, c_int32, c_size_t, c_uint32, c_uint64, c_vo
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Union
 
 from . import _callbacks, _life, _raw, functions
-from ._arguments import FOREVER, Duration, Ints, fit, invalid, limit_ns, nanoseconds, text
+from ._arguments import FOREVER, Duration, Ints, fit, flag, invalid, limit_ns, nanoseconds, text
 from ._handles import FutureHandle, Owner, RRefHandle, WorkerHandle
 from ._interrupts import HostExecutor, call_and_hear
 from ._library import lib
@@ -103,7 +103,7 @@ class Worker(Owner):
         options = _raw.distag_worker_options(
             struct_size=sizeof(_raw.distag_worker_options), executor=_choice("executor", executor, EXECUTORS),
             log_level=_choice("log_level", log_level, LOG_LEVELS), call_timeout_ns=limit_ns(call_timeout),
-            lease_ns=limit_ns(lease), no_lane=1 if no_lane else 0,
+            lease_ns=limit_ns(lease), no_lane=flag(no_lane, "no_lane"),
             socket_engine=0 if socket_engine is None else _choice("socket_engine", socket_engine, SOCKET_ENGINES))
         for field, kind, number in (("rank", c_int32, rank), ("world_size", c_int32, world_size),
                                     ("thread_count", c_uint32, thread_count),

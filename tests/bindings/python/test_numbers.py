@@ -198,8 +198,15 @@ class Conversions(unittest.TestCase):
         if numpy is not None:
             refused += [numpy.int64(1), numpy.array([True, False])]
         for given in refused:
-            with self.subTest(given), self.assertRaisesRegex(TypeError, "^keep: True or False is wanted, not "):
-                flag(given, "keep")
+            for name, function in {
+                    "keep": lambda given: flag(given, "keep"), "bias": lambda given: distag.nn.Linear(2, 2, bias=given),
+                    "requires_grad": lambda given: distag.tensor(1.0, requires_grad=given),
+                    "record": lambda given: distag.apply("relu", [distag.ones((1,))], {}, record=given),
+                    "no_lane": lambda given: distag.Worker(no_lane=given),
+                    "allow_insecure": lambda given: distag.Worker(allow_insecure=given)}.items():
+                with self.subTest(name, given=given), self.assertRaisesRegex(
+                        TypeError, f"^{name}: True or False is wanted, not "):
+                    function(given)
 
     @needs_numpy
     def test_numpys_integers_are_sizes_dims_and_indices(self):

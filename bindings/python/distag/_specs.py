@@ -61,12 +61,12 @@ Spec = Union[str, Sequence[Item], Sequence[Placement]]
 def text_of(spec: Any, where: str = "") -> bytes:
     """A spec for the library."""
     if isinstance(spec, str):
-        return text(spec, "spec")
+        return text(spec, f"{where}spec")
     if not isinstance(spec, (tuple, list)):
         raise invalid(f"{where}a spec is a text, a tuple with an item per dim, or a list of placements, not {spec!r}")
     if any(_is_placement(item) for item in spec):
-        return text(", ".join(str(item) for item in spec), "spec")
-    return text(_listed([_item(item) for item in spec]), "spec")
+        return text(", ".join(str(item) for item in spec), f"{where}spec")
+    return text(_listed([_item(item, where) for item in spec]), f"{where}spec")
 
 
 def placements_of(printed: str) -> tuple[Placement, ...]:
@@ -103,16 +103,16 @@ def _listed(items: list[str]) -> str:
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
-def _item(item: Any) -> str:
+def _item(item: Any, where: str) -> str:
     if item is None:
         return "None"
-    return _listed([_axis(axis) for axis in item]) if isinstance(item, (tuple, list)) else _axis(item)
+    return _listed([_axis(axis, where) for axis in item]) if isinstance(item, (tuple, list)) else _axis(item, where)
 
 
-def _axis(axis: Any) -> str:
+def _axis(axis: Any, where: str = "") -> str:
     if isinstance(axis, str) and axis.isidentifier():
         return f"'{axis}'"
     if not isinstance(axis, bool):
         with suppress(TypeError):  # also of an array of several, which has __index__
             return str(index(axis))
-    raise invalid(f"an item of a spec is None, the name or number of an axis, or a tuple of these, not {axis!r}")
+    raise invalid(f"{where}an item of a spec is None, the name or number of an axis, or a tuple of these, not {axis!r}")

@@ -18,6 +18,10 @@ def square(x):
     return x * x
 
 
+def length(text):
+    return len(text)
+
+
 def nothing_is_left():
     gc.collect()
     assert distag.handle_count() == 0, distag.handle_report()
@@ -152,12 +156,17 @@ def fork(given):
 
 @case("report: stats and reports parse")
 def reports(given):
-    with group([square]) as (a, _), a.context() as context:
+    with group([square, length]) as (a, b), a.context() as context:
         a.call("b", "square", 3)
         stats, report = a.stats(), a.report()
         same([name for name in given["stats"] if name not in stats], [])
         same([name for name in given["report"] if name not in report], [])
         same(stats["calls_made"] >= 1, True)
+        a.call("b", "length", "x" * 100_000)
+        there = b.stats()
+        for few, many in ((a.stats()["bytes_received"], a.stats()["bytes_sent"]),
+                          (there["bytes_sent"], there["bytes_received"])):
+            same(0 < few < 50_000 and 100_000 < many < 150_000, True)
         same(isinstance(context.report(), dict), True)
         same(isinstance(distag.handle_report(), dict), True)
         same(sorted(context.info()), ["gradient_count", "known_count", "pass_count", "recv_count", "send_count"])

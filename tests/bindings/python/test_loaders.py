@@ -130,6 +130,7 @@ class Loaders(unittest.TestCase):
         on_line(program, 2)
 
     def test_wrong_arguments_are_refused(self):
+        both = {"a": ROWS, "b": ROWS}
         with group(names=NAMES[:1]) as (worker,), worker.mesh((-1,), ("data",)) as mesh:
             for source, options, words in ((ROWS, {"mode": "rows"}, "batch_rows"),
                                            (ROWS, {"mode": "all"}, "mode is one of"),
@@ -138,6 +139,12 @@ class Loaders(unittest.TestCase):
                                            ({"a": ROWS, "b": ROWS[1:]}, {"batch_rows": 4}, "one number of rows"),
                                            (ROWS, {"batch_rows": 0}, "batch_rows is 0"),
                                            (ROWS, {"batch_rows": 4, "specs": ("model",)}, "no axis model"),
+                           (both, {"batch_rows": 4, "specs": {"a": ("data", None), "b": 5}}, "specs \"b\": a spec is"),
+                           (both, {"batch_rows": 4, "specs": {"a": 5, "b": ("data", None)}}, "specs \"a\": a spec is"),
+                           (both, {"batch_rows": 4, "specs": {"a": ("data", None), "b": ("data", 1.5)}},
+                            "specs \"b\": an item of a spec"),
+                           (both, {"batch_rows": 4, "specs": {"a": ("data", None), "b": "a\0b"}},
+                            "specs \"b\": spec: a text cannot"),
                                            (ROWS, {"batch_rows": 4, "state": {"next": 1}}, "no state of a loader")):
                 with self.assertRaisesRegex(distag.UsageError, words):
                     mesh.loader(source, **options)

@@ -167,6 +167,17 @@ class Sharded(unittest.TestCase):
 
         self.assertEqual(on_members(program), [True] * 4)
 
+    def test_the_stats_of_a_mesh_tell_what_was_sent_from_what_was_received(self):
+        def program(worker, mesh):
+            x, before = mesh.shard(numbers(8, 1), ("data", None)), mesh.stats()
+            x.redistribute(("model", None))  # the first half goes from position 0 to 2, the second from 3 to 1
+            after = mesh.stats()
+            return {name: after[name] - before[name] for name in ("moves", "all_gathers", "bytes_sent", "bytes_received")}
+
+        sends, receives = ({"moves": 1, "all_gathers": 0, "bytes_sent": sent, "bytes_received": received}
+                           for sent, received in ((32, 0), (0, 32)))
+        self.assertEqual(on_members(program), [sends, receives, receives, sends])
+
     def test_repr_never_fails_and_never_communicates(self):
         def program(worker, mesh):
             x = mesh.shard(numbers(5, 4), ("data", None)).requires_grad_()

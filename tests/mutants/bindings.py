@@ -94,8 +94,9 @@ def copy():
     os.makedirs(TREE, exist_ok=True)
     for name in ("bindings", "tests/bindings"):
         shutil.copytree(os.path.join(ROOT, name), os.path.join(TREE, name), copy_function=renew, dirs_exist_ok=True)
-    if not os.path.lexists(os.path.join(TREE, "include")):
-        os.symlink(os.path.join(ROOT, "include"), os.path.join(TREE, "include"))
+    for name in ("include", "samples"):  # what tests read beside them
+        if not os.path.lexists(os.path.join(TREE, name)):
+            os.symlink(os.path.join(ROOT, name), os.path.join(TREE, name))
 
 
 def environment(library):

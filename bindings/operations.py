@@ -7,13 +7,13 @@ from description import Unfit
 CTYPES = {"uint32_t": ctypes.c_uint32, "int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64,
           "uint64_t": ctypes.c_uint64, "size_t": ctypes.c_size_t}
 
-# Attributes that a binding leaves out unless the caller gives them: ops on sharded tensors tell a default from the same
-# value that is given. Each with what follows its default in documents.
-LEFT_OUT = {"ignore_index": "but none where a batch is cut: all rows count there, and a target of -100 is refused"}
+# Attributes that a binding passes on only if the caller gives them, because ops on sharded tensors treat a value that is
+# given differently from a default of the same value. For each, the text that follows its default in documents.
+LEFT_OUT = {"ignore_index": "except for a sharded batch: there no target is ignored, and -100 is refused"}
 
 
 def left_out_text(op):
-    """What the attributes that an op leaves out are unless they are given: sentences behind its summary."""
+    """Sentences on those attributes of an op, to follow its summary."""
     return "".join(f" {each['name']}: {each['default']} unless given, {LEFT_OUT[each['name']]}."
                    for each in op["attributes"] if each["name"] in LEFT_OUT)
 

@@ -286,8 +286,8 @@ namespace Distag {
         }
 
         /// <summary>-weight[t] * log_softmax(logits)[t] for targets t [n] (int64) of logits [n, classes], without those
-        /// that are ignore_index; reduced by mean (over the weights), sum or none. ignore_index: -100 unless given, but
-        /// none where a batch is cut: all rows count there, and a target of -100 is refused.</summary>
+        /// that are ignore_index; reduced by mean (over the weights), sum or none. ignore_index: -100 unless given,
+        /// except for a sharded batch: there no target is ignored, and -100 is refused.</summary>
         public Tensor CrossEntropy(Tensor targets, Tensor weight = null, string reduction = "mean", long? ignoreIndex
             = null) {
             if (!(weight == null && reduction == "mean" && ignoreIndex == null))
@@ -586,8 +586,8 @@ namespace Distag {
         }
 
         /// <summary>-weight[t] * logs[t] for targets t [n] (int64) of logs [n, classes], without those that are
-        /// ignore_index; reduced by mean (over the weights), sum or none. ignore_index: -100 unless given, but none
-        /// where a batch is cut: all rows count there, and a target of -100 is refused.</summary>
+        /// ignore_index; reduced by mean (over the weights), sum or none. ignore_index: -100 unless given, except for a
+        /// sharded batch: there no target is ignored, and -100 is refused.</summary>
         public Tensor NllLoss(Tensor targets, Tensor weight = null, string reduction = "mean", long? ignoreIndex =
             null) {
             return Applied("nll_loss", 2, new Tensor[] { this, targets, weight }, 1

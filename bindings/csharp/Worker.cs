@@ -37,7 +37,8 @@ namespace Distag {
         public ulong MaxMessageBytes { get; set; }
         /// <summary>Sockets only, no shared memory.</summary>
         public bool NoLane { get; set; }
-        /// <summary>What carries "tcp://" and "ipc://"; otherwise that of DISTAG_SOCKET_ENGINE, else libzmq.</summary>
+        /// <summary>The library of sockets for "tcp://" and "ipc://". By default the one that DISTAG_SOCKET_ENGINE names,
+        /// else libzmq.</summary>
         public SocketEngine SocketEngine { get; set; }
         /// <summary>Of what OnLog gets.</summary>
         public LogLevel LogLevel { get; set; }

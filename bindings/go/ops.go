@@ -88,8 +88,8 @@ func WithGroups(groups int64) Option {
 	return Option{"groups", groups}
 }
 
-// WithIgnoreIndex is an option of CrossEntropy, NllLoss. Default: -100, but none where a batch is cut: all rows count
-// there, and a target of -100 is refused.
+// WithIgnoreIndex is an option of CrossEntropy, NllLoss. Default: -100, except for a sharded batch: there no target
+// is ignored, and -100 is refused.
 func WithIgnoreIndex(ignoreIndex int64) Option {
 	return Option{"ignore_index", ignoreIndex}
 }

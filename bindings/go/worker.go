@@ -31,7 +31,7 @@ type Options struct {
 	MaxInFlightBytes uint64
 	MaxMessageBytes  uint64
 	NoLane           bool
-	SocketEngine     SocketEngine // what carries "tcp://" and "ipc://"; 0: as DISTAG_SOCKET_ENGINE names it, else libzmq
+	SocketEngine     SocketEngine // the library of sockets; 0: the one that DISTAG_SOCKET_ENGINE names, else libzmq
 	LogLevel         LogLevel
 	OnLog            func(level LogLevel, message string) // nil: nothing is logged. The worker waits for its end, so it must not block
 	OnMember         func(member Member)                  // when one joins, leaves or is lost

@@ -77,8 +77,8 @@ class op_methods {
   tensor log_softmax(std::int64_t dim = -1, outcome err = {}) const;
   tensor log_softmax(status& err) const;
   // -weight[t] * log_softmax(logits)[t] for targets t [n] (int64) of logits [n, classes], without those that are
-  // ignore_index; reduced by mean (over the weights), sum or none. ignore_index: -100 unless given, but none where a
-  // batch is cut: all rows count there, and a target of -100 is refused.
+  // ignore_index; reduced by mean (over the weights), sum or none. ignore_index: -100 unless given, except for a
+  // sharded batch: there no target is ignored, and -100 is refused.
   tensor cross_entropy(const tensor& targets, tensor_or_none weight = {}, const char* reduction = "mean",
       std::optional<std::int64_t> ignore_index = {}, outcome err = {}) const;
   tensor cross_entropy(const tensor& targets, status& err) const;
@@ -192,8 +192,8 @@ class op_methods {
   tensor amin(status& err) const;
   tensor amin(ints dims, status& err) const;
   // -weight[t] * logs[t] for targets t [n] (int64) of logs [n, classes], without those that are ignore_index; reduced
-  // by mean (over the weights), sum or none. ignore_index: -100 unless given, but none where a batch is cut: all rows
-  // count there, and a target of -100 is refused.
+  // by mean (over the weights), sum or none. ignore_index: -100 unless given, except for a sharded batch: there no
+  // target is ignored, and -100 is refused.
   tensor nll_loss(const tensor& targets, tensor_or_none weight = {}, const char* reduction = "mean",
       std::optional<std::int64_t> ignore_index = {}, outcome err = {}) const;
   tensor nll_loss(const tensor& targets, status& err) const;

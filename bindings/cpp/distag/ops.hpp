@@ -322,8 +322,8 @@ inline tensor log_softmax(const tensor& x, status& err) {
 }
 
 // -weight[t] * log_softmax(logits)[t] for targets t [n] (int64) of logits [n, classes], without those that are
-// ignore_index; reduced by mean (over the weights), sum or none. ignore_index: -100 unless given, but none where a
-// batch is cut: all rows count there, and a target of -100 is refused.
+// ignore_index; reduced by mean (over the weights), sum or none. ignore_index: -100 unless given, except for a
+// sharded batch: there no target is ignored, and -100 is refused.
 inline tensor cross_entropy(const tensor& logits, const tensor& targets, tensor_or_none weight = {}, const char*
     reduction = "mean", std::optional<std::int64_t> ignore_index = {}, outcome err = {}) {
   if (!weight && detail::same_text(reduction, "mean") && !ignore_index) {
@@ -662,8 +662,8 @@ inline tensor amin(const tensor& x, ints dims, status& err) {
 }
 
 // -weight[t] * logs[t] for targets t [n] (int64) of logs [n, classes], without those that are ignore_index; reduced
-// by mean (over the weights), sum or none. ignore_index: -100 unless given, but none where a batch is cut: all rows
-// count there, and a target of -100 is refused.
+// by mean (over the weights), sum or none. ignore_index: -100 unless given, except for a sharded batch: there no
+// target is ignored, and -100 is refused.
 inline tensor nll_loss(const tensor& logs, const tensor& targets, tensor_or_none weight = {}, const char* reduction =
     "mean", std::optional<std::int64_t> ignore_index = {}, outcome err = {}) {
   return detail::apply_one("nll_loss", {logs.get(), targets.get(), weight.get()}, {{"reduction", reduction},

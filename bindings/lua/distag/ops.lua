@@ -370,8 +370,8 @@ M[#M + 1] = {
   c_function = "distag_log_softmax",
 }
 -- -weight[t] * log_softmax(logits)[t] for targets t [n] (int64) of logits [n, classes], without those that are
--- ignore_index; reduced by mean (over the weights), sum or none. ignore_index: -100 unless given, but none where a
--- batch is cut: all rows count there, and a target of -100 is refused.
+-- ignore_index; reduced by mean (over the weights), sum or none. ignore_index: -100 unless given, except for a
+-- sharded batch: there no target is ignored, and -100 is refused.
 -- cross_entropy(tensor logits, tensor targets, tensor? weight, text reduction = mean, int64 ignore_index = -100)
 --   -> tensor
 M[#M + 1] = {
@@ -766,8 +766,8 @@ M[#M + 1] = {
   outputs = 1,
 }
 -- -weight[t] * logs[t] for targets t [n] (int64) of logs [n, classes], without those that are ignore_index;
--- reduced by mean (over the weights), sum or none. ignore_index: -100 unless given, but none where a batch is cut:
--- all rows count there, and a target of -100 is refused.
+-- reduced by mean (over the weights), sum or none. ignore_index: -100 unless given, except for a sharded batch:
+-- there no target is ignored, and -100 is refused.
 -- nll_loss(tensor logs, tensor targets, tensor? weight, text reduction = mean, int64 ignore_index = -100) ->
 --   tensor
 M[#M + 1] = {

@@ -353,8 +353,8 @@ def log_softmax(x: Tensor, dim: int = -1) -> Tensor:
 def cross_entropy(logits: Tensor, targets: Tensor, weight: Tensor | None = None, reduction: str = "mean",
                   ignore_index: int | None = None) -> Tensor:
     """-weight[t] * log_softmax(logits)[t] for targets t [n] (int64) of logits [n, classes], without those that
-    are ignore_index; reduced by mean (over the weights), sum or none. ignore_index: -100 unless given, but none
-    where a batch is cut: all rows count there, and a target of -100 is refused."""
+    are ignore_index; reduced by mean (over the weights), sum or none. ignore_index: -100 unless given, except for
+    a sharded batch: there no target is ignored, and -100 is refused."""
     if weight is None and reduction == "mean" and ignore_index is None:
         out, err = TensorHandle(), distag_error()
         if _cross_entropy(tensor_of(logits, "logits"), tensor_of(targets, "targets"), byref(out), byref(err)):
@@ -585,8 +585,8 @@ def amin(x: Tensor, dims: Ints = (), keepdim: bool = False) -> Tensor:
 def nll_loss(logs: Tensor, targets: Tensor, weight: Tensor | None = None, reduction: str = "mean", ignore_index: int |
              None = None) -> Tensor:
     """-weight[t] * logs[t] for targets t [n] (int64) of logs [n, classes], without those that are ignore_index;
-    reduced by mean (over the weights), sum or none. ignore_index: -100 unless given, but none where a batch is
-    cut: all rows count there, and a target of -100 is refused."""
+    reduced by mean (over the weights), sum or none. ignore_index: -100 unless given, except for a sharded batch:
+    there no target is ignored, and -100 is refused."""
     return apply("nll_loss", (logs, targets, weight), {"reduction": reduction, "ignore_index": ignore_index}, 1)[0]
 
 

@@ -575,7 +575,7 @@ pub struct CrossEntropy<'a> {
     pub weight: Option<&'a Tensor>,
     /// `"mean"` unless set.
     pub reduction: &'a str,
-    /// `-100` unless set, but none where a batch is cut: all rows count there, and a target of -100 is refused.
+    /// `-100` unless set, except for a sharded batch: there no target is ignored, and -100 is refused.
     pub ignore_index: Option<i64>,
 }
 impl Default for CrossEntropy<'_> {
@@ -1305,7 +1305,7 @@ pub struct NllLoss<'a> {
     pub weight: Option<&'a Tensor>,
     /// `"mean"` unless set.
     pub reduction: &'a str,
-    /// `-100` unless set, but none where a batch is cut: all rows count there, and a target of -100 is refused.
+    /// `-100` unless set, except for a sharded batch: there no target is ignored, and -100 is refused.
     pub ignore_index: Option<i64>,
 }
 impl Default for NllLoss<'_> {

@@ -482,7 +482,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// What carries `tcp://` and `ipc://`; otherwise that of `DISTAG_SOCKET_ENGINE`, else libzmq.
+    /// The library of sockets for `tcp://` and `ipc://`. By default the one that `DISTAG_SOCKET_ENGINE` names, else
+    /// libzmq.
     #[must_use]
     pub fn socket_engine(mut self, engine: SocketEngine) -> Self {
         self.raw.socket_engine = engine.to_raw();

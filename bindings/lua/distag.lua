@@ -11,14 +11,14 @@ local function declare(known, text) -- not again after a first require that foun
 end
 declare("distag_error", require("distag.cdef"))
 declare("distag_lua_tensor", [[
-typedef struct { distag_tensor *handle; double size; } distag_lua_tensor;
-typedef struct { distag_value *handle; } distag_lua_value;
-typedef struct { distag_worker *handle; double number; } distag_lua_worker;
-typedef struct { distag_future *handle; double home; } distag_lua_future;
-typedef struct { distag_context *handle; distag_worker *worker; } distag_lua_context;
-typedef struct { distag_gradients *handle; } distag_lua_gradients;
-typedef struct { distag_rref *handle; double home; } distag_lua_rref;
-typedef struct { distag_optimizer *handle; int has_worker; } distag_lua_optimizer;
+typedef struct distag_lua_tensor { distag_tensor *handle; double size; } distag_lua_tensor;
+typedef struct distag_lua_value { distag_value *handle; } distag_lua_value;
+typedef struct distag_lua_worker { distag_worker *handle; double number; } distag_lua_worker;
+typedef struct distag_lua_future { distag_future *handle; double home; } distag_lua_future;
+typedef struct distag_lua_context { distag_context *handle; distag_worker *worker; } distag_lua_context;
+typedef struct distag_lua_gradients { distag_gradients *handle; } distag_lua_gradients;
+typedef struct distag_lua_rref { distag_rref *handle; double home; } distag_lua_rref;
+typedef struct distag_lua_optimizer { distag_optimizer *handle; int has_worker; } distag_lua_optimizer;
 typedef struct { int fd; short events, revents; } distag_lua_pollfd;
 int distag_lua_wait(distag_lua_pollfd *watched, unsigned long count, int milliseconds) __asm__("poll");
 void *distag_lua_open(const char *path, int flags) __asm__("dlopen");
@@ -95,6 +95,7 @@ local function used(result) return result end -- the same for a result that is n
 
 -- ---- handles: structs that release what they hold, once ----
 
+local KINDS = { "tensor", "value", "worker", "future", "context", "gradients", "rref", "optimizer" }
 local types, methods = {}, {}
 local scope -- the tensors of the innermost distag.scope
 local alive, collected_at = 0, 0 -- bytes of tensors, of which the collector of Lua knows nothing
@@ -161,8 +162,17 @@ local function length_of(what, items)
   end
   return count
 end
+-- What something is, for errors: its type, or its kind among the objects of distag.
+local function kind_of(given)
+  for _, kind in ipairs(type(given) == "cdata" and KINDS or {}) do
+    if ffi.istype(types[kind], given) then return kind end
+  end
+  return type(given)
+end
 local function numeric(what, given)
-  if type(given) ~= "number" or given ~= given then refuse(what .. ": a number is wanted, not " .. said(given)) end
+  if type(given) ~= "number" or given ~= given then
+    refuse(what .. ": a number is wanted, not " .. said(given) .. (type(given) == "string" and ", a string" or ""))
+  end
   return given
 end
 local INT64, UINT64 = ffi.typeof("int64_t"), ffi.typeof("uint64_t")
@@ -191,7 +201,7 @@ local function limit(seconds, what)
   return found == 0 and 1LL or found
 end
 local function text(what, given)
-  if type(given) ~= "string" then refuse(what .. ": a string is wanted, and a " .. type(given) .. " is there") end
+  if type(given) ~= "string" then refuse(what .. ": a string is wanted, and a " .. kind_of(given) .. " is there") end
   if given:find("\0", 1, true) then refuse(what .. ": the text has a NUL character inside; send distag.bytes") end
   return given
 end
@@ -229,7 +239,7 @@ local function open(self, kind)
 end
 local function handle_of(kind, object, what)
   if not ffi.istype(types[kind], object) then
-    refuse(what .. ": a " .. kind .. " is wanted, and a " .. type(object) .. " is there")
+    refuse(what .. ": a " .. kind .. " is wanted, and a " .. kind_of(object) .. " is there")
   end
   if object.handle == nil then refuse(what .. ": the " .. kind .. " is closed") end -- NULL often means to leave it out
   return object.handle
@@ -238,7 +248,7 @@ end
 local function callable(what, run)
   local metatable = getmetatable(run)
   if type(run) ~= "function" and not (type(metatable) == "table" and metatable.__call) then
-    refuse(what .. ", and a " .. type(run) .. " is there")
+    refuse(what .. ", and a " .. kind_of(run) .. " is there")
   end
   return run
 end
@@ -246,14 +256,14 @@ end
 -- Refuses an option with another name, which most often has a typing error.
 local function only(what, options, names)
   if type(options) ~= "table" then
-    refuse(what .. ": a table of options is wanted, and a " .. type(options) .. " is there")
+    refuse(what .. ": a table of options is wanted, and a " .. kind_of(options) .. " is there")
   end
   for _, name in ipairs(keys_of(options)) do
     if not names[name] then refuse(what .. ": there is no option " .. tostring(name)) end
   end
 end
 
-for _, kind in ipairs({ "tensor", "value", "worker", "future", "context", "gradients", "rref", "optimizer" }) do
+for _, kind in ipairs(KINDS) do
   local release = C[K.handles[kind].release]
   local class = {}
   methods[kind] = class
@@ -272,7 +282,9 @@ M.Tensor, M.Worker, M.Context = methods.tensor, methods.worker, methods.context
 
 local Bytes, Map, Float = { __tostring = function(self) return self.data end }, {}, {}
 local function of_type(name, what, given)
-  if type(given) ~= name then refuse(what .. ": a " .. name .. " is wanted, and a " .. type(given) .. " is there") end
+  if type(given) ~= name then
+    refuse(what .. ": a " .. name .. " is wanted, and a " .. kind_of(given) .. " is there")
+  end
   return given
 end
 -- 0 counts as true in Lua, so that an answer yes or no is a boolean.
@@ -331,7 +343,7 @@ local function cdata_value(given, path, place)
     check(C.distag_value_create_int64(given, place, fresh()))
     return own("value", place)
   end
-  return refuse(path .. ": " .. tostring(given) .. NO_VALUE)
+  return refuse(path .. ": a " .. kind_of(given) .. NO_VALUE)
 end
 function to_value(given, path, depth)
   local place, kind, status, _ = out("value"), type(given), nil, nil
@@ -432,7 +444,7 @@ local function flatten(what, index, given, dim, shape, items, code)
     local is_number = kind == "number" or kind == "boolean" or is_integer_of_c(given)
     if not is_number or #shape ~= dim - 1 then
       local wanted = #shape ~= dim - 1 and "table of " .. shape[dim] or "number"
-      refuse(place_of(what, index) .. ": a " .. kind .. " stands where a " .. wanted .. " is wanted")
+      refuse(place_of(what, index) .. ": a " .. kind_of(given) .. " stands where a " .. wanted .. " is wanted")
     end
     if code == K.INT64 and kind ~= "boolean" and not is_plain(given) then
       whole(place_of(what, index) .. ": of int64", given)
@@ -622,7 +634,7 @@ local function op_function(op)
     end
   end
   local function many(items, ...)
-    if type(items) ~= "table" then refuse(what .. ": a table is wanted, and a " .. type(items) .. " is there") end
+    if type(items) ~= "table" then refuse(what .. ": a table is wanted, and a " .. kind_of(items) .. " is there") end
     local total = length_of(what, items)
     local handles = ffi.new("distag_tensor *[?]", math.max(total, 1))
     for index = 1, total do handles[index - 1] = handle_of("tensor", items[index], what) end
@@ -1259,6 +1271,7 @@ local metatables = { tensor = {
     return M.ops.mul(a, b)
   end,
   __div = function(a, b) return M.ops.div(operand(a, b), operand(b, a)) end,
+  __pow = function(a, b) return M.ops.pow(operand(a, b), operand(b, a)) end,
   __unm = function(a) return M.ops.neg(a) end,
   __eq = function(a, b)
     local are_both = ffi.istype(types.tensor, a) and ffi.istype(types.tensor, b)

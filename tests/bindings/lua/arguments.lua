@@ -15,7 +15,8 @@ test("options and types that are wrong are refused", function()
     fails(10, part, distag.worker, changed)
   end
   refused("there is no option ranks", { ranks = 1 })
-  refused("rank: a number is wanted, not one", { rank = "one" })
+  refused("rank: a number is wanted, not one, a string", { rank = "one" })
+  refused("rank: a number is wanted, not 0, a string", { rank = "0" })
   refused("name: a string is wanted", { name = 5 })
   refused("a function is wanted for f, and a number is there", { functions = { f = 1 } })
   refused("call_timeout: seconds from 0 on, or distag.FOREVER, are wanted, not -2", { call_timeout = -2 })
@@ -37,7 +38,7 @@ test("options and types that are wrong are refused", function()
     fails(10, "a worker is wanted", distag.optimizer, {}, "sgd", x)
     local sgd = distag.optimizer(a, "sgd", x, { lr = 1 })
     same(select("#", distag.optimizer(a, "sgd", x, { lr = 1 })), 1)
-    fails(10, "a context is wanted", sgd.step, sgd, a)
+    fails(10, "step: a context is wanted, and a worker is there", sgd.step, sgd, a)
     fails(10, "lr: a number is wanted", distag.optimizer, a, "sgd", x, { lr = "much" })
     fails(10, "a table is wanted, and a number is there", distag.concat, 1, 0)
   end)
@@ -92,7 +93,7 @@ test("bad input, place by place", function()
     { "\"complex\" is no dtype", made("zeros", { 2 }, "complex") },
     { "tensor: no dtype complex", made("tensor", 1, "complex") },
     { "tensor[1]: a string stands where a number is wanted", made("tensor", { 1, "2" }) },
-    { "tensor[0]: a cdata stands where a number is wanted", made("tensor", { x }) },
+    { "tensor[0]: a tensor stands where a number is wanted", made("tensor", { x }) },
     { "tensor: a nil stands where a number is wanted", made("tensor") },
     { "tensor[1]: a table of 1 stands beside one of 2", made("tensor", { { 1, 2 }, { 3 } }) },
     { "tensor[1]: a table stands where a number is wanted", made("tensor", { 1, { 2 } }) },
@@ -149,10 +150,10 @@ test("bad input, place by place", function()
     { "functions: a table is wanted, and a number is there", made("worker", { functions = 5 }) },
     { "settings: a table is wanted, and a number is there", made("optimizer", nil, "sgd", { x }, 5) },
     { "settings: a table is wanted, and a string is there", made("optimizer", nil, "sgd", { x }, "lr") },
-    { "parameters: a table is wanted, and a cdata is there", made("optimizer", nil, "sgd", x) },
+    { "parameters: a table is wanted, and a tensor is there", made("optimizer", nil, "sgd", x) },
     { "parameters[1]: a function", made("optimizer", nil, "sgd", { x, print }) },
     { "parameters: the table is a list of 1, and has the key 3 too", made("optimizer", nil, "sgd", { x, nil, x }) },
-    { "seeds: a table is wanted, and a cdata is there", backward({ seeds = x }) },
+    { "seeds: a table is wanted, and a tensor is there", backward({ seeds = x }) },
     { "seed 0 of 1 roots", backward({ seeds = { [0] = x } }) },
     { "seed 0.5 of 1 roots", backward({ seeds = { [0.5] = x } }) },
     { "remote_roots: a table is wanted, and a number is there", backward({ remote_roots = 1 }) },
@@ -198,7 +199,10 @@ test("bad values of calls and answers", function()
     fails(10, "answer: a function is no value", a.call, a, "b", "a function")
     fails(10, "answer.itself.itself", a.call, a, "b", "itself")
     fails(10, "answer", a.call, a, "b", "the call")
-    fails(10, "answer: ", a.call, a, "b", "own_worker")
+    fails(10, "answer: a worker is no value", a.call, a, "b", "own_worker")
+    fails(10, "args[0]: a future is no value", a.call, a, "b", "echo", a:call_async("b", "echo", 1))
+    fails(10, "args[0].of: a context is no value", a.call, a, "b", "echo", { of = a:context() })
+    fails(10, "args[0]: a cdata is no value", a.call, a, "b", "echo", ffi.new("float[1]"))
     fails(10, "answer: the table is a list of 1, and has the key name too", a.call, a, "b", "a list with a name")
     same(a:call("b", "nothing"), nil)
     same(a:call("b", "more than one"), 1)

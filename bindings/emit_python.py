@@ -159,8 +159,9 @@ class Op:
                 else:
                     arguments.append(f"handle_of({name})" if kind == "optional" else f'tensor_of({name}, "{name}")')
             elif length is None:
-                is_float = attributes[name]["type"] == "float64"
-                arguments.append(f'double({name}, "{name}")' if is_float else name)
+                kind = attributes[name]["type"]
+                checked = {"float64": f'double({name}, "{name}")', "dtype": f"dtype_of({name})"}
+                arguments.append(checked.get(kind, name))
             elif isinstance(length, int):
                 lines.append(f"{name}_ = int64_pair({name}{self.fallback(attributes[name])})")
                 arguments.append(f"{name}_")
@@ -256,7 +257,7 @@ def ops_text(api):
              "from typing import TYPE_CHECKING", "",
              "from ._apply import apply",
              "from ._arguments import INFINITY, Ints, double, int64_array, int64_pair, ints, length",
-             "from ._dtypes import DType, float32",
+             "from ._dtypes import DType, dtype_of, float32",
              "from ._handles import TensorHandle",
              "from ._interrupts import hearing",
              "from ._library import lib",

@@ -139,6 +139,11 @@ def handles_of(tensors: Sequence[Tensor | None]) -> list[Any]:
     """The handles of a list of tensors, some of which may be missing."""
     if hasattr(tensors, "_h"):
         raise invalid("a list of tensors is wanted, not one tensor")
+    if not isinstance(tensors, (list, tuple)):  # a generator gives them once only
+        try:
+            tensors = list(tensors)
+        except TypeError:
+            raise invalid(f"a list of tensors is wanted, not a {type(tensors).__name__}") from None
     for position, tensor in enumerate(tensors):
         if tensor is not None and not hasattr(tensor, "_h"):
             raise invalid(f"a list of tensors is wanted, and item {position} is a {type(tensor).__name__}")

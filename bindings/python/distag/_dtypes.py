@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from . import _raw
+from ._arguments import invalid
 
 
 class DType(int):
@@ -36,3 +37,11 @@ bool_ = DType(_raw.BOOL, "bool", 1, "?", 6)
 BY_NUMBER = {int(dtype): dtype for dtype in (float32, float64, int64, bool_)}
 BY_NAME = {dtype.name: dtype for dtype in BY_NUMBER.values()}
 FLOATING = (float32, float64)
+
+
+def dtype_of(given: DType) -> DType:
+    """A dtype as it is. A plain number is none: the 3 of zeros(2, 3) is meant as a size."""
+    if type(given) is not DType:
+        raise invalid(f"dtype: distag.float32, float64, int64 or bool_ is wanted, not {given!r}: a shape of several sizes "
+                      "is one list")
+    return given

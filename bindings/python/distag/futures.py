@@ -7,7 +7,7 @@ from ctypes import byref, c_void_p
 from typing import Any, Callable, Generic, TypeVar
 
 from . import _callbacks, _raw
-from ._arguments import Duration, nanoseconds
+from ._arguments import Duration, invalid, nanoseconds
 from ._handles import FutureHandle, Owner, ValueHandle
 from ._library import lib
 from ._raw import distag_error
@@ -178,6 +178,9 @@ def wait_all(futures: Iterable[Future[Any]], timeout: Duration = None) -> list[A
     """Waits until all have a value, or the first one fails, whose failure it raises; gives the results. Ctrl-C cancels
     all of them."""
     futures = list(futures)
+    for index, future in enumerate(futures):
+        if not isinstance(future, Future):
+            raise invalid(f"wait_all: item {index} is a {type(future).__name__}, not a future")
     handles = [future._h for future in futures]
     array = (c_void_p * len(handles))(*[handle.value for handle in handles])
     wait_or_cancel(handles, lambda slice_ns, err: int(lib.distag_wait_all(array, len(handles), slice_ns, err)),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ._apply import apply
 from ._arguments import INFINITY, Ints, double, int64_array, int64_pair, ints, length
-from ._dtypes import DType, float32
+from ._dtypes import DType, dtype_of, float32
 from ._handles import TensorHandle
 from ._interrupts import hearing
 from ._library import lib
@@ -78,7 +78,7 @@ def zeros(shape: Ints = (), dtype: DType = float32) -> Tensor:
     """A tensor of the shape, filled with 0."""
     shape_, shape_count = int64_array(shape)
     out, err = TensorHandle(), distag_error()
-    if _zeros(dtype, shape_, shape_count, byref(out), byref(err)):
+    if _zeros(dtype_of(dtype), shape_, shape_count, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -87,7 +87,7 @@ def ones(shape: Ints = (), dtype: DType = float32) -> Tensor:
     """A tensor of the shape, filled with 1."""
     shape_, shape_count = int64_array(shape)
     out, err = TensorHandle(), distag_error()
-    if _ones(dtype, shape_, shape_count, byref(out), byref(err)):
+    if _ones(dtype_of(dtype), shape_, shape_count, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -96,7 +96,7 @@ def full(value: float, shape: Ints = (), dtype: DType = float32) -> Tensor:
     """A tensor of the shape, filled with value."""
     shape_, shape_count = int64_array(shape)
     out, err = TensorHandle(), distag_error()
-    if _full(double(value, "value"), dtype, shape_, shape_count, byref(out), byref(err)):
+    if _full(double(value, "value"), dtype_of(dtype), shape_, shape_count, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -104,7 +104,8 @@ def full(value: float, shape: Ints = (), dtype: DType = float32) -> Tensor:
 def arange(start: float, stop: float, step: float = 1.0, dtype: DType = float32) -> Tensor:
     """[n]: start, start + step, and so on, below stop (above, for a negative step)."""
     out, err = TensorHandle(), distag_error()
-    if _arange(double(start, "start"), double(stop, "stop"), double(step, "step"), dtype, byref(out), byref(err)):
+    if _arange(double(start, "start"), double(stop, "stop"), double(step, "step"), dtype_of(dtype), byref(out),
+        byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -113,7 +114,7 @@ def rand(seed: int, shape: Ints = (), dtype: DType = float32) -> Tensor:
     """A tensor of the shape, uniform in [0, 1), from Philox 4x32-10."""
     shape_, shape_count = int64_array(shape)
     out, err = TensorHandle(), distag_error()
-    if _rand(seed, dtype, shape_, shape_count, byref(out), byref(err)):
+    if _rand(seed, dtype_of(dtype), shape_, shape_count, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -122,7 +123,7 @@ def randn(seed: int, shape: Ints = (), dtype: DType = float32) -> Tensor:
     """A tensor of the shape, standard normal, from Philox 4x32-10."""
     shape_, shape_count = int64_array(shape)
     out, err = TensorHandle(), distag_error()
-    if _randn(seed, dtype, shape_, shape_count, byref(out), byref(err)):
+    if _randn(seed, dtype_of(dtype), shape_, shape_count, byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 
@@ -403,7 +404,7 @@ def max_pool2d(x: Tensor, kernel: Ints, stride: Ints | None = None, padding: Int
 def cast(x: Tensor, dtype: DType) -> Tensor:
     """x in another dtype."""
     out, err = TensorHandle(), distag_error()
-    if _cast(tensor_of(x, "x"), dtype, byref(out), byref(err)):
+    if _cast(tensor_of(x, "x"), dtype_of(dtype), byref(out), byref(err)):
         fail(err)
     return Tensor(output_of(out))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _raw
 from ._arguments import Duration, double, invalid, text
-from ._handles import OptimizerHandle, Owner, ValueHandle
+from ._handles import OptimizerHandle, Owner, ValueHandle, WorkerHandle
 from ._interrupts import call_and_hear
 from ._library import lib
 from ._raw import distag_error
@@ -34,6 +34,10 @@ class Optimizer(Owner):
     kind = ""
 
     def __init__(self, worker: Worker | None, parameters: Iterable[Any], **settings: Any) -> None:
+        if worker is not None and not isinstance(getattr(worker, "_h", None), WorkerHandle):
+            raise invalid(f"worker: a worker or None is wanted, not a {type(worker).__name__}")
+        if isinstance(parameters, Tensor):
+            raise invalid("parameters: a list is wanted, not one tensor")
         found = [each for parameter in parameters for each in _parameters(worker, parameter)]
         keep: list[Any] = []
         values = [to_value(each, keep, f"parameters[{index}]") for index, each in enumerate(found)]

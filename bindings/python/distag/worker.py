@@ -11,7 +11,7 @@ from ctypes import addressof, byref, c_int32, c_size_t, c_uint32, c_uint64, c_vo
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Union
 
 from . import _callbacks, _life, _raw, functions
-from ._arguments import FOREVER, Duration, Ints, fit, flag, invalid, limit_ns, nanoseconds, text
+from ._arguments import FOREVER, Duration, Ints, fit, flag, integer, invalid, limit_ns, nanoseconds, text
 from ._handles import FutureHandle, Owner, RRefHandle, WorkerHandle
 from ._interrupts import HostExecutor, call_and_hear
 from ._library import lib
@@ -249,7 +249,8 @@ class Worker(Owner):
         if isinstance(member, str):
             status = lib.distag_worker_get_member_by_name(self._h, text(member, "name"), byref(raw), byref(err))
         else:
-            status = lib.distag_worker_get_member(self._h, member, byref(raw), byref(err))
+            rank = integer(member, "member", "the name or the rank of a worker is wanted")
+            status = lib.distag_worker_get_member(self._h, fit(rank, c_int32, "member"), byref(raw), byref(err))
         if status:
             fail(err)
         return _member(raw)

@@ -66,7 +66,7 @@ class Messages(unittest.TestCase):
     def test_of_dtypes_and_buffers(self):
         self.says(distag.UsageError, "a dtype is distag.float32, .* not 'float32'",
                   lambda: distag.tensor([1], "float32"))
-        self.says(distag.UsageError, "a dtype such as distag.float32, not 'f'", lambda: distag.zeros((2,), "f"),
+        self.says(distag.UsageError, "dtype: distag.float32, .* is wanted, not 'f'", lambda: distag.zeros((2,), "f"),
                   lambda: distag.zeros((2,)).cast("f"))
         doubles = array.array("d", [1.0])
         self.says(distag.UnsupportedError, "a buffer of float64 is not converted: .* cast that to float32",

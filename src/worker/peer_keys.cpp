@@ -22,14 +22,10 @@ void PeerKeys::begin(const WorkerKeys& keys, const std::string& name) {
 
 std::vector<std::string> PeerKeys::replace(KeyRing::Keys keys, const std::string& name) {
   KeyRing{KeyRing::Keys(keys)};  // throws for an invalid one
-  std::shared_ptr<KeyRing> ring;
-  {
-    MutexLock lock(mutex_);
-    if (own_) check_own_key(keys, *own_, name);
-    changed_ = keys;
-    ring = ring_;
-  }
-  return ring == nullptr ? std::vector<std::string>{} : ring->replace(std::move(keys));
+  MutexLock lock(mutex_);
+  if (own_) check_own_key(keys, *own_, name);
+  changed_ = keys;
+  return ring_ == nullptr ? std::vector<std::string>{} : ring_->replace(std::move(keys));
 }
 
 }  // namespace distag

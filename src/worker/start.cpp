@@ -219,9 +219,12 @@ void Start::abandon(const Error& error) {
   assert_on_loop(environment_.loop);
   forget();
   phase_ = WorkerPhase::kCreated;
-  events_.add("start failed: " + error.message());
-  Error told = error;
-  std::exchange(outcome_, nullptr)->fail(told.add_context("start"));
+  const std::shared_ptr<Future<Value>> outcome = std::exchange(outcome_, nullptr);
+  EachStep each;  // whatever has no memory, the caller hears of the end
+  each([this, &error] { events_.add("start failed: " + error.message()); });
+  each([&outcome, &error] { outcome->fail(Error(error).add_context("start")); });
+  if (!outcome->is_done()) outcome->fail(Error(Status::kOutOfMemory, "no memory"));  // needs none
+  each.check();
 }
 
 void Start::drop() {

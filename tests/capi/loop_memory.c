@@ -130,6 +130,39 @@ static int run_round(int n) {
   return has_failed;
 }
 
+/* ---- a start that ends without the group ---- */
+
+/* `n`: the allocation that fails; 0: all do. False when it made fewer. */
+static int run_failed_start(int n) {
+  distag_worker *worker = NULL;
+  distag_future *start = NULL;
+  distag_worker_options options = group_options(0, 2, "inproc://lonely-loop");
+  options.on_thread_start = on_thread_start;
+  CHECK_OK(distag_worker_create(&options, &worker, &err));
+  CHECK_OK(distag_worker_start_async(worker, 20 * DISTAG_MILLISECOND, &start, &err));
+  atomic_store(&left, n);
+  atomic_store(&is_starved, n == 0);
+  distag_error told = DISTAG_ERROR_INIT;
+  distag_future_wait(start, 60 * DISTAG_SECOND, &told);
+  if (!CHECK_INT(distag_future_poll(start), 1)) fprintf(stderr, "at allocation %d of a start\n", n);
+  CHECK(told.code == DISTAG_E_DEADLINE || told.code == DISTAG_E_OUT_OF_MEMORY);
+  const int has_failed = atomic_exchange(&left, 0) == 0;
+  atomic_store(&is_starved, 0);
+  CHECK_OK(distag_worker_shutdown(worker, 0, NULL, &err));
+  distag_future_release(start);
+  distag_worker_release(worker);
+  CHECK_INT(distag_get_handle_count(), 0);
+  return has_failed;
+}
+
+static void a_start_is_told_of_its_end(void) {
+  int n = 1;
+  run_failed_start(0);
+  while (run_failed_start(n) && check_failures == 0) ++n;
+  fprintf(stderr, "%d allocations of a start\n", n - 1);
+  CHECK(n > 2);
+}
+
 /* ---- a host that waits for events ---- */
 
 typedef distag_status (*waiting)(distag_worker *worker, int64_t timeout, distag_error *err);
@@ -212,6 +245,7 @@ int main(void) {
   int n = 1;
   sem_init(&deferred, 0, 0);
   if (!HAS_OWN_MALLOC) return 0;
+  a_start_is_told_of_its_end();
   takers_are_told();
   while (run_round(n) && check_failures == 0) ++n;
   fprintf(stderr, "%d allocations\n", n - 1);

@@ -715,6 +715,7 @@ end
 function M.join(routine)
   local outcome = outcomes[routine] or refuse("join: a coroutine of distag.spawn is wanted, not " .. said(routine))
   local routine_here = coroutine.running()
+  if routine == routine_here then refuse("join: a coroutine would wait for itself") end
   outcome.is_joined = true
   if routine_here and spawned[routine_here] and not outcome.is_over then
     outcome.joined[#outcome.joined + 1] = routine_here
@@ -745,7 +746,9 @@ local function finish(invocation, is_ok, result)
     if is_ok then return check(C.distag_invocation_finish(invocation, result.handle, nil, fresh()), result) end
   end
   local failed = ffi.new("distag_error", { struct_size = ffi.sizeof("distag_error") })
-  local known = M.is_error(result) and result or failure(1000, "error: " .. said(result))
+  local inner = type(result) == "table" and rawget(result, "message") -- of a table that is no error of distag
+  local shown = type(inner) == "string" and not getmetatable(result) and inner or said(result)
+  local known = M.is_error(result) and result or failure(1000, "error: " .. shown)
   local message, code = said(known.message):gsub("%z", "\239\191\189"), tonumber(known.code)
   local is_code = code and code == math.floor(code) and code > 0 and code < 2147483648
   C.distag_error_set(failed, is_code and code or 1000, message)
@@ -1000,17 +1003,22 @@ local function call_options(options)
   only("a call", options, CALL)
   return options
 end
+-- The options of a call: what a function asks of others ends with the call that it answers. nil where there are none.
+local function raw_options(handle, timeout)
+  local call = M.current_call()
+  local within = call and call.invocation and call.worker.handle == handle and call.invocation or nil
+  if timeout == nil and not within then return nil end
+  local raw = ffi.new("distag_call_options", { struct_size = ffi.sizeof("distag_call_options") })
+  raw.timeout_ns, raw.within = limit(timeout, "timeout"), within
+  return raw
+end
 local function request(owner, handle, context, options, to, name, ...) -- options nil: a call without
-  local raw
-  if options then
-    raw = ffi.new("distag_call_options", { struct_size = ffi.sizeof("distag_call_options") })
-    raw.timeout_ns = limit(options.timeout, "timeout")
-  end
+  local raw = raw_options(handle, options and options.timeout)
   local place = out("future")
   local handles, count, kept = arguments_of("args", { ... }, select("#", ...))
   text("the name of a worker", to)
   text("the name of a function", name)
-  check(C.distag_call_async(handle, context, to, name, handles, count, raw, place, fresh()), owner, kept)
+  check(C.distag_call_async(handle, context, to, name, handles, count, raw, place, fresh()), owner, kept, raw)
   return made(place, handle)
 end
 function worker:call_async(to, name, ...) return request(self, self.handle, nil, nil, to, name, ...) end
@@ -1024,7 +1032,8 @@ local function request_remote(owner, handle, context, to, name, ...)
   local handles, count, kept = arguments_of("args", { ... }, select("#", ...))
   text("the name of a worker", to)
   text("the name of a function", name)
-  check(C.distag_remote(handle, context, to, name, handles, count, nil, place, fresh()), owner, kept)
+  local raw = raw_options(handle)
+  check(C.distag_remote(handle, context, to, name, handles, count, raw, place, fresh()), owner, kept, raw)
   local made_there = own("rref", place)
   made_there.home = number_of(handle)
   return made_there

@@ -36,6 +36,7 @@ end)
 test("functions that fail with anything", function()
   local functions = { echo = echo, text = function() error("no such user") end, number = function() error(7, 0) end,
                       nothing = function() error() end, table = function() error({}) end,
+                      told = function() error({ message = "of a table", code = 7 }) end,
                       mute = function() error(setmetatable({}, { __tostring = function() error("mute") end })) end,
                       own = function() error(distag.error("not today", 1042)) end }
   functions.pass_on = function() return distag.current_call().worker:call("b", "own") end
@@ -48,6 +49,7 @@ test("functions that fail with anything", function()
     fails(1000, "error: 7", a.call, a, "b", "number")
     fails(1000, "error: nil", a.call, a, "b", "nothing")
     fails(1000, "error: table", a.call, a, "b", "table")
+    fails(1000, "error: of a table", a.call, a, "b", "told")
     fails(1000, "a table without a text", a.call, a, "b", "mute")
     same(fails(1042, "not today", a.call, a, "b", "own").origin_rank, 1)
     same(fails(1042, "not today", a.call, a, "a", "pass_on").origin_rank, 1)
@@ -202,6 +204,12 @@ test("what a coroutine raises is for distag.join, else for stderr", function()
     fails(1042, "not today", distag.join, distag.spawn(function() distag.join(distag.spawn(fail)) end))
     same({ distag.join(distag.spawn(function() return 1, a:call("b", "echo", 2) end)) }, { 1, 2 })
     fails(10, "a coroutine of distag.spawn is wanted", distag.join, 1)
+    local itself
+    itself = distag.spawn(function()
+      a:call("b", "echo", 1)
+      return distag.join(itself)
+    end)
+    fails(10, "a coroutine would wait for itself", distag.join, itself)
   end)
 end)
 
@@ -267,6 +275,28 @@ test("what a function asks of its call", function()
     same({ functions.kept:time_left(), functions.kept:is_cancelled() }, { 0, true })
     local context = a:context()
     same(context:call_with({ timeout = 7 }, "b", "ask"), { "ask", "a", "b", true, true })
+  end)
+end)
+
+test("what a function asks of others ends with the call that it answers", function()
+  local function left() return distag.current_call():time_left() end
+  local functions = { left = left }
+  local function own() return distag.current_call().worker end
+  functions.calls = function() return own():call("a", "left") end
+  functions.shorter = function() return own():call_with({ timeout = 3 }, "a", "left") end
+  functions.longer = function() return own():call_with({ timeout = 50 }, "a", "left") end
+  functions.refers = function() return own():remote("a", "left"):fetch() end
+  functions.spawns = function() return distag.join(distag.spawn(functions.calls)) end
+  functions.records = function() return distag.current_call().context:call("a", "left") end
+  group(functions, function(a)
+    for name, most in pairs({ calls = 7, shorter = 3, longer = 7, refers = 7, spawns = 7 }) do
+      local found = a:call_with({ timeout = 7 }, "b", name)
+      assert(found > 0 and found <= most, name .. ": " .. found)
+      assert(name == "shorter" or a:call_with({ timeout = 60 }, "b", name) > 7, name)
+    end
+    local found = a:context():call_with({ timeout = 7 }, "b", "records")
+    assert(found > 0 and found <= 7, found)
+    assert(left == functions.left and distag.current_call() == nil)
   end)
 end)
 

@@ -56,6 +56,15 @@ func TestCloseWhileOthersUse(t *testing.T) {
 	same(t, distag.MisuseCount(), uint64(0))
 }
 
+func TestNothingIsAwaitedAfterAFailure(t *testing.T) {
+	nothingIsLeft(t)
+	x, failed := must(distag.Ones([]int64{2})), &testing.T{}
+	failed.Fail()
+	nothingIsLeft(failed) // else until x is closed
+	same(t, distag.HandleCount(), 1)
+	x.Close()
+}
+
 func TestScope(t *testing.T) {
 	nothingIsLeft(t)
 	s := distag.NewScope()
@@ -305,6 +314,9 @@ func TestMain(m *testing.M) {
 		exhaust()
 	case "ends":
 		leave()
+	case "misuse":
+		before, isMade := distag.MisuseCount(), releaseTwice()
+		fmt.Println(before, isMade, distag.MisuseCount())
 	default:
 		os.Exit(m.Run())
 	}
@@ -376,6 +388,12 @@ func TestNoMemory(t *testing.T) {
 	output, err := again("memory").CombinedOutput()
 	ok(t, err)
 	same(t, string(output), "4\n")
+}
+
+func TestMisuseIsCounted(t *testing.T) {
+	output, err := again("misuse", "DISTAG_VALIDATE=1").CombinedOutput()
+	ok(t, err)
+	same(t, string(output), "0 true 1\n")
 }
 
 // leave ends this process while calls are open, in the way that its environment names.

@@ -87,7 +87,7 @@ template <class T>
 using becomes_value =
     std::conjunction<std::negation<std::is_same<T, value>>, std::negation<std::is_same<T, tensor>>, is_convertible<T>>;
 
-// A name for a type of host objects, the same for all that see the same type: that which this function shows for T.
+// The name of a type of host objects, equal in all source files that include the type: the compiler's spelling of T.
 template <class T>
 std::string type_name() {
   std::string found = __PRETTY_FUNCTION__;
@@ -478,7 +478,7 @@ class argument {
     using type = std::decay_t<T>;
     if constexpr (detail::is_lent<type>::value) raw_ = convert<type>::lend(given);
     if (raw_ != nullptr) return;
-    status failure;  // of an empty handle too
+    status failure;  // also that of an empty handle, for which lend() gives NULL
     outcome quiet(failure);
     conversion way(quiet);
     made_ = value(convert<type>::to(given, way));

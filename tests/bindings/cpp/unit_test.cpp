@@ -3,16 +3,20 @@
 
 #include <distag.hpp>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <future>
+#include <set>
 #include <thread>
 
 using namespace std::chrono_literals;
 using distag::tensor;
 using distag::value;
+
+std::string name_of_plain_elsewhere();  // of the Plain of elsewhere.cpp
 
 namespace {
 
@@ -444,7 +448,7 @@ TEST(BadInput, is_refused_by_its_place) {
   const auto call = [&](const char* name, auto x) { worker.call<value>("refuses", name, {1, x}); };
   const auto call_one = [&](const char* name, auto x) { return worker.call<int>("refuses", name, {x}); };
   const distag::rref made = worker.remote("refuses", "make", {});
-  const std::vector<std::pair<const char*, std::function<void()>>> cases = {
+  const std::vector<std::pair<std::string, std::function<void()>>> cases = {
       {"matmul: inner sizes 3 and 4 differ",
        [&] {
          distag::zeros({2, 3}).matmul(distag::zeros({4, 5}));
@@ -479,7 +483,8 @@ TEST(BadInput, is_refused_by_its_place) {
       {"null is wanted", [&] { worker.call<std::nullptr_t>("refuses", "echo", {5}); }},
       {"the value is a int64, not a tensor", [&] { worker.call<tensor>("refuses", "small", {5}); }},
       {"argument 0 is wanted as a object, but a int64 came", [&] { call_one("use", 5); }},
-      {"an object of type \"", [&] { worker.call<value>("refuses", "make", {}); }},
+      {"an object of type \"" + distag::detail::type_name<Counter>() + "\" cannot travel",
+       [&] { worker.call<value>("refuses", "make", {}); }},
       {"argument 0 is wanted as a tensor, but a", [&] { call_one("own", made); }},
   };
   for (const auto& [part, run] : cases) {
@@ -550,6 +555,43 @@ TEST(Optimizer, clips_saves_and_loads) {
   adam.load(state);
   EXPECT_EQ(adam.stepped_ranks(), std::vector<std::int32_t>{-1});
   EXPECT_THROW(adam.set("no_such", 1), distag::usage_error);
+}
+
+template <class T>
+struct Layer {
+  int size = 7;
+};
+struct Plain {};
+
+TEST(Value, names_each_type_of_objects) {
+  using distag::detail::type_name;
+  EXPECT_EQ(type_name<int>(), "int");
+  EXPECT_EQ(type_name<distag::tensor>(), "distag::tensor");
+  EXPECT_EQ(type_name<std::vector<int>>(), "std::vector<int>");
+  EXPECT_EQ((type_name<std::array<int, 3>>()), "std::array<int, 3>");
+  const std::vector<std::string> names = {
+      type_name<int>(),           type_name<const int>(),     type_name<long>(),
+      type_name<unsigned>(),      type_name<float>(),         type_name<double>(),
+      type_name<std::string>(),   type_name<Plain>(),         type_name<std::vector<std::string>>(),
+      type_name<Layer<int>>(),    type_name<Layer<long>>(),   type_name<Layer<std::string>>(),
+      type_name<Layer<int[2]>>(), type_name<Layer<int[3]>>(), name_of_plain_elsewhere()};
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
+}
+
+TEST(Value, gives_an_object_as_its_own_type_only) {
+  const value five = value::object(std::make_unique<int>(5));
+  EXPECT_EQ(*five.object<int>(), 5);
+  EXPECT_THROW(five.object<long>(), distag::usage_error);
+  EXPECT_THROW(five.object<Layer<int>>(), distag::usage_error);
+  const distag::worker worker = started("types");
+  worker.register_function("make", [] { return std::make_unique<Layer<int>>(); });
+  worker.register_function("int", [](Layer<int>& layer) { return layer.size; });
+  worker.register_function("long", [](Layer<long>& layer) { return layer.size; });
+  const distag::rref made = worker.remote("types", "make", {});
+  EXPECT_EQ(worker.call<int>("types", "int", {made}), 7);
+  EXPECT_THROW(worker.call<int>("types", "long", {made}), distag::usage_error);
+  EXPECT_EQ(made.object<Layer<int>>()->size, 7);
+  EXPECT_THROW(made.object<Layer<long>>(), distag::usage_error);
 }
 
 TEST(Value, converts_containers) {

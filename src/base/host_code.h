@@ -3,6 +3,7 @@
 #include <cxxabi.h>
 
 #include "base/executor.h"
+#include "base/floating_mode.h"
 #include "base/task.h"
 
 namespace distag {
@@ -25,6 +26,7 @@ void run_host_code(Task code);
 // exception of such an end has no object, which a sanitizer takes for a null reference.
 template <typename Call>
 __attribute__((no_sanitize("undefined"))) decltype(auto) call_host(Call&& call) {
+  const HostFloatingMode mode;  // outside of what is unwound
   try {
     return call();
   } catch (const abi::__forced_unwind&) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/floating_mode.h"
 #include "base/no_cancel.h"
 #include "base/system_error.h"
 
@@ -57,6 +58,7 @@ class OwedBody {
   OwedBody& operator=(const OwedBody&) = delete;
 
   void run() {
+    const DefaultFloatingMode mode;  // that of the hook, or of the thread's maker, is for callbacks
     if (Task body = std::exchange(body_, Task())) run_guarded(std::move(body));
   }
 

@@ -13,6 +13,7 @@
 #include <new>
 #include <vector>
 
+#include "base/floating_mode.h"
 #include "base/mutex.h"
 #include "base/no_cancel.h"
 
@@ -117,6 +118,7 @@ void ThreadedLibrary::open() noexcept {
 
 void ThreadedLibrary::load() noexcept {
   const NoCancel no_cancel;
+  const DefaultFloatingMode mode;                                     // which its threads inherit
   handle_ = dlopen(kind_.file, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);  // the host brought it
   if (handle_ == nullptr) {
     if (has_threads(threads_of(kind_.thread_variables))) {

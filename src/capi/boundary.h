@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/floating_mode.h"
 #include "base/host_callback.h"
 #include "base/no_cancel.h"
 #include "capi/handle.h"
@@ -47,13 +48,15 @@ Error callback_error(distag_status status, const distag_error& err, const std::s
 distag_status report(const char* function, distag_error* err) noexcept;
 
 // The bodies of all functions that do more than to read their handle run in a guard or in release_handle(): the
-// thread is not cancelled in there. So nothing of distag is unwound, nor a callback that the body runs.
+// thread is not cancelled in there. So nothing of distag is unwound, nor a callback that the body runs. A guard
+// computes in the default floating-point mode, whatever the thread has.
 
 // Every function with a status runs its body in here: nothing is thrown past it. Order inside of a body: handles first
 // (a missing one in a chain decides everything), then other arguments, then the work, then the out parameters.
 template <typename Body>
 distag_status guard(const char* function, distag_error* err, Body&& body) noexcept {
   const NoCancel no_cancel;
+  const DefaultFloatingMode mode;
   const MakerScope scope(function);
   try {
     body();
@@ -67,6 +70,7 @@ distag_status guard(const char* function, distag_error* err, Body&& body) noexce
 template <typename Result, typename Body>
 Result guard_or(Result failed, Body&& body) noexcept {
   const NoCancel no_cancel;
+  const DefaultFloatingMode mode;
   try {
     return body();
   } catch (...) {

@@ -232,6 +232,12 @@ std::string need_text(const char* text, const char* name) {
   return copy;
 }
 
+std::string item_name(const char* array, size_t index) { return fmt::format("{}[{}]", array, index); }
+
+std::string need_text_item(const char* const* texts, size_t index, const char* name) {
+  return need_text(texts[index], item_name(name, index).c_str());
+}
+
 void need_enumerator(int64_t value, int64_t last, const char* name, const char* names) {
   if (value < 0 || value > last) refuse(Status::kUnsupported, "{} is {}, not one of {}", name, value, names);
 }

@@ -144,6 +144,17 @@ T& need(T* handle, const char* name) {
 // Where a call needs several: that none is NULL comes before everything else.
 void check_present(std::initializer_list<const void*> handles, std::initializer_list<const char*> names);
 
+// `items[3]`
+std::string item_name(const char* array, size_t index);
+
+// An item of an array, which a refusal names by its index.
+template <typename T>
+T& need_item(T* const* items, size_t index, const char* name) {
+  T* const item = items[index];
+  if (item != nullptr && is_live(item) && !as_handle(item)->is_of_parent()) return *original_of(item);
+  return need(item, item_name(name, index).c_str());
+}
+
 // One that may be NULL.
 template <typename T>
 T* need_or_null(T* handle, const char* name) {
@@ -220,6 +231,8 @@ void clear(T* out) {
 
 // A text that must be there, in UTF-8.
 std::string need_text(const char* text, const char* name);
+// The same of an array, whose refusal names it by its index.
+std::string need_text_item(const char* const* texts, size_t index, const char* name);
 
 // Convention 5 for enumerators and flag bits: one that this version does not know is UNSUPPORTED. 0 is the default;
 // `names` says those there are.

@@ -23,7 +23,7 @@ Id need_context_of(distag_worker& worker, distag_context* context) {
 
 CallRequest make_call_request(distag_worker& worker, const CallArguments& given) {
   CallRequest request;
-  request.args = need_values(given.args, given.arg_count, "an item of args");
+  request.args = need_values(given.args, given.arg_count, "args");
   worker.check_up();
   request.context = need_context_of(worker, given.context);
   request.to = need_text(given.to, "to");

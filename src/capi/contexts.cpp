@@ -50,8 +50,8 @@ BackwardOptions make_backward_options(const distag_backward_options* given, size
   const Nanos timeout = need_timeout(options.timeout_ns, "distag_backward_options.timeout_ns");
   made.timeout = timeout == 0 ? kForever : timeout;
   for (size_t i = 0; options.seeds != nullptr && i < root_count; ++i) {
-    const distag_tensor* seed = need_or_null(options.seeds[i], "an item of seeds");
-    made.seeds.push_back(seed == nullptr ? Tensor() : seed->tensor());
+    const bool is_left_out = options.seeds[i] == nullptr;
+    made.seeds.push_back(is_left_out ? Tensor() : need_item(options.seeds, i, "seeds").tensor());
   }
   return made;
 }
@@ -62,7 +62,7 @@ RootFetches fetch_remote_roots(distag_context* context, const distag_backward_op
   check_array(options.remote_roots, options.remote_root_count, "distag_backward_options.remote_roots");
   std::vector<const distag_rref*> roots;
   for (size_t i = 0; i < options.remote_root_count; ++i) {
-    roots.push_back(&need(options.remote_roots[i], "an item of remote_roots"));
+    roots.push_back(&need_item(options.remote_roots, i, "remote_roots"));
   }
   RootFetches fetches;
   for (const distag_rref* root : roots) {
@@ -100,7 +100,7 @@ distag_status distag_backward(distag_context* context, distag_tensor* const* roo
                               const distag_backward_options* options, distag_error* err) {
   return guard(__func__, err, [=] {
     if (context == nullptr) refuse_missing_handle("context");
-    Tensors tensors = need_tensors(roots, root_count, "an item of roots");
+    Tensors tensors = need_tensors(roots, root_count, "roots");
     // Held: a callback in the pass may release the last reference.
     const auto held = Ref<distag_context>::share(&need(context, "context"));
     BackwardOptions made = make_backward_options(options, root_count);
@@ -115,7 +115,7 @@ distag_status distag_backward_async(distag_context* context, distag_tensor* cons
   clear(out_future);
   return guard(__func__, err, [=] {
     if (context == nullptr) refuse_missing_handle("context");
-    Tensors tensors = need_tensors(roots, root_count, "an item of roots");
+    Tensors tensors = need_tensors(roots, root_count, "roots");
     distag_context& live = need(context, "context");
     need_pointer(out_future, "out_future");
     BackwardOptions made = make_backward_options(options, root_count);

@@ -146,8 +146,9 @@ distag_status distag_wait_all(distag_future* const* futures, size_t count, int64
     check_copied_array(futures, count, "futures");
     std::vector<Ref<distag_future>> held;
     held.reserve(count);
-    for (size_t i = 0; i < count; ++i)
-      held.push_back(Ref<distag_future>::share(&need(futures[i], "an item of futures")));
+    for (size_t i = 0; i < count; ++i) {
+      held.push_back(Ref<distag_future>::share(&need_item(futures, i, "futures")));
+    }
     const Nanos timeout = need_timeout(timeout_ns, "timeout_ns");
     if (count == 0) return;
     check_can_wait();

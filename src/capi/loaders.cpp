@@ -57,8 +57,8 @@ std::vector<spmd::EntrySpec> read_specs(const distag_loader_options& options) {
   for (size_t i = 0; i < options.spec_count; ++i) {
     spmd::EntrySpec entry;
     const char* const key = options.keys == nullptr ? nullptr : options.keys[i];
-    if (key != nullptr) entry.key = need_text(key, "an item of keys");
-    entry.spec = need_text(options.specs[i], "an item of specs");
+    if (key != nullptr) entry.key = need_text_item(options.keys, i, "keys");
+    entry.spec = need_text_item(options.specs, i, "specs");
     specs.push_back(std::move(entry));
   }
   return specs;

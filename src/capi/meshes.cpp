@@ -108,7 +108,7 @@ void read_shape(const Given& given, layout::MeshRequest& request) {
   if (given.axis_names == nullptr) return;
   if (given.ndim == 0) refuse(Status::kInvalidArgument, "axis_names are given, but ndim is 0");
   for (size_t i = 0; i < given.ndim; ++i) {
-    request.axis_names.push_back(need_text(given.axis_names[i], "an item of axis_names"));
+    request.axis_names.push_back(need_text_item(given.axis_names, i, "axis_names"));
   }
 }
 

@@ -27,8 +27,8 @@ Tensors need_inputs(const ops::Op* op, distag_tensor* const* inputs, size_t coun
   tensors.reserve(count);
   for (size_t i = 0; i < count; ++i) {
     const bool may_be_null = op != nullptr && op->arguments.is_optional(i);
-    if (inputs[i] == nullptr && !may_be_null) refuse_missing_handle("an item of inputs");
-    tensors.push_back(inputs[i] == nullptr ? Tensor() : need(inputs[i], "an item of inputs").tensor());
+    const bool is_left_out = inputs[i] == nullptr && may_be_null;
+    tensors.push_back(is_left_out ? Tensor() : need_item(inputs, i, "inputs").tensor());
   }
   return tensors;
 }

@@ -121,7 +121,7 @@ distag_status distag_apply_custom(const distag_custom_op* op, distag_tensor* con
   const bool is_given = is_readable(op, sizeof(distag_custom_op));
   GivenData data(is_given ? op->user_data : nullptr, is_given ? op->destroy : nullptr);
   return guard(__func__, err, [&] {
-    const Tensors tensors = need_tensors(inputs, input_count, "an item of inputs");
+    const Tensors tensors = need_tensors(inputs, input_count, "inputs");
     const distag_custom_op given = read_struct(&need_pointer(op, "op"), "distag_custom_op");
     check_array(out_outputs, output_count, "out_outputs");
     need_zero(given.reserved, "distag_custom_op.reserved");

@@ -82,7 +82,7 @@ distag_status distag_concat(distag_tensor* const* xs, size_t x_count, int64_t di
                             distag_error* err) {
   clear(out_y);
   return guard(__func__, err, [=] {
-    const Tensors inputs = need_tensors(xs, x_count, "an item of xs");
+    const Tensors inputs = need_tensors(xs, x_count, "xs");
     need_pointer(out_y, "out_y");
     apply_op(ops::kConcat, inputs, ops::make_attributes({{"dim", dim}}), out_y);
   });

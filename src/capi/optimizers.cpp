@@ -23,11 +23,11 @@ optim::OptimizerCall make_call(const distag_optimizer& optimizer, const distag_c
 // Within this process there is no owner to ask, so all parameters have to be tensors.
 Tensors need_parameters_here(const Values& parameters) {
   Tensors tensors;
-  for (const Value& parameter : parameters) {
-    if (parameter.kind() != ValueKind::kTensor) {
-      refuse(Status::kInvalidArgument, "an item of parameters is {}, not a tensor", kind_name(parameter.kind()));
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].kind() != ValueKind::kTensor) {
+      refuse(Status::kInvalidArgument, "parameters[{}] is {}, not a tensor", i, kind_name(parameters[i].kind()));
     }
-    tensors.push_back(parameter.as_tensor());
+    tensors.push_back(parameters[i].as_tensor());
   }
   return tensors;
 }
@@ -62,7 +62,7 @@ distag_status distag_optimizer_create(distag_worker* worker, const char* kind, d
   clear(out_optimizer);
   return guard(__func__, err, [=] {
     distag_worker* live = worker == nullptr ? nullptr : &need_worker(worker);
-    Values values = need_values(parameters, parameter_count, "an item of parameters");
+    Values values = need_values(parameters, parameter_count, "parameters");
     const std::string name = need_text(kind, "kind");
     need_pointer(out_optimizer, "out_optimizer");
     if (live != nullptr) live->check_up();

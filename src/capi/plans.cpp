@@ -47,8 +47,8 @@ std::vector<spmd::PlanLeaf> read_leaves(const distag_plan_options& options) {
   std::vector<spmd::PlanLeaf> leaves;
   leaves.reserve(options.leaf_count);
   for (size_t i = 0; i < options.leaf_count; ++i) {
-    const Tensor tensor = need(options.leaves[i], "an item of leaves").tensor();
-    leaves.push_back({need_text(options.names[i], "an item of names"), tensor});
+    const Tensor tensor = need_item(options.leaves, i, "leaves").tensor();
+    leaves.push_back({need_text_item(options.names, i, "names"), tensor});
   }
   return leaves;
 }
@@ -60,8 +60,7 @@ std::vector<spmd::PlanRule> read_rules(const distag_plan_options& options) {
   std::vector<spmd::PlanRule> rules;
   rules.reserve(options.rule_count);
   for (size_t i = 0; i < options.rule_count; ++i) {
-    rules.push_back(
-        {need_text(options.patterns[i], "an item of patterns"), need_text(options.specs[i], "an item of specs")});
+    rules.push_back({need_text_item(options.patterns, i, "patterns"), need_text_item(options.specs, i, "specs")});
   }
   return rules;
 }

@@ -19,7 +19,7 @@ KeyRing::Keys need_peers(const char* const* names, const char* const* keys, size
   if (count > 0 && (names == nullptr || keys == nullptr)) refuse_null(what);
   KeyRing::Keys peers;
   for (size_t i = 0; i < count; ++i) {
-    std::string name = need_worker_name(names[i], what);
+    std::string name = need_worker_name(names[i], item_name(what, i).c_str());
     const std::string which = fmt::format("the key of worker \"{}\"", name);
     const CurveKey key = parse_key(need_text(keys[i], which.c_str()), which.c_str());
     if (!peers.emplace(name, key).second) refuse(Status::kInvalidArgument, "{}: \"{}\" is there twice", what, name);
@@ -60,7 +60,7 @@ std::string need_worker_name(const char* text, const char* what) {
 std::vector<std::string> need_worker_names(const char* const* names, size_t count, const char* what) {
   if (names == nullptr && count > 0) refuse_null(what);
   std::vector<std::string> list;
-  for (size_t i = 0; i < count; ++i) list.push_back(need_worker_name(names[i], what));
+  for (size_t i = 0; i < count; ++i) list.push_back(need_worker_name(names[i], item_name(what, i).c_str()));
   return list;
 }
 

@@ -86,7 +86,7 @@ Values need_values(distag_value* const* items, size_t count, const char* name) {
   check_copied_array(items, count, name);
   Values values;
   values.reserve(count);
-  for (size_t i = 0; i < count; ++i) values.push_back(need(items[i], name).get());
+  for (size_t i = 0; i < count; ++i) values.push_back(need_item(items, i, name).get());
   return values;
 }
 
@@ -94,7 +94,7 @@ Tensors need_tensors(distag_tensor* const* items, size_t count, const char* name
   check_copied_array(items, count, name);
   Tensors tensors;
   tensors.reserve(count);
-  for (size_t i = 0; i < count; ++i) tensors.push_back(need(items[i], name).tensor());
+  for (size_t i = 0; i < count; ++i) tensors.push_back(need_item(items, i, name).tensor());
   return tensors;
 }
 

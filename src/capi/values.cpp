@@ -103,7 +103,7 @@ distag_status distag_value_create_map(const char* const* keys, distag_value* con
     check_array(keys, count, "keys");
     Value::Map entries;
     entries.reserve(count);
-    for (size_t i = 0; i < count; ++i) entries.emplace_back(need_text(keys[i], "a key"), std::move(values[i]));
+    for (size_t i = 0; i < count; ++i) entries.emplace_back(need_text_item(keys, i, "keys"), std::move(values[i]));
     return Value::map(std::move(entries));
   });
 }

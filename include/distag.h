@@ -63,14 +63,15 @@
  *     inside the call that needs them. Callbacks run without distag locks and may call anything but
  *     distag_worker_shutdown of their own worker. Handles they get are lent; a handle they write to an out_ parameter
  *     passes to distag; their err is never NULL and starts clean. A destroy function runs exactly once, on every path,
- *     also when the call it was given to fails.
- *     A callback that ends its thread (pthread_exit) counts as one that never returns: the thread is parked for good,
- *     another one takes its place, and a shutdown answers DEADLINE. A thread hook may end its thread: the worker
- *     goes on as if it had returned. A thread that is cancelled (pthread_cancel) inside a call ends once it returns.
+ *     also when the call it was given to fails. A callback that ends its thread (pthread_exit) counts as one that never
+ *     returns: the thread is parked for good, another one takes its place, and a shutdown answers DEADLINE. A thread
+ *     hook may end its thread: the worker goes on as if it had returned. A thread that is cancelled (pthread_cancel)
+ *     inside a call ends once it returns.
  * 10. No exception, signal handler, abort, exit, output, environment write, locale or FP-mode change comes out of this
- *     library. It starts no thread before the first worker and has none after the last shutdown (OpenBLAS has its own
- *     from load to unload, tried for by threads that end while distag is loaded; libpmix, where a launcher speaks PMIx,
- *     from its first use). Its threads take the default stack: 128 KiB are enough for distag, callbacks need theirs on
+ *     library. The FP mode of a thread (rounding, traps, subnormal numbers) holds in its callbacks, and changes nothing
+ *     that distag computes. It starts no thread before the first worker and has none after the last shutdown (OpenBLAS
+ *     has its own from load to unload, tried for by threads that end while distag is loaded; libpmix, where a launcher
+ *     speaks PMIx, from its first use). Its threads take the default stack: distag needs 128 KiB, callbacks theirs on
  *     top. In a forked child a call on a parent's handle is INVALID_STATE, release only frees memory, new workers work.
  * 11. A wrong or released handle is answered with INVALID_ARGUMENT where that can be told; releasing a lent handle is a
  *     no-op. With DISTAG_VALIDATE=1 in the environment handles are kept aside after their release, and misuse is
@@ -374,7 +375,8 @@ DISTAG_API distag_status distag_ones(distag_dtype dtype, const int64_t *shape, s
 DISTAG_API distag_status distag_full(double value, distag_dtype dtype, const int64_t *shape, size_t ndim,
                                      distag_tensor **out_y, distag_error *err);
 
-/* 1-d: start, start + step, ... as long as it is below stop (above, for a negative step). */
+/* 1-d: start + i * step in float64, then cast, for i = 0, 1, ... below (stop - start) / step in float64, which may
+ * round up to one at stop. int64 takes a whole start and step. Fails: INVALID_ARGUMENT (not finite, a step of 0). */
 DISTAG_API distag_status distag_arange(double start, double stop, double step, distag_dtype dtype,
                                        distag_tensor **out_y, distag_error *err);
 
@@ -1071,8 +1073,7 @@ typedef distag_status (*distag_future_continuation)(void *user_data, distag_futu
                                                     distag_error *err);
 
 /* A future that completes with the value that `continuation` makes of this one (since 0.2). It runs once this one is
- * complete, never from inside this function, and not at all once the next one is cancelled, which cancels this one too.
- */
+ * complete, never from inside this function, and not at all once the next is cancelled, which cancels this one too. */
 DISTAG_API distag_status distag_future_then(distag_future *future, distag_future_continuation continuation,
                                             void *user_data /* nullable */, distag_deleter destroy /* nullable */,
                                             distag_future **out_future, distag_error *err);
@@ -1579,11 +1580,10 @@ DISTAG_API distag_status distag_mesh_copy_report(distag_mesh *mesh, char *buffer
  *
  * A spec says how a tensor lies on a mesh; the library computes with the parts and moves them where ops need it. Give
  * one to inputs and parameters. It is the wrong tool for results: ops place those by their rules.
- * It has for each dim the axis that cuts it, several in order of significance, or
- * None; then the axes over which the true value is the sum of the parts that the members hold. The tensor is repeated
- * along all other axes. "('data', None)", "(('x', 'y'), None)", "(None,) sum('model')", "()". Also taken: axes by
- * number; the forms "{devices=[2,2]0,1,2,3}" of HLO, "S(0), R, P" of DTensor (one item per axis) and [{"x"}, {}] of
- * Shardy.
+ * It has for each dim the axis that cuts it, several in order of significance, or None; then the axes over which the
+ * true value is the sum of the parts that the members hold. The tensor is repeated along all other axes.
+ * "('data', None)", "(('x', 'y'), None)", "(None,) sum('model')", "()". Also taken: axes by number; the forms
+ * "{devices=[2,2]0,1,2,3}" of HLO, "S(0), R, P" of DTensor (one item per axis) and [{"x"}, {}] of Shardy.
  * ================================================================================================================== */
 
 /* ---- Blocks. A dim of size d cut in n has blocks of ceil(d / n); the last ones may be smaller or empty. Nothing
@@ -1600,12 +1600,12 @@ enum distag_spec_form {
   DISTAG_SPEC_TUPLE = 1,      /* ('x', None) sum('y') */
   DISTAG_SPEC_PLACEMENTS = 2, /* S(0), P(sum) */
   DISTAG_SPEC_HLO = 3,        /* {devices=[3,1,2]0,1,2,3,4,5 last_tile_dim_replicate} */
-  DISTAG_SPEC_HLO_IOTA = 4,   /* {devices=[2,2]<=[4]}, where that can say it */
+  DISTAG_SPEC_HLO_IOTA = 4,   /* {devices=[2,2]<=[4]}, UNSUPPORTED unless the ranks are 0, 1, 2 ... in order */
   DISTAG_SPEC_SHARDY = 5      /* sharding<@mesh, [{"x"}, {}], unreduced={"y"}> */
 };
 
-/* A spec for tensors of ndim dims in another form (0: TUPLE); copied as by distag_worker_copy_report. All but HLO come
- * back equal.
+/* A spec for tensors of ndim dims in another form (0: TUPLE); copied as by distag_worker_copy_report. All come back
+ * equal, but those of HLO without axes of size 1.
  * Fails: INVALID_ARGUMENT saying where and why the text is no spec; UNSUPPORTED where a form cannot say it. */
 DISTAG_API distag_status distag_mesh_copy_spec(distag_mesh *mesh, const char *spec, size_t ndim, uint32_t form,
                                                char *buffer /* nullable with capacity 0 */, size_t capacity,
@@ -1805,14 +1805,14 @@ DISTAG_API distag_status distag_context_create_joint(distag_mesh *mesh, distag_c
  * A directory with a safetensors file of each member, and index.json. Each part of a tensor is stored once.
  * ================================================================================================================== */
 
-/* Saves a value: a map, with lists and maps in it, of tensors (of sharded ones each member its parts), numbers, texts
- * and bytes, alike on all members except the parts. It replaces what was saved there before in one instant: whoever
- * loads, also after a crash, finds the old or the new one, whole. The directory is made, its parent is not. Nothing may
- * write to the tensors meanwhile. timeout_ns 0: that of the mesh. Saves and loads of one mesh, or line, follow one
- * another.
- * Collective. Blocks. Fails: INVALID_ARGUMENT (references, objects, tensors of another mesh); INVALID_STATE (naming
- * file and reason; a directory that not all members share; another save is writing there); DIVERGED (naming the entry
- * that differs); as the mesh does. What was there before stays. */
+/* Saves a value, as a rule a map, without references and objects: tensors (of sharded ones each member its parts),
+ * lists, maps, numbers, texts ..., alike on all members except the parts. It replaces what was saved there in one
+ * instant: whoever loads, also after a crash, finds the old or the new one, whole. The directory is made, its parent is
+ * not. Nothing may write to the tensors meanwhile. timeout_ns 0: that of the mesh until all have come, then none. Saves
+ * and loads of one mesh, or line, follow one another.
+ * Collective. Blocks. Fails: INVALID_ARGUMENT (references, objects, tensors of another mesh, keys that give two tensors
+ * one name); INVALID_STATE (naming file and reason; a directory that not all members share; another save is writing
+ * there); DIVERGED (naming the entry that differs); as the mesh does. What was there before stays. */
 DISTAG_API distag_status distag_checkpoint_save(distag_mesh *mesh, const char *directory, distag_value *value,
                                                 int64_t timeout_ns, distag_error *err);
 /* Saves the values of now while the program goes on and writes to the tensors. A shutdown waits for it; a failure for

@@ -866,7 +866,7 @@ namespace Distag.Raw {
         public const int DISTAG_SPEC_PLACEMENTS = 2;
         /// <summary>{devices=[3,1,2]0,1,2,3,4,5 last_tile_dim_replicate}</summary>
         public const int DISTAG_SPEC_HLO = 3;
-        /// <summary>{devices=[2,2]&lt;=[4]}, where that can say it</summary>
+        /// <summary>{devices=[2,2]&lt;=[4]}, UNSUPPORTED unless the ranks are 0, 1, 2 ... in order</summary>
         public const int DISTAG_SPEC_HLO_IOTA = 4;
         /// <summary>sharding&lt;@mesh, [{"x"}, {}], unreduced={"y"}&gt;</summary>
         public const int DISTAG_SPEC_SHARDY = 5;
@@ -1216,7 +1216,9 @@ namespace Distag.Raw {
         public static extern int distag_full(double value, int dtype, long[] shape, UIntPtr ndim, IntPtr* out_y,
             distag_error* err);
 
-        /// <summary>1-d: start, start + step, ... as long as it is below stop (above, for a negative step).</summary>
+        /// <summary>1-d: start + i * step in float64, then cast, for i = 0, 1, ... below (stop - start) / step in
+        /// float64, which may round up to one at stop. int64 takes a whole start and step. Fails: INVALID_ARGUMENT (not
+        /// finite, a step of 0).</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_arange(double start, double stop, double step, int dtype, IntPtr* out_y,
             distag_error* err);
@@ -1882,8 +1884,8 @@ namespace Distag.Raw {
             destroy, distag_error* err);
 
         /// <summary>A future that completes with the value that `continuation` makes of this one (since 0.2). It runs
-        /// once this one is complete, never from inside this function, and not at all once the next one is cancelled,
-        /// which cancels this one too.</summary>
+        /// once this one is complete, never from inside this function, and not at all once the next is cancelled, which
+        /// cancels this one too.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_future_then(FutureHandle future, IntPtr continuation, IntPtr user_data, IntPtr
             destroy, IntPtr* out_future, distag_error* err);
@@ -2275,8 +2277,8 @@ namespace Distag.Raw {
             position, long[] offset, long[] extent, long* out_replica, distag_error* err);
 
         /// <summary>A spec for tensors of ndim dims in another form (0: TUPLE); copied as by distag_worker_copy_report.
-        /// All but HLO come back equal. Fails: INVALID_ARGUMENT saying where and why the text is no spec; UNSUPPORTED
-        /// where a form cannot say it.</summary>
+        /// All come back equal, but those of HLO without axes of size 1. Fails: INVALID_ARGUMENT saying where and why
+        /// the text is no spec; UNSUPPORTED where a form cannot say it.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_mesh_copy_spec(MeshHandle mesh, byte[] spec, UIntPtr ndim, uint form, byte[]
             buffer, UIntPtr capacity, UIntPtr* out_size, distag_error* err);
@@ -2396,14 +2398,15 @@ namespace Distag.Raw {
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_context_create_joint(MeshHandle mesh, IntPtr* out_context, distag_error* err);
 
-        /// <summary>Saves a value: a map, with lists and maps in it, of tensors (of sharded ones each member its
-        /// parts), numbers, texts and bytes, alike on all members except the parts. It replaces what was saved there
-        /// before in one instant: whoever loads, also after a crash, finds the old or the new one, whole. The directory
-        /// is made, its parent is not. Nothing may write to the tensors meanwhile. timeout_ns 0: that of the mesh.
-        /// Saves and loads of one mesh, or line, follow one another. Collective. Blocks. Fails: INVALID_ARGUMENT
-        /// (references, objects, tensors of another mesh); INVALID_STATE (naming file and reason; a directory that not
-        /// all members share; another save is writing there); DIVERGED (naming the entry that differs); as the mesh
-        /// does. What was there before stays.</summary>
+        /// <summary>Saves a value, as a rule a map, without references and objects: tensors (of sharded ones each
+        /// member its parts), lists, maps, numbers, texts ..., alike on all members except the parts. It replaces what
+        /// was saved there in one instant: whoever loads, also after a crash, finds the old or the new one, whole. The
+        /// directory is made, its parent is not. Nothing may write to the tensors meanwhile. timeout_ns 0: that of the
+        /// mesh until all have come, then none. Saves and loads of one mesh, or line, follow one another. Collective.
+        /// Blocks. Fails: INVALID_ARGUMENT (references, objects, tensors of another mesh, keys that give two tensors
+        /// one name); INVALID_STATE (naming file and reason; a directory that not all members share; another save is
+        /// writing there); DIVERGED (naming the entry that differs); as the mesh does. What was there before
+        /// stays.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_checkpoint_save(MeshHandle mesh, byte[] directory, IntPtr value, long
             timeout_ns, distag_error* err);

@@ -34,7 +34,7 @@ namespace Distag {
             });
         }
 
-        /// <summary>[n]: start, start + step, and so on, below stop (above, for a negative step).</summary>
+        /// <summary>[n]: start + i * step in float64, then cast, for i from 0 below (stop - start) / step.</summary>
         public static Tensor Arange(double start, double stop, double step = 1, DType dtype = DType.Float32) {
             return Made(() => {
                 distag_error error; // zero, as all that a method begins with
@@ -455,7 +455,7 @@ namespace Distag {
                 )[0];
         }
 
-        /// <summary>x without the dim, whose size is 1.</summary>
+        /// <summary>x without the dim if its size is 1, else x as it is.</summary>
         public Tensor Squeeze(long dim) {
             return Applied("squeeze", 1, new Tensor[] { this }, 1
                 , "dim", dim

@@ -269,7 +269,7 @@ func Full(value float64, shape []int64, options ...Option) (*Tensor, error) {
 	return f.take()
 }
 
-// Arange: [n]: start, start + step, and so on, below stop (above, for a negative step). Options: WithDType.
+// Arange: [n]: start + i * step in float64, then cast, for i from 0 below (stop - start) / step. Options: WithDType.
 func Arange(start float64, stop float64, step float64, options ...Option) (*Tensor, error) {
 	dtype := Float32
 	for _, option := range options {
@@ -825,7 +825,7 @@ func (x *Tensor) Expand(shape []int64) (*Tensor, error) {
 	return applyOne("expand", []*Tensor{x}, nil, []Option{{"shape", shape}}, nil)
 }
 
-// Squeeze: x without the dim, whose size is 1.
+// Squeeze: x without the dim if its size is 1, else x as it is.
 func (x *Tensor) Squeeze(dim int64) (*Tensor, error) {
 	return applyOne("squeeze", []*Tensor{x}, nil, []Option{{"dim", dim}}, nil)
 }

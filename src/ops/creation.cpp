@@ -93,7 +93,7 @@ Tensors arange_forward(std::span<const Tensor>, const Attributes& attributes, Sa
 constexpr Op kArange{
     .name = "arange",
     .signature = "arange(float64 start = 0, float64 stop, float64 step = 1, dtype dtype = float32) -> tensor",
-    .summary = "[n]: start, start + step, and so on, below stop (above, for a negative step).",
+    .summary = "[n]: start + i * step in float64, then cast, for i from 0 below (stop - start) / step.",
     .forward = arange_forward};
 
 }  // namespace distag::ops

@@ -152,7 +152,7 @@ Tensors unsqueeze_forward(std::span<const Tensor> inputs, const Attributes& attr
 
 constexpr Op kSqueeze{.name = "squeeze",
                       .signature = "squeeze(tensor x, int64 dim) -> tensor",
-                      .summary = "x without the dim, whose size is 1.",
+                      .summary = "x without the dim if its size is 1, else x as it is.",
                       .forward = squeeze_forward,
                       .backward = reshaped_back,
                       .is_view = true,

@@ -108,7 +108,7 @@ enum class spec_form : uint32_t {
   tuple = 1,  // ('x', None) sum('y')
   placements = 2,  // S(0), P(sum)
   hlo = 3,  // {devices=[3,1,2]0,1,2,3,4,5 last_tile_dim_replicate}
-  hlo_iota = 4,  // {devices=[2,2]<=[4]}, where that can say it
+  hlo_iota = 4,  // {devices=[2,2]<=[4]}, UNSUPPORTED unless the ranks are 0, 1, 2 ... in order
   shardy = 5,  // sharding<@mesh, [{"x"}, {}], unreduced={"y"}>
 };
 

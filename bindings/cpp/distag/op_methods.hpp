@@ -137,7 +137,7 @@ class op_methods {
   tensor permute(ints dims, outcome err = {}) const;
   // x broadcast to the shape, in which -1 keeps a size.
   tensor expand(ints shape, outcome err = {}) const;
-  // x without the dim, whose size is 1.
+  // x without the dim if its size is 1, else x as it is.
   tensor squeeze(std::int64_t dim, outcome err = {}) const;
   // x with a new dim of size 1 before the place dim.
   tensor unsqueeze(std::int64_t dim, outcome err = {}) const;

@@ -45,7 +45,7 @@ inline tensor full(double value, ints shape, status& err) {
   return full(value, shape, dtype::float32, err);
 }
 
-// [n]: start, start + step, and so on, below stop (above, for a negative step).
+// [n]: start + i * step in float64, then cast, for i from 0 below (stop - start) / step.
 inline tensor arange(double start, double stop, double step = 1, dtype type = dtype::float32, outcome err = {}) {
   tensor result;
   err.check(distag_arange(start, stop, step, static_cast<distag_dtype>(type), result.put(), err.raw()));
@@ -508,7 +508,7 @@ inline tensor expand(const tensor& x, ints shape, outcome err = {}) {
   return detail::apply_one("expand", {x.get()}, {{"shape", shape}}, err);
 }
 
-// x without the dim, whose size is 1.
+// x without the dim if its size is 1, else x as it is.
 inline tensor squeeze(const tensor& x, std::int64_t dim, outcome err = {}) {
   return detail::apply_one("squeeze", {x.get()}, {{"dim", dim}}, err);
 }

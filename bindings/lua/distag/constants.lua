@@ -92,7 +92,7 @@ M.HIDDEN_REFUSE = 3 -- INVALID_STATE instead. To sum partial tensors, and to gat
 M.SPEC_TUPLE = 1 -- ('x', None) sum('y')
 M.SPEC_PLACEMENTS = 2 -- S(0), P(sum)
 M.SPEC_HLO = 3 -- {devices=[3,1,2]0,1,2,3,4,5 last_tile_dim_replicate}
-M.SPEC_HLO_IOTA = 4 -- {devices=[2,2]<=[4]}, where that can say it
+M.SPEC_HLO_IOTA = 4 -- {devices=[2,2]<=[4]}, UNSUPPORTED unless the ranks are 0, 1, 2 ... in order
 M.SPEC_SHARDY = 5 -- sharding<@mesh, [{"x"}, {}], unreduced={"y"}>
 
 M.PICTURE_TEXT = 1 -- a table for terminals (default)

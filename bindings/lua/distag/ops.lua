@@ -39,7 +39,7 @@ M[#M + 1] = {
   outputs = 1,
   c_function = "distag_full",
 }
--- [n]: start, start + step, and so on, below stop (above, for a negative step).
+-- [n]: start + i * step in float64, then cast, for i from 0 below (stop - start) / step.
 -- arange(float64 start = 0, float64 stop, float64 step = 1, dtype dtype = float32) -> tensor
 M[#M + 1] = {
   name = "arange",
@@ -588,7 +588,7 @@ M[#M + 1] = {
   },
   outputs = 1,
 }
--- x without the dim, whose size is 1.
+-- x without the dim if its size is 1, else x as it is.
 -- squeeze(tensor x, int64 dim) -> tensor
 M[#M + 1] = {
   name = "squeeze",

@@ -102,7 +102,7 @@ def full(value: float, shape: Ints = (), dtype: DType = float32) -> Tensor:
 
 
 def arange(start: float, stop: float, step: float = 1.0, dtype: DType = float32) -> Tensor:
-    """[n]: start, start + step, and so on, below stop (above, for a negative step)."""
+    """[n]: start + i * step in float64, then cast, for i from 0 below (stop - start) / step."""
     out, err = TensorHandle(), distag_error()
     if _arange(double(start, "start"), double(stop, "stop"), double(step, "step"), dtype_of(dtype), byref(out),
         byref(err)):
@@ -496,7 +496,7 @@ def expand(x: Tensor, shape: Ints) -> Tensor:
 
 
 def squeeze(x: Tensor, dim: int) -> Tensor:
-    """x without the dim, whose size is 1."""
+    """x without the dim if its size is 1, else x as it is."""
     return apply("squeeze", (x,), {"dim": dim}, 1)[0]
 
 

@@ -139,7 +139,7 @@ pub const DISTAG_SPEC_TUPLE: u32 = 1;
 pub const DISTAG_SPEC_PLACEMENTS: u32 = 2;
 /// {devices=`[3,1,2]0`,1,2,3,4,5 last_tile_dim_replicate}
 pub const DISTAG_SPEC_HLO: u32 = 3;
-/// {devices=`[2,2]`<=`[4]`}, where that can say it
+/// {devices=`[2,2]`<=`[4]`}, UNSUPPORTED unless the ranks are 0, 1, 2 ... in order
 pub const DISTAG_SPEC_HLO_IOTA: u32 = 4;
 /// sharding<@mesh, `[{"x"}, {}]`, unreduced={"y"}>
 pub const DISTAG_SPEC_SHARDY: u32 = 5;
@@ -1485,7 +1485,9 @@ extern "C" {
     pub fn distag_ones(dtype: i32, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Filled with `value`.
     pub fn distag_full(value: f64, dtype: i32, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
-    /// 1-d: start, start + step, ... as long as it is below stop (above, for a negative step).
+    /// 1-d: start + i * step in float64, then cast, for i = 0, 1, ... below (stop - start) / step in float64,
+    /// which may round up to one at stop. int64 takes a whole start and step. Fails: INVALID_ARGUMENT (not
+    /// finite, a step of 0).
     pub fn distag_arange(start: f64, stop: f64, step: f64, dtype: i32, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Uniform in [0, 1). Philox 4x32-10 (Salmon et al. 2011): a seed gives the same numbers everywhere.
     pub fn distag_rand(seed: u64, dtype: i32, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
@@ -1849,8 +1851,8 @@ extern "C" {
     /// Calls back once it is complete, soon if it is complete already, but never from inside this function.
     pub fn distag_future_on_done(future: *mut distag_future, callback: distag_future_callback, user_data: *mut c_void, destroy: distag_deleter, err: *mut distag_error) -> i32;
     /// A future that completes with the value that `continuation` makes of this one (since 0.2). It runs once
-    /// this one is complete, never from inside this function, and not at all once the next one is cancelled,
-    /// which cancels this one too.
+    /// this one is complete, never from inside this function, and not at all once the next is cancelled, which
+    /// cancels this one too.
     pub fn distag_future_then(future: *mut distag_future, continuation: distag_future_continuation, user_data: *mut c_void, destroy: distag_deleter, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// Waits until all have a value, or the first one fails, and answers as that one did. Blocks. Fails:
     /// DEADLINE.
@@ -2080,8 +2082,8 @@ extern "C" {
     /// offset. Fails: INVALID_ARGUMENT (spec, shape, position).
     pub fn distag_mesh_copy_box(mesh: *mut distag_mesh, spec: *const c_char, shape: *const i64, ndim: usize, position: i64, offset: *mut i64, extent: *mut i64, out_replica: *mut i64, err: *mut distag_error) -> i32;
     /// A spec for tensors of ndim dims in another form (0: TUPLE); copied as by distag_worker_copy_report. All
-    /// but HLO come back equal. Fails: INVALID_ARGUMENT saying where and why the text is no spec; UNSUPPORTED
-    /// where a form cannot say it.
+    /// come back equal, but those of HLO without axes of size 1. Fails: INVALID_ARGUMENT saying where and why the
+    /// text is no spec; UNSUPPORTED where a form cannot say it.
     pub fn distag_mesh_copy_spec(mesh: *mut distag_mesh, spec: *const c_char, ndim: usize, form: u32, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
     /// Draws which members hold which part. Without a mesh the spec is HLO text, which names devices itself;
     /// without a shape all parts are drawn alike, of ndim dims (0: as many as the spec has). Copied as by
@@ -2157,14 +2159,15 @@ extern "C" {
     /// members have released it. distag_backward_async and FAST are UNSUPPORTED here. In other contexts a root is
     /// not sharded. Collective, without waiting. Fails: INVALID_ARGUMENT (a named line), or as the mesh does.
     pub fn distag_context_create_joint(mesh: *mut distag_mesh, out_context: *mut *mut distag_context, err: *mut distag_error) -> i32;
-    /// Saves a value: a map, with lists and maps in it, of tensors (of sharded ones each member its parts),
-    /// numbers, texts and bytes, alike on all members except the parts. It replaces what was saved there before
-    /// in one instant: whoever loads, also after a crash, finds the old or the new one, whole. The directory is
-    /// made, its parent is not. Nothing may write to the tensors meanwhile. timeout_ns 0: that of the mesh. Saves
-    /// and loads of one mesh, or line, follow one another. Collective. Blocks. Fails: INVALID_ARGUMENT
-    /// (references, objects, tensors of another mesh); INVALID_STATE (naming file and reason; a directory that
-    /// not all members share; another save is writing there); DIVERGED (naming the entry that differs); as the
-    /// mesh does. What was there before stays.
+    /// Saves a value, as a rule a map, without references and objects: tensors (of sharded ones each member its
+    /// parts), lists, maps, numbers, texts ..., alike on all members except the parts. It replaces what was saved
+    /// there in one instant: whoever loads, also after a crash, finds the old or the new one, whole. The
+    /// directory is made, its parent is not. Nothing may write to the tensors meanwhile. timeout_ns 0: that of
+    /// the mesh until all have come, then none. Saves and loads of one mesh, or line, follow one another.
+    /// Collective. Blocks. Fails: INVALID_ARGUMENT (references, objects, tensors of another mesh, keys that give
+    /// two tensors one name); INVALID_STATE (naming file and reason; a directory that not all members share;
+    /// another save is writing there); DIVERGED (naming the entry that differs); as the mesh does. What was there
+    /// before stays.
     pub fn distag_checkpoint_save(mesh: *mut distag_mesh, directory: *const c_char, value: *mut distag_value, timeout_ns: i64, err: *mut distag_error) -> i32;
     /// Saves the values of now while the program goes on and writes to the tensors. A shutdown waits for it; a
     /// failure for which the future was not asked before its release goes to the log. Its value is null; to

@@ -367,7 +367,7 @@ pub enum SpecForm {
     Placements,
     /// {devices=`[3,1,2]0`,1,2,3,4,5 last_tile_dim_replicate}
     Hlo,
-    /// {devices=`[2,2]`<=`[4]`}, where that can say it
+    /// {devices=`[2,2]`<=`[4]`}, UNSUPPORTED unless the ranks are 0, 1, 2 ... in order
     HloIota,
     /// sharding<@mesh, `[{"x"}, {}]`, unreduced={"y"}>
     Shardy,

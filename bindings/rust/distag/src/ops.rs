@@ -112,7 +112,7 @@ impl Default for Arange {
     }
 }
 
-/// `[n]`: start, start + step, and so on, below stop (above, for a negative step).
+/// `[n]`: start + i * step in float64, then cast, for i from 0 below (stop - start) / step.
 ///
 /// # Errors
 /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
@@ -934,7 +934,7 @@ pub fn expand(x: &Tensor, shape: &[i64]) -> Result<Tensor> {
     apply::one("expand", &[Some(x)], &[("shape", Attribute::Ints(shape))])
 }
 
-/// x without the dim, whose size is 1.
+/// x without the dim if its size is 1, else x as it is.
 ///
 /// # Errors
 /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
@@ -2764,7 +2764,7 @@ impl Tensor {
         expand(self, shape)
     }
 
-    /// x without the dim, whose size is 1.
+    /// x without the dim if its size is 1, else x as it is.
     ///
     /// # Errors
     /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.

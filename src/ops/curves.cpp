@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/builtins.h"
+#include "ops/finite.h"
 #include "ops/gelu.h"
 #include "ops/math.h"
 #include "ops/rows.h"
@@ -245,7 +246,8 @@ constexpr Op kGelu = of_argument<"gelu", [](const auto& x) { return each(math::G
 namespace {
 
 struct LeakyRelu {
-  explicit LeakyRelu(const Attributes& attributes) : slope(get_float(attributes, "negative_slope", 0.01)) {}
+  explicit LeakyRelu(const Attributes& attributes)
+      : slope(get_finite("leaky_relu", attributes, "negative_slope", 0.01)) {}
   auto value(const auto& x) const { return select(x > 0, x, x * static_cast<Element<decltype(x)>>(slope)); }
   auto gradient(const auto& g, const auto& x) const {
     using T = Element<decltype(x)>;
@@ -255,7 +257,7 @@ struct LeakyRelu {
 };
 
 struct Elu {
-  explicit Elu(const Attributes& attributes) : alpha(get_float(attributes, "alpha", 1.0)) {}
+  explicit Elu(const Attributes& attributes) : alpha(get_finite("elu", attributes, "alpha", 1.0)) {}
   auto value(const auto& x) const {
     return select(x > 0, x, static_cast<Element<decltype(x)>>(alpha) * each(math::Expm1NotPositive(), x));
   }

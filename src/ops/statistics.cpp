@@ -11,6 +11,7 @@
 #include "ops/builtins.h"
 #include "ops/dispatch.h"
 #include "ops/exp_sums.h"
+#include "ops/finite.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
 
@@ -174,6 +175,7 @@ double divisor_of(const Attributes& attributes, int64_t count) {
 Tensor variances_of(const char* op, const Tensor& x, const Statistic& statistic, const Attributes& attributes,
                     Saved* saved) {
   const Grouped& groups = statistic.groups;
+  get_finite(op, attributes, "correction", 1.0);
   Tensor matrix = groups.gather(x);
   Moments moments(op, matrix, divisor_of(attributes, groups.count), groups.rows, groups.count);
   if (saved != nullptr) {
@@ -274,7 +276,7 @@ struct Normalization {
   double epsilon;
 
   Normalization(const Tensor& x, std::span<const Tensor> inputs, const Attributes& attributes)
-      : epsilon(get_float(attributes, "eps", 1e-5)) {
+      : epsilon(get_epsilon("layer_norm", attributes)) {
     int64_t dims = get_int(attributes, "normalized_dims", 1);
     if (dims < 1 || dims > static_cast<int64_t>(x.rank())) {
       fail(Status::kInvalidArgument, "layer_norm: normalized_dims {} do not fit {}", dims, describe(x));

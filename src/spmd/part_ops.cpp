@@ -11,6 +11,7 @@
 #include "ops/cut_classes.h"
 #include "ops/dispatch.h"
 #include "ops/dropout.h"
+#include "ops/finite.h"
 #include "ops/reduce.h"
 #include "ops/softmax.h"
 #include "ops/statistics.h"
@@ -288,7 +289,7 @@ Result var_forward(const PartCall& call, const Tensors& inputs, Saved* saved) {
   const Reduced rows = Reduced::by_dims("var", x, call.attributes);
   const auto count = static_cast<double>(ops::reduced_count(call.part.whole, rows.dims));
   const int64_t own_count = ops::reduced_count(x.shape(), rows.dims);
-  const double correction = ops::get_float(call.attributes, "correction", 1.0);
+  const double correction = ops::get_finite("var", call.attributes, "correction", 1.0);
   const double divisor = count == 0 ? 0.0 : std::max(0.0, count - correction);
   Saved own;
   const Tensor variances =
@@ -346,7 +347,7 @@ Result layer_norm_forward(const PartCall& call, const Tensors& inputs, Saved* sa
   const ops::Moments own("layer_norm", matrix, 1, norm.rows, norm.count);
   const Moments merged = merged_moments(call.across, own.means, own.variances, norm.count);
   Tensor factors = Tensor::empty(Dtype::kFloat64, {norm.rows});
-  const double epsilon = ops::get_float(call.attributes, "eps", 1e-5);
+  const double epsilon = ops::get_epsilon("layer_norm", call.attributes);
   for (int64_t r = 0; r < norm.rows; ++r) {
     const double variance = merged.squares.data_as<double>()[r] / static_cast<double>(normalized_count(call));
     factors.mutable_data_as<double>()[r] = 1 / std::sqrt(variance + epsilon);

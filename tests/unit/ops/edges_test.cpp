@@ -149,5 +149,28 @@ TEST(EdgesTest, NumbersThatAreNoneAreRefused) {
   EXPECT_EQ(status_of([&] { run("clamp", {floats({1}, {1})}, {{"min", NAN}}); }), Status::kInvalidArgument);
 }
 
+TEST(EdgesTest, AttributesThatAreNoNumbersAreRefusedByName) {
+  const Tensor x = floats({2, 2}, {1, 2, 3, 5});
+  const std::pair<const char*, const char*> attributes[] = {{"var", "correction"},
+                                                            {"std", "correction"},
+                                                            {"layer_norm", "eps"},
+                                                            {"leaky_relu", "negative_slope"},
+                                                            {"elu", "alpha"}};
+  for (const auto& [op, attribute] : attributes) {
+    for (const double value : {static_cast<double>(NAN), HUGE_VAL, -HUGE_VAL}) {
+      try {
+        run(op, {x}, {{attribute, value}});
+        ADD_FAILURE() << op << " took " << attribute << " " << value;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.status(), Status::kInvalidArgument);
+        EXPECT_NE(std::string(error.message()).find(fmt::format("{}: {} ", op, attribute)), std::string::npos)
+            << error.message();
+      }
+    }
+  }
+  EXPECT_EQ(status_of([&] { run("layer_norm", {x}, {{"eps", -1e-5}}); }), Status::kInvalidArgument);
+  EXPECT_EQ(floats_of(run("var", {x}, {{"dims", Dims{0}}, {"correction", 0}})), (std::vector<float>{1, 2.25F}));
+}
+
 }  // namespace
 }  // namespace distag::testing

@@ -67,6 +67,7 @@ class FileBeside {
  public:
   explicit FileBeside(const std::string& path) : path_(path + ".XXXXXX"), file_(mkostemp(path_.data(), O_CLOEXEC)) {
     if (file_.get() < 0) fail_at("made", path, errno);
+    fchmod(file_.get(), S_IRUSR | S_IWUSR);  // the umask may have taken rights
   }
   ~FileBeside() { unlink(path_.c_str()); }
   FileBeside(const FileBeside&) = delete;

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/own_descriptors.h"
+#include "base/private_folder.h"
 #include "base/system_error.h"
 
 namespace distag {
@@ -105,6 +106,7 @@ int listen_at(const std::string& path) {
   const int fd = OwnDescriptors::open([] { return socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   if (fd < 0) return -1;
   const bool is_bound = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  if (is_bound) chmod(unfinished.c_str(), S_IRWXU);  // the umask may have taken rights
   if (is_bound && listen(fd, kLocalBacklog) == 0 && rename(unfinished.c_str(), path.c_str()) == 0) return fd;
   const int error = errno;
   if (is_bound) unlink(unfinished.c_str());
@@ -129,7 +131,7 @@ bool LocalAddress::listen_below(const std::string& base, const std::string& name
   path_ = folder_ + "/" + name;
   int error = 0;
   for (int i = 0; i < kTries; ++i) {
-    const bool is_made = mkdir(folder_.c_str(), 0700) == 0;
+    const bool is_made = make_private_folder(folder_);
     error = is_made ? 0 : errno;
     if (!is_made && error != EEXIST) break;
     if (!is_private(folder_)) {

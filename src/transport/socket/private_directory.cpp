@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/own_descriptors.h"
+#include "base/private_folder.h"
 
 namespace distag {
 namespace {
@@ -116,8 +117,7 @@ bool PrivateDirectory::make_in(const std::string& base, int& error) {
   // Another one who starts may find it before it is locked, and clear it: then the next name is tried.
   while (descriptor_ < 0) {
     std::string path = base + "/" + kPrefix + "XXXXXX";
-    // Made with mode 0700.
-    const bool is_made = mkdtemp(path.data()) != nullptr;
+    const bool is_made = mkdtemp(path.data()) != nullptr && keep_private_folder(path);
     error = errno;
     if (!is_made) break;
     const char* const name = path.c_str() + base.size() + 1;

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/private_folder.h"
 #include "base/regular_file.h"
 #include "transport/socket/group_key.h"
 
@@ -41,7 +42,7 @@ std::string state_folder(const std::function<const char*(const char*)>& get_envi
 void make_folder(const std::string& path) {
   for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
-    if (mkdir(part.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
+    if (!make_private_folder(part) && errno != EEXIST) {
       fail(Status::kInvalidState, "folder \"{}\" cannot be made: {}", part, std::strerror(errno));
     }
     if (end == std::string::npos) return;

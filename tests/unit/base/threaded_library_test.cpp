@@ -5,8 +5,11 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <array>
+#include <fstream>
 #include <string>
 
 namespace distag {
@@ -43,13 +46,21 @@ class ThreadedLibraryTest : public ::testing::Test {
     pthread_attr_destroy(&before_);
   }
 
-  static void leave_no_room_for_threads() {
+  static void set_stack_size(size_t size) {
     pthread_attr_t attributes = {};
     pthread_attr_init(&attributes);
-    ASSERT_EQ(pthread_attr_setstacksize(&attributes, size_t{1} << 47), 0);
+    ASSERT_EQ(pthread_attr_setstacksize(&attributes, size), 0);
     ASSERT_EQ(pthread_setattr_default_np(&attributes), 0);
     pthread_attr_destroy(&attributes);
   }
+  static void leave_no_room_for_threads() { set_stack_size(size_t{1} << 47); }
+  // Of this process, in bytes.
+  static size_t address_space() {
+    size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  }
+  static constexpr size_t kStack = size_t{256} << 20;
 
   pthread_attr_t before_ = {};
   cpu_set_t processors_ = {};
@@ -75,6 +86,31 @@ TEST_F(ThreadedLibraryTest, IsThereWithoutRoomForThreads) {
   EXPECT_STREQ(library.lack(), "");
   EXPECT_TRUE(is_loaded(kFile));
   library.unload();
+}
+
+TEST_F(ThreadedLibraryTest, ALibraryOfOneThreadNeedsRoomForNoOther) {
+  const ThreadedLibrary library({kFile, kVariables, kBlock});
+  EXPECT_TRUE(library.has_threads(4));
+  leave_no_room_for_threads();
+  EXPECT_FALSE(library.has_threads(2));
+  EXPECT_TRUE(library.has_threads(1));
+}
+
+TEST_F(ThreadedLibraryTest, ThereIsNoRoomWhereOnlySomeOfTheThreadsFit) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  const rlimit few = {address_space() + 3 * kStack, before.rlim_max};
+  set_stack_size(kStack);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &few), 0);
+  const ThreadedLibrary library({kFile, kVariables, 1});
+  const bool has_room = library.has_threads(2);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_FALSE(has_room);
+}
+
+TEST_F(ThreadedLibraryTest, ThereIsNoRoomForThreadsWithoutTheirBlocks) {
+  const ThreadedLibrary library({kFile, kVariables, size_t{1} << 46});
+  EXPECT_FALSE(library.has_threads(2));
 }
 
 TEST_F(ThreadedLibraryTest, SaysWhyItIsNotThere) {

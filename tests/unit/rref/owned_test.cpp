@@ -43,6 +43,21 @@ TEST_F(OwnedTest, WhatOthersHoldOfAChainStays) {
   EXPECT_EQ(home_->table.count(), 0u);
 }
 
+TEST_F(OwnedTest, TheEndOfAValueLeavesAnotherOneOfItsName) {
+  auto first = home_->make_value({1, 5});
+  const auto second = home_->make_value({1, 5});
+  first.reset();
+  EXPECT_EQ(home_->table.find({1, 5}), second);
+}
+
+TEST_F(OwnedTest, AValueThatIsMadeWhileAllAreVisitedStaysInTheTable) {
+  const auto first = home_->make_value({1, 1});
+  std::shared_ptr<OwnedValue> made;
+  home_->table.visit([&](OwnedValue&) { made = home_->make_value({1, 2}); });
+  EXPECT_EQ(home_->table.find({1, 1}), first);
+  EXPECT_EQ(home_->table.find({1, 2}), made);
+}
+
 TEST_F(OwnedTest, AValueIsGoneBeforeWhatFollowsItsRelease) {
   bool is_destroyed = false;
   auto object = std::make_shared<HostObject>("model", nullptr, [this, &is_destroyed] {

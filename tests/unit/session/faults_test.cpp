@@ -244,10 +244,20 @@ TEST_F(FaultsTest, AKilledPeerIsLostAtOnce) {
   EXPECT_EQ(a.session->stats().peers_connected, 0u);
 }
 
+TEST_F(FaultsTest, WhatALostPeerHasNotAcknowledgedIsNotInFlight) {
+  meet();
+  network.kill("b");
+  a.send(b.id(), a.big_call(20 << 20));
+  EXPECT_GT(a.session->stats().bytes_in_flight, 0u);
+  ASSERT_TRUE(run_until([&] { return !a.lost.empty(); }, kSecond));
+  EXPECT_EQ(a.session->stats().bytes_in_flight, 0u);
+}
+
 TEST_F(FaultsTest, APeerThatWasNeverThereIsLostSoon) {
   network.kill("b");
   a.say(b, 1);
   ASSERT_TRUE(run_until([&] { return !a.lost.empty(); }, kSecond));
+  EXPECT_EQ(a.session->stats().bytes_in_flight, 0u);
   EXPECT_NE(a.lost[0].second.message().find("never heard"), std::string::npos);
 }
 

@@ -1,6 +1,7 @@
 #include "session/frame_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cstring>
 
@@ -18,6 +19,14 @@ TEST(FramePool, ABlockThatCameBackIsUsedForAboutItsSize) {
   auto second = pool.allocate((10 << 20) - 1000);
   EXPECT_EQ(second.get(), memory);
   EXPECT_EQ(pool.kept_bytes(), 0u);
+}
+
+TEST(FramePool, ALargerBlockStaysForItsOwnSize) {
+  FramePool pool;
+  pool.allocate(10 << 20).reset();
+  const size_t kept = pool.kept_bytes();
+  const auto smaller = pool.allocate(1 << 20);
+  EXPECT_EQ(pool.kept_bytes(), kept);
 }
 
 TEST(FramePool, SmallAndHugeBlocksAreNotKept) {
@@ -44,6 +53,11 @@ TEST(FramePool, BlocksMayOutliveThePool) {
     pool.allocate(10 << 20).reset();
   }
   std::memset(block.get(), 1, 10 << 20);
+  void* const memory = block.get();
+  unsigned char is_resident = 0;
+  ASSERT_EQ(mincore(memory, 1, &is_resident), 0);
+  block.reset();
+  EXPECT_NE(mincore(memory, 1, &is_resident), 0) << "it is still mapped, and nobody has it";
 }
 
 }  // namespace

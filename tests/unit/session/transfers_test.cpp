@@ -54,6 +54,22 @@ bool equals(const Frame& frame, const std::vector<std::byte>& bytes) {
   return frame.size() == bytes.size() && std::equal(bytes.begin(), bytes.end(), frame.data());
 }
 
+TEST(Transfers, OneThatIsAbandonedCountsNoMore) {
+  FramePool memory;
+  Transfers transfers(2 * kPiece, memory, false, false);
+  const std::vector<std::byte> bytes(kPiece);
+  const Frame piece(bytes.data(), kPiece, nullptr);
+  for (uint64_t number = 1; number <= 100; ++number) {
+    wire::Chunk begun = chunk(0, 2 * kPiece, piece);
+    begun.transfer = number;
+    transfers.add(begun);
+    wire::Chunk given_up;
+    given_up.transfer = number;
+    given_up.abandoned = true;
+    transfers.add(given_up);
+  }
+}
+
 TEST(Transfers, LoansThatLieBehindEachOtherAreTheFrameWhereTheyLie) {
   FramePool memory;
   Transfers transfers(1 << 20, memory, false, true);

@@ -255,6 +255,7 @@ TEST(Indexes, HostileOnesAreRefused) {
   EXPECT_EQ(refused([](Index& i) { i.entries["w"].boxes[0].file = "../a"; }), Status::kProtocol);
   EXPECT_EQ(refused([](Index& i) { i.entries["w"].boxes[0].file = "d/a"; }), Status::kProtocol);
   EXPECT_EQ(refused([](Index& i) { i.entries["w"].boxes[0].file = ""; }), Status::kProtocol);
+  EXPECT_EQ(refused([](Index& i) { i.entries["w"].boxes[0].file = ".."; }), Status::kProtocol);
   EXPECT_EQ(refused([](Index& i) { i.entries["w"].boxes.pop_back(); }), Status::kProtocol);
   EXPECT_EQ(refused([](Index& i) { i.entries["w"].boxes[1].offset = {1, 0}; }), Status::kProtocol);
   EXPECT_EQ(refused([](Index& i) { i.entries["w"].boxes[1].offset = {3, 0}; }), Status::kProtocol);
@@ -407,6 +408,15 @@ TEST(Indexes, FilesOfOthersHaveNamesWithSlashes) {
   EXPECT_EQ(paths, (std::vector<std::string>{"a~1b~0", "c"}));
   EXPECT_EQ(index.entries.at("a~1b~0").boxes[0].name, "a/b~");
   EXPECT_EQ(index_of_files({}).tree, R"({"map":{}})");
+  EXPECT_NE(failure_of([] {
+              index_of_files({{"f", {{"w", Dtype::kInt64, {}}}}, {"g", {{"w", Dtype::kInt64, {}}}}});
+            }).find("\"w\" is in another file"),
+            std::string::npos);
+}
+
+TEST(Indexes, TheirVersionIsThatOfTheOutermostMap) {
+  const std::string text = R"({"version":2,"value":{"map":{"version":1}})";
+  EXPECT_EQ(status_of([&] { parse_index(sealed(text), "f"); }), Status::kUnsupported);
 }
 
 }  // namespace

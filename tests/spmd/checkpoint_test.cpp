@@ -1,6 +1,7 @@
 // What members of a mesh save, as they, others and one process load it; and what was changed on the disk meanwhile.
 #include "spmd/checkpoint.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -135,6 +136,47 @@ TEST_F(CheckpointTest, ASaveRemovesTheFilesOfOneThatDiedAndNoOthers) {
   EXPECT_EQ(std::count(first.begin(), first.end(), "notes.txt"), 1);
   EXPECT_EQ(std::count(first.begin(), first.end(), "shard-1.safetensors"), 1);
   EXPECT_EQ(first.size(), 7u);  // these, an index and the files of four members
+}
+
+TEST_F(CheckpointTest, ASaveThatFailsLeavesNoFile) {
+  std::filesystem::create_directories(folder_ + "/index.json/in the way");
+  EXPECT_EQ(status_of([&] { save_four(); }), Status::kInvalidState);
+  EXPECT_EQ(names(), (std::vector<std::string>{"index.json"}));
+}
+
+TEST_F(CheckpointTest, OfSeveralFilesOfOthersOneIsToBeNamed) {
+  std::vector<store::StoredTensor> none;
+  for (const char* name : {"a", "b"}) {
+    std::ofstream(folder_ + "/" + name + ".safetensors", std::ios::binary) << store::print_header(none);
+  }
+  EXPECT_EQ(status_of([&] { load_checkpoint_alone(folder_, Value()); }), Status::kNotFound);
+  EXPECT_EQ(load_checkpoint_alone(folder_ + "/a.safetensors", Value()).as_map().size(), 0u);
+}
+
+size_t count_descriptors() {
+  const auto all = std::filesystem::directory_iterator("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+// The first ones are closed for those that follow.
+TEST_F(CheckpointTest, OfManyFilesSomeAreOpenAndOneThatWasReplacedIsNotRead) {
+  constexpr size_t kFiles = spmd::OpenFiles::kMostOpen + 10;
+  const size_t before = count_descriptors();
+  const spmd::OpenFiles files(folder_);
+  for (size_t i = 0; i < kFiles; ++i) {
+    const std::string name = fmt::format("{}.safetensors", i);
+    std::ofstream(folder_ + "/" + name) << "text";
+    EXPECT_NE(files.open(name), nullptr);
+  }
+  EXPECT_EQ(count_descriptors(), before + spmd::OpenFiles::kMostOpen);
+  std::ofstream(folder_ + "/another") << "text";
+  for (const char* name : {"0.safetensors", "265.safetensors"}) {
+    std::filesystem::copy_file(folder_ + "/another", folder_ + "/copy");
+    std::filesystem::rename(folder_ + "/copy", folder_ + "/" + name);
+  }
+  EXPECT_EQ(status_of([&] { files.open("0.safetensors"); }), Status::kNotFound);
+  EXPECT_EQ(status_of([&] { files.open("1.safetensors"); }), Status::kOk);
+  EXPECT_EQ(status_of([&] { files.open("265.safetensors"); }), Status::kOk) << "it is open still";
 }
 
 TEST_F(CheckpointTest, ElementsThatWereChangedAreRefusedByName) {

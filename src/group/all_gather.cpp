@@ -127,7 +127,7 @@ void AllGather::send(const TurnPointer& turn) {
     request.time_left = std::max<Nanos>(0, turn->deadline - shared_.loop.now());
   }
   if (turn->deadline != kNever) {
-    const Nanos latest = deadline_after(std::max(turn->deadline, shared_.loop.now()), kPatience);
+    const Nanos latest = deadline_after(turn->deadline, kPatience);
     turn->timer = shared_.loop.start_timer(latest, [this, turn] { on_late(*turn); });
   }
   std::shared_ptr<Future<Value>> answer;
@@ -207,9 +207,27 @@ void AllGather::try_to_send(const TurnPointer& turn) {
   }
 }
 
+// Whether it waits for an answer alone: for their callers all before it have ended.
+bool AllGather::is_next(const Turn& turn) const {
+  const std::deque<TurnPointer>& queue = turns_.at(turn.ranks);
+  return queue.size() > 1 && queue[1].get() == &turn && queue[0]->future->is_done();
+}
+
+bool AllGather::try_to_go_on(const TurnPointer& turn) {
+  const Nanos latest = deadline_after(turn->deadline, kPatience);
+  if (shared_.loop.now() >= latest) return false;
+  try {
+    turn->timer = shared_.loop.start_timer(latest, [this, turn] { on_due(turn); });
+    return true;
+  } catch (...) {
+    return false;  // without memory it ends at its deadline
+  }
+}
+
 void AllGather::on_due(const TurnPointer& turn) {
   assert_on_loop(shared_.loop);
   turn->timer = 0;
+  if (is_next(*turn) && try_to_go_on(turn)) return;
   std::erase(turns_.at(turn->ranks), turn);
   turn->future->fail(Error(Status::kDeadline, fmt::format("{}: after {} an earlier one of these ranks is not complete",
                                                           describe(turn->ranks), describe_time(turn->timeout))));

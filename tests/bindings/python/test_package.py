@@ -495,6 +495,18 @@ class Groups(unittest.TestCase):
                                  [["a", "b"]] * 2)
         self.assertIn("b", seen)
 
+    def test_a_gather_without_time_meets_the_other_right_after_one_that_ended(self):
+        with group() as (a, b):
+            for _ in range(100):
+                of_a = [a.all_gather_async(number) for number in (1, 2)]
+                self.assertEqual(b.all_gather(3), [1, 3])
+                try:
+                    second = b.all_gather(4, timeout=0)
+                except distag.GaveUpError as error:  # `a` goes on to its next one at about the same time
+                    self.assertIn('did not come: worker "a"', str(error))
+                    second = b.all_gather(4)
+                self.assertEqual((second, of_a[1].result()), ([2, 4], [2, 4]))
+
     def test_an_open_world(self):
         options = dict(world_size=distag.OPEN_WORLD, rendezvous="inproc://open", functions=[double])
         with distag.Worker("one", **options) as one, distag.Worker("two", **options) as two:

@@ -261,7 +261,8 @@ enum distag_tensor_flag {
   DISTAG_TENSOR_BORROWED = 1,   /* over memory of the host, which no call writes */
   DISTAG_TENSOR_CONTIGUOUS = 2, /* row-major without gaps */
   DISTAG_TENSOR_HAS_HISTORY = 4, /* computed from a tensor that requires grad */
-  DISTAG_TENSOR_DEFERRED = 8     /* its elements are not made yet, see distag_tensor_create_deferred (since 0.3) */
+  DISTAG_TENSOR_DEFERRED = 8,    /* its elements are not made yet, see distag_tensor_create_deferred (since 0.3) */
+  DISTAG_TENSOR_SHAPE_ONLY = 16  /* it never has elements, see DISTAG_INIT_SHAPE (since 0.3) */
 };
 
 /* The properties of a tensor at once (since 0.3). Pointers live as long as the tensor. */
@@ -1714,7 +1715,8 @@ enum distag_init {
   DISTAG_INIT_FULL = 1,  /* `shift` everywhere (default) */
   DISTAG_INIT_RAND = 2,  /* distag_rand of the seed, times scale, plus shift */
   DISTAG_INIT_RANDN = 3, /* distag_randn likewise */
-  DISTAG_INIT_SOURCE = 4 /* the elements that the source writes, box by box */
+  DISTAG_INIT_SOURCE = 4, /* the elements that the source writes, box by box */
+  DISTAG_INIT_SHAPE = 5  /* none, ever: what a program for distag_plan_create is made of */
 };
 
 typedef struct distag_deferred_options {
@@ -1731,9 +1733,11 @@ typedef struct distag_deferred_options {
 
 /* Makes a tensor that has a dtype, a shape and no memory yet. distag_tensor_mark_sharding makes only this worker's
  * shard of it. Reading or writing it, and giving it to an op, a call or an rref, makes the whole, once: other threads
- * wait for the one that does. Where that fails the tensor stays deferred, and the next reader tries again. A source is
- * called for boxes of at most 64 MiB, cut along dim 0 (of one index of dim 0 where that is larger), in order. Values do
- * not depend on the sharding: they are, bit for bit, those that the op or the source gives for the whole.
+ * wait for the one that does. Where that fails the next reader tries again. A source is called for boxes of at most
+ * 64 MiB, cut along dim 0 (one index where that is larger), in order. Values are, bit for bit, those of the whole,
+ * however it is sharded.
+ * With DISTAG_INIT_SHAPE it never has any: a built-in op with such an input checks shapes and dtypes, runs nothing, and
+ * gives such tensors; deferred inputs stay so. To read, send, mark or differentiate it is INVALID_STATE.
  * Fails: INVALID_ARGUMENT (a source missing, fields of another init); UNSUPPORTED (a random integer or bool). */
 DISTAG_API distag_status distag_tensor_create_deferred(distag_dtype dtype, const int64_t *shape, size_t ndim,
                                                        const distag_deferred_options *options /* nullable */,
@@ -1805,14 +1809,13 @@ DISTAG_API distag_status distag_context_create_joint(distag_mesh *mesh, distag_c
  * A directory with a safetensors file of each member, and index.json. Each part of a tensor is stored once.
  * ================================================================================================================== */
 
-/* Saves a value, as a rule a map, without references and objects: tensors (of sharded ones each member its parts),
- * lists, maps, numbers, texts ..., alike on all members except the parts. It replaces what was saved there in one
- * instant: whoever loads, also after a crash, finds the old or the new one, whole. The directory is made, its parent is
- * not. Nothing may write to the tensors meanwhile. timeout_ns 0: that of the mesh until all have come, then none. Saves
- * and loads of one mesh, or line, follow one another.
- * Collective. Blocks. Fails: INVALID_ARGUMENT (references, objects, tensors of another mesh, keys that give two tensors
- * one name); INVALID_STATE (naming file and reason; a directory that not all members share; another save is writing
- * there); DIVERGED (naming the entry that differs); as the mesh does. What was there before stays. */
+/* Saves a value without references and objects, as a rule a map: tensors (of sharded ones each member its parts), lists,
+ * maps, numbers, texts ..., alike on all members except the parts. It replaces what was saved there in one instant: a
+ * load, also after a crash, finds the old or the new one, whole. The directory is made, its parent is not. Nothing may
+ * write to the tensors meanwhile. timeout_ns 0: that of the mesh until all have come, then none. Saves and loads of a
+ * mesh, or line, follow one another. Collective. Blocks. Fails: INVALID_ARGUMENT (references, objects, tensors of
+ * another mesh, keys that give two tensors one name); INVALID_STATE (naming file and reason; a directory that not all
+ * share; another save is writing there); DIVERGED (naming the entry that differs); as the mesh does. The old one stays. */
 DISTAG_API distag_status distag_checkpoint_save(distag_mesh *mesh, const char *directory, distag_value *value,
                                                 int64_t timeout_ns, distag_error *err);
 /* Saves the values of now while the program goes on and writes to the tensors. A shutdown waits for it; a failure for
@@ -1826,22 +1829,19 @@ DISTAG_API distag_status distag_checkpoint_save_async(distag_mesh *mesh, const c
  * member reads its parts only; after a failure they are as they were. out_value is all that was saved: tensors that
  * `into` lacks are deferred, to be marked or read; their files stay open until then.
  * Without a mesh this process reads alone. Else collective. Blocks. Fails: NOT_FOUND (directory, entry); PROTOCOL (a
- * file that is cut or damaged, naming it and the entry); INVALID_ARGUMENT (shape, dtype); INVALID_STATE (a tensor that
- * cannot be written); UNSUPPORTED (dtypes that are no DISTAG_ ones). */
+ * damaged file, named with its entry); INVALID_ARGUMENT (shape, dtype); INVALID_STATE; UNSUPPORTED (another dtype). */
 DISTAG_API distag_status distag_checkpoint_load(distag_mesh *mesh /* nullable */, const char *directory,
                                                 distag_value *into /* nullable */, int64_t timeout_ns,
                                                 distag_value **out_value /* nullable */, distag_error *err);
-/* Beside the program; the tensors in `into` get their elements before the future ends, whose value is that of
- * out_value. Fails also: UNSUPPORTED without a mesh, which leaves no thread to run it. */
+/* Fills `into` before the future ends, whose value is out_value. Fails also: UNSUPPORTED without a mesh (no thread). */
 DISTAG_API distag_status distag_checkpoint_load_async(distag_mesh *mesh /* nullable */, const char *directory,
                                                       distag_value *into /* nullable */, int64_t timeout_ns,
                                                       distag_future **out_future, distag_error *err);
 
 /* ==== 19. Loaders =================================================================================== since 0.3 ====
  *
- * A loader makes batches ahead of the program, in the background, as sharded tensors. Each member has a source of its
- * own, which is host code: it reads rows of files, or wraps a reader that the host has. It is the wrong tool for data
- * that other workers hold: call them from the source.
+ * A loader makes batches ahead of the program, in the background, as sharded tensors. Each member has a source: host
+ * code that reads rows of files, or wraps a reader. For data that other workers hold, call them from the source.
  * ================================================================================================================== */
 
 enum distag_batch_mode {
@@ -1880,8 +1880,7 @@ typedef struct distag_loader_options {
 /* Begins to make batches. Its tensors are of the mesh or line it is given. destroy runs when no call of the source can
  * follow. Batches are numbered from 0 through all epochs. prefetch and concurrency may differ from member to member.
  * Collective, without waiting. Fails: INVALID_ARGUMENT (specs, counts, fields of another mode; with DISTAG_BATCH_ROWS
- * specs that cut the first dim in different ways; a state of other data, naming the field that differs, in which only
- * epochs may grow; a mesh without a worker). */
+ * first dims cut in two ways; a state of other data, naming the field; epochs may grow; a mesh without a worker). */
 DISTAG_API distag_status distag_loader_create(distag_mesh *mesh, distag_batch_source source,
                                               void *user_data /* nullable */, distag_deleter destroy /* nullable */,
                                               const distag_loader_options *options /* nullable */,
@@ -1890,10 +1889,9 @@ DISTAG_API distag_status distag_loader_create(distag_mesh *mesh, distag_batch_so
 /* The next batch, with its tensors sharded; NULL once the data of some member has ended, for all alike. All members
  * get the same batches; one that all have made is there at once. It is no collective call of the mesh's lines.
  * Blocks. Fails: as the source did on any member, naming it, and then the loader is at its end; likewise NOT_FOUND (a
- * key, listing those there are), INVALID_ARGUMENT (a batch that does not fit its spec, or the parts of others) and,
- * with check_replicas, DIVERGED; DEADLINE naming the member whose source is late: the batch is still to come;
- * DISCONNECTED (a member has released the loader); as the mesh does. The future's value: the batch, null at the end; to
- * cancel it leaves the batch to the next call. */
+ * key, listing those there are), INVALID_ARGUMENT (a batch unlike its spec or the parts of others), with check_replicas
+ * DIVERGED; DEADLINE naming the member whose source is late: the batch is still to come; DISCONNECTED (a member has
+ * released the loader); as the mesh does. The future's value: the batch, null at the end; to cancel it skips none. */
 DISTAG_API distag_status distag_loader_next(distag_loader *loader, int64_t timeout_ns, distag_value **out_batch,
                                             distag_error *err);
 DISTAG_API distag_status distag_loader_next_async(distag_loader *loader, int64_t timeout_ns,

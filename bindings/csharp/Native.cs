@@ -796,6 +796,8 @@ namespace Distag.Raw {
         public const int DISTAG_TENSOR_HAS_HISTORY = 4;
         /// <summary>its elements are not made yet, see distag_tensor_create_deferred (since 0.3)</summary>
         public const int DISTAG_TENSOR_DEFERRED = 8;
+        /// <summary>it never has elements, see DISTAG_INIT_SHAPE (since 0.3)</summary>
+        public const int DISTAG_TENSOR_SHAPE_ONLY = 16;
         /// <summary>memory of its own, which the consumer may write</summary>
         public const int DISTAG_DLPACK_COPY = 1;
         /// <summary>without a copy: promises that what is exported is not written</summary>
@@ -866,7 +868,7 @@ namespace Distag.Raw {
         public const int DISTAG_SPEC_PLACEMENTS = 2;
         /// <summary>{devices=[3,1,2]0,1,2,3,4,5 last_tile_dim_replicate}</summary>
         public const int DISTAG_SPEC_HLO = 3;
-        /// <summary>{devices=[2,2]&lt;=[4]}, UNSUPPORTED unless the ranks are 0, 1, 2 ... in order</summary>
+        /// <summary>{devices=[2,2]&lt;=[4]}, where that can say it</summary>
         public const int DISTAG_SPEC_HLO_IOTA = 4;
         /// <summary>sharding&lt;@mesh, [{"x"}, {}], unreduced={"y"}&gt;</summary>
         public const int DISTAG_SPEC_SHARDY = 5;
@@ -908,6 +910,8 @@ namespace Distag.Raw {
         public const int DISTAG_INIT_RANDN = 3;
         /// <summary>the elements that the source writes, box by box</summary>
         public const int DISTAG_INIT_SOURCE = 4;
+        /// <summary>none, ever: what a program for distag_plan_create is made of</summary>
+        public const int DISTAG_INIT_SHAPE = 5;
         /// <summary>the gradient is brought to `spec` too: an annotation of activations</summary>
         public const int DISTAG_REDISTRIBUTE_GRADIENT = 1;
         /// <summary>the gathered parameter stays until its backward, see keep_gathered</summary>
@@ -1216,9 +1220,7 @@ namespace Distag.Raw {
         public static extern int distag_full(double value, int dtype, long[] shape, UIntPtr ndim, IntPtr* out_y,
             distag_error* err);
 
-        /// <summary>1-d: start + i * step in float64, then cast, for i = 0, 1, ... below (stop - start) / step in
-        /// float64, which may round up to one at stop. int64 takes a whole start and step. Fails: INVALID_ARGUMENT (not
-        /// finite, a step of 0).</summary>
+        /// <summary>1-d: start, start + step, ... as long as it is below stop (above, for a negative step).</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_arange(double start, double stop, double step, int dtype, IntPtr* out_y,
             distag_error* err);
@@ -1884,8 +1886,8 @@ namespace Distag.Raw {
             destroy, distag_error* err);
 
         /// <summary>A future that completes with the value that `continuation` makes of this one (since 0.2). It runs
-        /// once this one is complete, never from inside this function, and not at all once the next is cancelled, which
-        /// cancels this one too.</summary>
+        /// once this one is complete, never from inside this function, and not at all once the next one is cancelled,
+        /// which cancels this one too.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_future_then(FutureHandle future, IntPtr continuation, IntPtr user_data, IntPtr
             destroy, IntPtr* out_future, distag_error* err);
@@ -2277,8 +2279,8 @@ namespace Distag.Raw {
             position, long[] offset, long[] extent, long* out_replica, distag_error* err);
 
         /// <summary>A spec for tensors of ndim dims in another form (0: TUPLE); copied as by distag_worker_copy_report.
-        /// All come back equal, but those of HLO without axes of size 1. Fails: INVALID_ARGUMENT saying where and why
-        /// the text is no spec; UNSUPPORTED where a form cannot say it.</summary>
+        /// All but HLO come back equal. Fails: INVALID_ARGUMENT saying where and why the text is no spec; UNSUPPORTED
+        /// where a form cannot say it.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_mesh_copy_spec(MeshHandle mesh, byte[] spec, UIntPtr ndim, uint form, byte[]
             buffer, UIntPtr capacity, UIntPtr* out_size, distag_error* err);
@@ -2310,11 +2312,12 @@ namespace Distag.Raw {
 
         /// <summary>Makes a tensor that has a dtype, a shape and no memory yet. distag_tensor_mark_sharding makes only
         /// this worker's shard of it. Reading or writing it, and giving it to an op, a call or an rref, makes the
-        /// whole, once: other threads wait for the one that does. Where that fails the tensor stays deferred, and the
-        /// next reader tries again. A source is called for boxes of at most 64 MiB, cut along dim 0 (of one index of
-        /// dim 0 where that is larger), in order. Values do not depend on the sharding: they are, bit for bit, those
-        /// that the op or the source gives for the whole. Fails: INVALID_ARGUMENT (a source missing, fields of another
-        /// init); UNSUPPORTED (a random integer or bool).</summary>
+        /// whole, once: other threads wait for the one that does. Where that fails the next reader tries again. A
+        /// source is called for boxes of at most 64 MiB, cut along dim 0 (one index where that is larger), in order.
+        /// Values are, bit for bit, those of the whole, however it is sharded. With DISTAG_INIT_SHAPE it never has any:
+        /// a built-in op with such an input checks shapes and dtypes, runs nothing, and gives such tensors; deferred
+        /// inputs stay so. To read, send, mark or differentiate it is INVALID_STATE. Fails: INVALID_ARGUMENT (a source
+        /// missing, fields of another init); UNSUPPORTED (a random integer or bool).</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_tensor_create_deferred(int dtype, long[] shape, UIntPtr ndim,
             distag_deferred_options* options, IntPtr* out_tensor, distag_error* err);
@@ -2398,15 +2401,14 @@ namespace Distag.Raw {
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_context_create_joint(MeshHandle mesh, IntPtr* out_context, distag_error* err);
 
-        /// <summary>Saves a value, as a rule a map, without references and objects: tensors (of sharded ones each
-        /// member its parts), lists, maps, numbers, texts ..., alike on all members except the parts. It replaces what
-        /// was saved there in one instant: whoever loads, also after a crash, finds the old or the new one, whole. The
-        /// directory is made, its parent is not. Nothing may write to the tensors meanwhile. timeout_ns 0: that of the
-        /// mesh until all have come, then none. Saves and loads of one mesh, or line, follow one another. Collective.
-        /// Blocks. Fails: INVALID_ARGUMENT (references, objects, tensors of another mesh, keys that give two tensors
-        /// one name); INVALID_STATE (naming file and reason; a directory that not all members share; another save is
-        /// writing there); DIVERGED (naming the entry that differs); as the mesh does. What was there before
-        /// stays.</summary>
+        /// <summary>Saves a value: a map, with lists and maps in it, of tensors (of sharded ones each member its
+        /// parts), numbers, texts and bytes, alike on all members except the parts. It replaces what was saved there in
+        /// one instant: whoever loads, also after a crash, finds the old or the new one, whole. The directory is made,
+        /// its parent is not. Nothing may write to the tensors meanwhile. timeout_ns 0: that of the mesh. Saves and
+        /// loads of a mesh, or line, follow one another. Collective. Blocks. Fails: INVALID_ARGUMENT (references,
+        /// objects, tensors of another mesh); INVALID_STATE (naming file and reason; a directory that not all members
+        /// share; another save is writing there); DIVERGED (naming the entry that differs); as the mesh does. What was
+        /// there before stays.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_checkpoint_save(MeshHandle mesh, byte[] directory, IntPtr value, long
             timeout_ns, distag_error* err);
@@ -2423,14 +2425,14 @@ namespace Distag.Raw {
         /// elements in place, each member reads its parts only; after a failure they are as they were. out_value is all
         /// that was saved: tensors that `into` lacks are deferred, to be marked or read; their files stay open until
         /// then. Without a mesh this process reads alone. Else collective. Blocks. Fails: NOT_FOUND (directory, entry);
-        /// PROTOCOL (a file that is cut or damaged, naming it and the entry); INVALID_ARGUMENT (shape, dtype);
-        /// INVALID_STATE (a tensor that cannot be written); UNSUPPORTED (dtypes that are no DISTAG_ ones).</summary>
+        /// PROTOCOL (a damaged file, named with its entry); INVALID_ARGUMENT (shape, dtype); INVALID_STATE; UNSUPPORTED
+        /// (another dtype).</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_checkpoint_load(MeshHandle mesh, byte[] directory, IntPtr into, long
             timeout_ns, IntPtr* out_value, distag_error* err);
 
-        /// <summary>Beside the program; the tensors in `into` get their elements before the future ends, whose value is
-        /// that of out_value. Fails also: UNSUPPORTED without a mesh, which leaves no thread to run it.</summary>
+        /// <summary>Fills `into` before the future ends, whose value is out_value. Fails also: UNSUPPORTED without a
+        /// mesh (no thread).</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_checkpoint_load_async(MeshHandle mesh, byte[] directory, IntPtr into, long
             timeout_ns, IntPtr* out_future, distag_error* err);
@@ -2438,8 +2440,8 @@ namespace Distag.Raw {
         /// <summary>Begins to make batches. Its tensors are of the mesh or line it is given. destroy runs when no call
         /// of the source can follow. Batches are numbered from 0 through all epochs. prefetch and concurrency may
         /// differ from member to member. Collective, without waiting. Fails: INVALID_ARGUMENT (specs, counts, fields of
-        /// another mode; with DISTAG_BATCH_ROWS specs that cut the first dim in different ways; a state of other data,
-        /// naming the field that differs, in which only epochs may grow; a mesh without a worker).</summary>
+        /// another mode; with DISTAG_BATCH_ROWS first dims cut in two ways; a state of other data, naming the field;
+        /// epochs may grow; a mesh without a worker).</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_loader_create(MeshHandle mesh, IntPtr source, IntPtr user_data, IntPtr
             destroy, distag_loader_options* options, IntPtr* out_loader, distag_error* err);
@@ -2447,11 +2449,10 @@ namespace Distag.Raw {
         /// <summary>The next batch, with its tensors sharded; NULL once the data of some member has ended, for all
         /// alike. All members get the same batches; one that all have made is there at once. It is no collective call
         /// of the mesh's lines. Blocks. Fails: as the source did on any member, naming it, and then the loader is at
-        /// its end; likewise NOT_FOUND (a key, listing those there are), INVALID_ARGUMENT (a batch that does not fit
-        /// its spec, or the parts of others) and, with check_replicas, DIVERGED; DEADLINE naming the member whose
-        /// source is late: the batch is still to come; DISCONNECTED (a member has released the loader); as the mesh
-        /// does. The future's value: the batch, null at the end; to cancel it leaves the batch to the next
-        /// call.</summary>
+        /// its end; likewise NOT_FOUND (a key, listing those there are), INVALID_ARGUMENT (a batch unlike its spec or
+        /// the parts of others), with check_replicas DIVERGED; DEADLINE naming the member whose source is late: the
+        /// batch is still to come; DISCONNECTED (a member has released the loader); as the mesh does. The future's
+        /// value: the batch, null at the end; to cancel it skips none.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_loader_next(LoaderHandle loader, long timeout_ns, IntPtr* out_batch,
             distag_error* err);
@@ -2459,11 +2460,10 @@ namespace Distag.Raw {
         /// <summary>The next batch, with its tensors sharded; NULL once the data of some member has ended, for all
         /// alike. All members get the same batches; one that all have made is there at once. It is no collective call
         /// of the mesh's lines. Blocks. Fails: as the source did on any member, naming it, and then the loader is at
-        /// its end; likewise NOT_FOUND (a key, listing those there are), INVALID_ARGUMENT (a batch that does not fit
-        /// its spec, or the parts of others) and, with check_replicas, DIVERGED; DEADLINE naming the member whose
-        /// source is late: the batch is still to come; DISCONNECTED (a member has released the loader); as the mesh
-        /// does. The future's value: the batch, null at the end; to cancel it leaves the batch to the next
-        /// call.</summary>
+        /// its end; likewise NOT_FOUND (a key, listing those there are), INVALID_ARGUMENT (a batch unlike its spec or
+        /// the parts of others), with check_replicas DIVERGED; DEADLINE naming the member whose source is late: the
+        /// batch is still to come; DISCONNECTED (a member has released the loader); as the mesh does. The future's
+        /// value: the batch, null at the end; to cancel it skips none.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_loader_next_async(LoaderHandle loader, long timeout_ns, IntPtr* out_future,
             distag_error* err);

@@ -5,6 +5,7 @@
 #include "autograd/recorded_step.h"
 #include "base/error.h"
 #include "tensor/access.h"
+#include "tensor/shape_only.h"
 
 namespace distag::autograd {
 namespace {
@@ -198,6 +199,10 @@ Tensors apply_custom(CustomOp op, std::span<const Tensor> inputs, size_t output_
   Tensors detached;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i] || inputs[i].shard_slot() == nullptr) continue;
+    if (is_shape_only(inputs[i])) {
+      fail(Status::kUnsupported, "custom op \"{}\": input {}, {}, is a shape without elements: built-in ops take those",
+           op.name, i, describe(inputs[i]));
+    }
     fail(Status::kInvalidArgument,
          "custom op \"{}\": input {}, {}, is sharded: give it this member's own part (to_local)", op.name, i,
          describe(inputs[i]));

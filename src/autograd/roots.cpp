@@ -3,6 +3,7 @@
 #include "autograd/autograd.h"
 #include "autograd/history.h"
 #include "base/error.h"
+#include "tensor/shape_only.h"
 
 namespace distag::autograd {
 namespace {
@@ -19,6 +20,7 @@ Tensor make_ones(const Tensor& like) {
 
 void check_history(const Tensor& root, size_t i) {
   if (!root) fail(Status::kInvalidArgument, "backward: root {} is missing", i);
+  check_not_shape_only(root);
   if (const ShardSlot* slot = root.shard_slot()) {
     fail(Status::kInvalidArgument,
          "backward: root {} ({}) is sharded as {}: that takes a joint context of its mesh (context_create_joint)", i,

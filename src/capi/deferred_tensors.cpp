@@ -6,6 +6,7 @@
 #include "capi/op_call.h"
 #include "capi/struct_check.h"
 #include "ops/initialisers.h"
+#include "spmd/trace.h"
 
 using namespace distag;
 using namespace distag::capi;
@@ -43,6 +44,7 @@ class SourceInitialiser final : public Initialiser {
 void check_fields(const distag_deferred_options& options) {
   const bool is_random = options.init == DISTAG_INIT_RAND || options.init == DISTAG_INIT_RANDN;
   const bool is_source = options.init == DISTAG_INIT_SOURCE;
+  const bool is_shape = options.init == DISTAG_INIT_SHAPE;
   if (is_source && options.source == nullptr) refuse_null("source");
   if (!is_source && options.source != nullptr) {
     refuse(Status::kInvalidArgument, "source is given, but init is not DISTAG_INIT_SOURCE");
@@ -50,8 +52,9 @@ void check_fields(const distag_deferred_options& options) {
   if (!is_random && (options.seed != 0 || options.scale != 0)) {
     refuse(Status::kInvalidArgument, "seed and scale are of DISTAG_INIT_RAND and _RANDN: leave them 0 here");
   }
-  if (is_source && options.shift != 0) {
-    refuse(Status::kInvalidArgument, "shift is not of DISTAG_INIT_SOURCE: leave it 0 here");
+  if ((is_source || is_shape) && options.shift != 0) {
+    refuse(Status::kInvalidArgument, "shift is not of {}: leave it 0 here",
+           is_shape ? "DISTAG_INIT_SHAPE" : "DISTAG_INIT_SOURCE");
   }
 }
 
@@ -87,11 +90,15 @@ distag_status distag_tensor_create_deferred(distag_dtype dtype, const int64_t* s
   return guard(__func__, err, [&] {
     need_pointer(out_tensor, "out_tensor");
     const distag_deferred_options given = read_struct(options, "distag_deferred_options");
-    need_enumerator(given.init, DISTAG_INIT_SOURCE, "init", "DISTAG_INIT_FULL, _RAND, _RANDN, _SOURCE");
+    need_enumerator(given.init, DISTAG_INIT_SHAPE, "init", "DISTAG_INIT_FULL, _RAND, _RANDN, _SOURCE, _SHAPE");
     check_fields(given);
     const Dims dims = need_dims(shape, ndim, "shape");
     const auto type = static_cast<Dtype>(dtype);
     element_count(dims, checked_dtype_size(type));
+    if (given.init == DISTAG_INIT_SHAPE) {
+      *out_tensor = make_tensor(spmd::make_shape_only(type, dims));
+      return;
+    }
     *out_tensor = make_tensor(Tensor::deferred(type, dims, make_initialiser(given, std::move(data), type, dims)));
   });
 }

@@ -10,6 +10,7 @@
 #include "spmd/marking.h"
 #include "spmd/sharding.h"
 #include "spmd/tensors.h"
+#include "tensor/shape_only.h"
 
 using namespace distag;
 using namespace distag::capi;
@@ -30,6 +31,7 @@ std::optional<std::string> text_or_none(const char* text, const char* name) {
 
 const Tensor& need_sharded(distag_tensor* x) {
   const Tensor& tensor = need(x, "x").tensor();
+  check_not_shape_only(tensor);
   if (spmd::Sharding::of(tensor) == nullptr) {
     refuse(Status::kInvalidArgument, "{} is not sharded: mark its sharding first", describe(tensor));
   }

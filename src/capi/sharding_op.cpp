@@ -9,6 +9,7 @@
 #include "capi/boundary.h"
 #include "spmd/sharding.h"
 #include "spmd/tensors.h"
+#include "tensor/shape_only.h"
 
 namespace distag::capi {
 namespace {
@@ -80,6 +81,7 @@ Tensor apply_sharding_op(const Tensors& inputs, const Attributes& attributes, bo
            "mark_sharding: no attribute \"{}\"; it takes device_ids, mesh_shape, axis_names and partition_spec", name);
   }
   const std::string& spec = need_attribute(attributes, "partition_spec", ValueKind::kText).as_text();
+  check_not_shape_only(inputs[0]);
   const spmd::Sharding* sharding = spmd::Sharding::of(inputs[0]);
   if (sharding == nullptr) {
     refuse(Status::kInvalidArgument,

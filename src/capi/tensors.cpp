@@ -9,6 +9,7 @@
 #include "ops/op.h"
 #include "spmd/sharding.h"
 #include "tensor/access.h"
+#include "tensor/shape_only.h"
 #include "tensor/strided.h"
 
 using namespace distag;
@@ -65,6 +66,7 @@ uint32_t flags_of(const Tensor& tensor) {
   if (tensor.is_contiguous()) flags |= DISTAG_TENSOR_CONTIGUOUS;
   if (autograd::has_history(tensor)) flags |= DISTAG_TENSOR_HAS_HISTORY;
   if (tensor.shard_slot() == nullptr && !tensor.storage().is_made()) flags |= DISTAG_TENSOR_DEFERRED;
+  if (is_shape_only(tensor)) flags |= DISTAG_TENSOR_SHAPE_ONLY;
   return flags;
 }
 

@@ -9,6 +9,7 @@
 #include "rpc/call_names.h"
 #include "rpc/references.h"
 #include "tensor/access.h"
+#include "tensor/shape_only.h"
 #include "wire/codec.h"
 
 namespace distag {
@@ -210,6 +211,7 @@ void IncomingCalls::prepare_op(const std::shared_ptr<IncomingCall>& call, const 
   OpCall op_call = make_op_call(op, has_references ? shared_.references->resolve(call->args()) : call->args());
   for (const Tensor& input : op_call.inputs) {
     if (!input || input.shard_slot() == nullptr) continue;
+    check_not_shape_only(input);
     fail(Status::kUnsupported, "{}: {} is sharded: all members of its mesh call the op, each on its worker", op.name,
          distag::describe(input));
   }

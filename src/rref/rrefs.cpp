@@ -12,6 +12,7 @@
 #include "rref/sharing.h"
 #include "tensor/access.h"
 #include "tensor/deferred.h"
+#include "tensor/shape_only.h"
 #include "wire/arrived_reference.h"
 
 namespace distag {
@@ -44,6 +45,7 @@ void answer_fetch(Invocation& invocation, Executor& compute) {
   value.for_each_tensor([](const Tensor& tensor) {
     const ShardSlot* slot = tensor ? tensor.shard_slot() : nullptr;
     if (slot == nullptr) return;
+    check_not_shape_only(tensor);
     fail(Status::kUnsupported,
          "the value is {}, sharded as {}, which stays with its owner: call a function there that gives its own part "
          "(to_local) or the whole (gather)",

@@ -6,6 +6,7 @@
 
 #include "autograd/autograd.h"
 #include "coll/line.h"
+#include "tensor/shape_only.h"
 
 namespace distag::spmd {
 namespace {
@@ -28,6 +29,7 @@ const Tensor& need_plain(const Value& item, const std::string& key) {
     fail(Status::kInvalidArgument, "{} a {}: a batch is a tensor, or a list or map of tensors", what,
          kind_name(item.kind()));
   }
+  check_not_shape_only(item.as_tensor());
   if (item.as_tensor().shard_slot() != nullptr) {
     fail(Status::kInvalidArgument, "{} {}, which is sharded already: give a plain tensor", what,
          distag::describe(item.as_tensor()));

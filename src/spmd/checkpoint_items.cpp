@@ -8,6 +8,7 @@
 #include "layout/spec_text.h"
 #include "spmd/sharding.h"
 #include "store/index.h"
+#include "tensor/shape_only.h"
 
 namespace distag::spmd {
 namespace {
@@ -59,6 +60,7 @@ SavedValue items_of(const Program& program, const Value& value, bool are_kept) {
     const layout::Spec whole(tensor.rank());
     SavedTensor item{path, tensor, tensor.dtype(), tensor.shape(), whole, whole, true};
     store::stored_name(item.dtype);  // which refuses others
+    check_not_shape_only(tensor);
     if (const Sharding* sharding = Sharding::of(tensor)) read_lying(program, item, *sharding);
     saved.tensors.push_back(std::move(item));
   });

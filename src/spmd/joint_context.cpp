@@ -16,6 +16,7 @@
 #include "ops/op.h"
 #include "spmd/entry_node.h"
 #include "spmd/joint_pass.h"
+#include "tensor/shape_only.h"
 
 namespace distag::spmd {
 namespace {
@@ -94,6 +95,7 @@ Roots check_roots(const CallOnLine& call, const Tensors& roots, const Tensors& s
   Roots result;
   for (size_t i = 0; i < roots.size(); ++i) {
     const Tensor& root = roots[i];
+    check_not_shape_only(root);
     const Sharding* sharding = Sharding::of(root);
     if (sharding == nullptr || &sharding->program() != call.line().program.get()) {
       fail(Status::kInvalidArgument,

@@ -14,6 +14,7 @@
 #include "spmd/sharding.h"
 #include "tensor/access.h"
 #include "tensor/deferred.h"
+#include "tensor/shape_only.h"
 #include "tensor/strided.h"
 
 namespace distag::spmd {
@@ -43,6 +44,7 @@ Targets targets_of(const Program* program, const Value& into) {
   Targets targets;
   if (into.is_null()) return targets;
   store::print_tree(into, [&](const std::string& path, const Tensor& tensor) {
+    check_not_shape_only(tensor);
     if (autograd::has_history(tensor)) {
       fail(Status::kInvalidState, "\"{}\": {} has a history: give a leaf", path, describe(tensor));
     }

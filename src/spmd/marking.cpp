@@ -12,6 +12,7 @@
 #include "spmd/agreement.h"
 #include "spmd/sharding.h"
 #include "tensor/deferred.h"
+#include "tensor/shape_only.h"
 
 namespace distag::spmd {
 namespace {
@@ -42,6 +43,7 @@ Tensor make_part(const Tensor& tensor, const Initialiser* initialiser, const Box
 
 // What fails here fails alike on all members.
 Spec check_marking(const Tensor& tensor, const Line& line, const std::string& text, int64_t source) {
+  check_not_shape_only(tensor);
   const MeshShape& mesh = line.program->shape();
   Spec parsed = parse_spec(mesh, text, tensor.rank());
   check_shape(mesh, parsed, tensor.shape(), dtype_size(tensor.dtype()));

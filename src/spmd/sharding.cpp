@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "layout/spec_text.h"
 #include "spmd/op_call.h"
+#include "spmd/trace.h"
+#include "tensor/shape_only.h"
 
 namespace distag::spmd {
 
@@ -79,6 +83,7 @@ double Sharding::sum_over_members(double own, Nanos timeout) const {
 
 Tensors Sharding::apply(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes,
                         bool record) {
+  if (std::any_of(inputs.begin(), inputs.end(), is_shape_only)) return trace_op(op, inputs, attributes, record);
   return apply_sharded(op, inputs, attributes, record);
 }
 

@@ -22,8 +22,11 @@ class Sharding final : public autograd::OpPlace {
  public:
   Sharding(Line line, TensorName name, const Dims& shape, Lying lying);
 
-  // The slot holds a Sharding and nothing else; nullptr for a plain tensor, or none.
-  static Sharding* of(const Tensor& tensor) { return tensor ? static_cast<Sharding*>(tensor.shard_slot()) : nullptr; }
+  // nullptr for a plain tensor, a shape only, or none.
+  static Sharding* of(const Tensor& tensor) {
+    ShardSlot* slot = tensor ? tensor.shard_slot() : nullptr;
+    return slot == nullptr || slot->mesh() == nullptr ? nullptr : static_cast<Sharding*>(slot);
+  }
 
   const Line& line() const { return line_; }
   Program& program() const { return *line_.program; }

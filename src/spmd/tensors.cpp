@@ -9,6 +9,7 @@
 #include "spmd/entry_node.h"
 #include "spmd/parts.h"
 #include "tensor/deferred.h"
+#include "tensor/shape_only.h"
 
 namespace distag::spmd {
 namespace {
@@ -18,6 +19,7 @@ using layout::MeshShape;
 using layout::Spec;
 
 Sharding& need_sharding(const Tensor& x, const char* what) {
+  check_not_shape_only(x);
   Sharding* sharding = Sharding::of(x);
   if (sharding == nullptr) {
     fail(Status::kInvalidArgument, "{}: {} is not sharded: mark its sharding first", what, describe(x));
@@ -167,6 +169,7 @@ Tensor from_local(const Line& line, const Tensor& local, const std::string& text
   what += shape ? fmt::format(", {})", to_string(*shape)) : ")";
   Spec wanted;
   const Spec spec = checked(call, what, [&] {
+    check_not_shape_only(local);
     if (Sharding::of(local) != nullptr) {
       fail(Status::kInvalidArgument, "from_local: {} is sharded already", describe(local));
     }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "tensor/deferred.h"
+#include "tensor/shape_only.h"
 #include "tensor/strided.h"
 
 namespace distag {
@@ -126,6 +127,7 @@ bool Tensor::set_shard_slot(std::unique_ptr<ShardSlot> slot) const {
 }
 
 void Tensor::fail_sharded() const {
+  check_not_shape_only(*this);
   fail(Status::kInvalidState,
        "{} is sharded as {}: its elements are not all here; use its own part (to_local) or the whole (gather)",
        distag::describe(*this), shard_slot()->describe());

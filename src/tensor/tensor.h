@@ -45,7 +45,7 @@ class ShardSlot {
   virtual bool counts_here() const = 0;
   // The value is the sum of the members' parts.
   virtual bool is_partial() const = 0;
-  // The same for all tensors of one mesh.
+  // The same for all tensors of one mesh; nullptr: a shape that never has elements (tensor/shape_only.h).
   virtual const void* mesh() const = 0;
   // The sum of a number over all members, the same on each. Collective; waits. Timeout 0: that of the mesh.
   virtual double sum_over_members(double own, Nanos timeout) const = 0;

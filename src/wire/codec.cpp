@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "message_generated.h"
 #include "tensor/access.h"
+#include "tensor/shape_only.h"
 #include "tensor/utf8.h"
 #include "wire/checksum.h"
 #include "wire/decoder.h"
@@ -515,6 +516,7 @@ Values prepare(const Values& values) {
     value.for_each_tensor([](const Tensor& tensor) {
       const ShardSlot* slot = tensor ? tensor.shard_slot() : nullptr;
       if (slot == nullptr) return;
+      check_not_shape_only(tensor);
       fail(Status::kInvalidArgument,
            "{} is sharded as {} and does not travel: send this worker's own part (to_local) or the whole (gather)",
            describe(tensor), slot->describe());

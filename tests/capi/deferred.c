@@ -198,7 +198,7 @@ static void refused(distag_deferred_options *options, distag_dtype dtype, distag
 
 static void refusals(void) {
   distag_error err = DISTAG_ERROR_INIT;
-  REFUSED(init, 5, DISTAG_FLOAT32, DISTAG_E_UNSUPPORTED, "init");
+  REFUSED(init, 6, DISTAG_FLOAT32, DISTAG_E_UNSUPPORTED, "init");
   REFUSED(init, DISTAG_INIT_SOURCE, DISTAG_FLOAT32, DISTAG_E_INVALID_ARGUMENT, "source");
   REFUSED(source, write_box, DISTAG_FLOAT32, DISTAG_E_INVALID_ARGUMENT, "DISTAG_INIT_SOURCE");
   REFUSED(seed, 1, DISTAG_FLOAT32, DISTAG_E_INVALID_ARGUMENT, "seed");

@@ -134,6 +134,7 @@ enum class init : uint32_t {
   rand = 2,  // distag_rand of the seed, times scale, plus shift
   randn = 3,  // distag_randn likewise
   source = 4,  // the elements that the source writes, box by box
+  shape = 5,  // none, ever: what a program for distag_plan_create is made of
 };
 
 // distag_batch_mode; other values may come from a newer library.

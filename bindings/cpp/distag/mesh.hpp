@@ -260,7 +260,7 @@ inline tensor deferred(ints shape, dtype type, const deferred_options& options =
   distag_deferred_options raw = DISTAG_DEFERRED_OPTIONS_INIT;
   raw.init = static_cast<std::uint32_t>(options.init);
   raw.shift = options.shift;
-  if (options.init != init::full) {
+  if (options.init == init::rand || options.init == init::randn) {
     raw.seed = options.seed;
     raw.scale = options.scale;
   }

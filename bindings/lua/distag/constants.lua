@@ -46,6 +46,7 @@ M.TENSOR_BORROWED = 1 -- over memory of the host, which no call writes
 M.TENSOR_CONTIGUOUS = 2 -- row-major without gaps
 M.TENSOR_HAS_HISTORY = 4 -- computed from a tensor that requires grad
 M.TENSOR_DEFERRED = 8 -- its elements are not made yet, see distag_tensor_create_deferred (since 0.3)
+M.TENSOR_SHAPE_ONLY = 16 -- it never has elements, see DISTAG_INIT_SHAPE (since 0.3)
 
 M.DLPACK_COPY = 1 -- memory of its own, which the consumer may write
 M.DLPACK_SHARE = 2 -- without a copy: promises that what is exported is not written
@@ -117,6 +118,7 @@ M.INIT_FULL = 1 -- `shift` everywhere (default)
 M.INIT_RAND = 2 -- distag_rand of the seed, times scale, plus shift
 M.INIT_RANDN = 3 -- distag_randn likewise
 M.INIT_SOURCE = 4 -- the elements that the source writes, box by box
+M.INIT_SHAPE = 5 -- none, ever: what a program for distag_plan_create is made of
 
 M.REDISTRIBUTE_GRADIENT = 1 -- the gradient is brought to `spec` too: an annotation of activations
 M.REDISTRIBUTE_KEEP = 2 -- the gathered parameter stays until its backward, see keep_gathered

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from .mesh import Mesh
     from .tensor import Tensor
 
-INITS = {"full": _raw.INIT_FULL, "rand": _raw.INIT_RAND, "randn": _raw.INIT_RANDN, "source": _raw.INIT_SOURCE}
+INITS = {"full": _raw.INIT_FULL, "rand": _raw.INIT_RAND, "randn": _raw.INIT_RANDN, "source": _raw.INIT_SOURCE,
+         "shape": _raw.INIT_SHAPE}
 Source = Callable[[tuple[int, ...], tuple[int, ...]], Any]
 
 
@@ -58,6 +59,11 @@ class ShardedMethods(TensorMethods):
     def is_deferred(self) -> bool:
         """Whether its elements are not made yet."""
         return bool(info_of(self._h).flags & _raw.TENSOR_DEFERRED)
+
+    @property
+    def is_shape_only(self) -> bool:
+        """Whether it never has elements: `deferred(..., init="shape")`, and what ops give for it."""
+        return bool(info_of(self._h).flags & _raw.TENSOR_SHAPE_ONLY)
 
     def local(self, gradient_spec: Spec | None = None) -> Tensor:
         """The part of a sharded tensor that this member has, recorded and without a copy. Collective; sends nothing."""
@@ -157,6 +163,8 @@ def described(handle: Any) -> str | None:
         parts += [f"spec {spec.decode()}", f"mesh \"{place.name.decode()}\"", f"here [{box}]"]
     elif info.flags & _raw.TENSOR_DEFERRED:
         parts.append("deferred")
+    elif info.flags & _raw.TENSOR_SHAPE_ONLY:
+        parts.append("without elements")
     else:
         return None
     return ", ".join(parts + ["requires_grad=True"] * bool(info.requires_grad))
@@ -206,7 +214,8 @@ def deferred(shape: Ints, dtype: DType = float32, *, init: str | None = None, se
              shift: float = 0.0, source: Source | None = None) -> Tensor:
     """A tensor that has a dtype, a shape and no memory yet: mark it, and each member makes its own part only. `init` is
     "full" (of `shift`), "rand" or "randn" (times scale, plus shift), or the `source` makes the elements of a box:
-    `source(offset, extent)` gives an array or nested lists."""
+    `source(offset, extent)` gives an array or nested lists. With "shape" it never has elements: ops note what they
+    would do, for the roots of a `Plan`."""
     chosen = ("full" if source is None else "source") if init is None else init
     if not isinstance(chosen, str) or chosen not in INITS or (source is None) is (chosen == "source"):
         raise invalid(f"deferred: init is one of {', '.join(INITS)}, and \"source\" goes with a source: not {init!r}")

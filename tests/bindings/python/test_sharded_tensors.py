@@ -94,6 +94,7 @@ CALLS = {
     "add_hook": lambda x: x.requires_grad_().add_hook(lambda gradient: None) > 0,
     "remove_hook": lambda x: x.remove_hook(x.requires_grad_().add_hook(lambda gradient: None)),
     "reshape": lambda x: x.reshape(-1), "is_deferred": lambda x: x.is_deferred,
+    "is_shape_only": lambda x: x.is_shape_only,
     "close": lambda x: x.clone().close(), "is_closed": lambda x: x.is_closed,
     # Of sharded ones alone; test_meshes.py and test_dtensor.py have them.
     "device_mesh": None, "full_tensor": None, "placements": None, "to_local": None, "spec": None, "mesh": None, "local": None, "gather_async": None, "redistribute": None,

@@ -72,6 +72,8 @@ pub const DISTAG_TENSOR_CONTIGUOUS: u32 = 2;
 pub const DISTAG_TENSOR_HAS_HISTORY: u32 = 4;
 /// its elements are not made yet, see distag_tensor_create_deferred (since 0.3)
 pub const DISTAG_TENSOR_DEFERRED: u32 = 8;
+/// it never has elements, see DISTAG_INIT_SHAPE (since 0.3)
+pub const DISTAG_TENSOR_SHAPE_ONLY: u32 = 16;
 
 /// memory of its own, which the consumer may write
 pub const DISTAG_DLPACK_COPY: u32 = 1;
@@ -139,7 +141,7 @@ pub const DISTAG_SPEC_TUPLE: u32 = 1;
 pub const DISTAG_SPEC_PLACEMENTS: u32 = 2;
 /// {devices=`[3,1,2]0`,1,2,3,4,5 last_tile_dim_replicate}
 pub const DISTAG_SPEC_HLO: u32 = 3;
-/// {devices=`[2,2]`<=`[4]`}, UNSUPPORTED unless the ranks are 0, 1, 2 ... in order
+/// {devices=`[2,2]`<=`[4]`}, where that can say it
 pub const DISTAG_SPEC_HLO_IOTA: u32 = 4;
 /// sharding<@mesh, `[{"x"}, {}]`, unreduced={"y"}>
 pub const DISTAG_SPEC_SHARDY: u32 = 5;
@@ -181,6 +183,8 @@ pub const DISTAG_INIT_RAND: u32 = 2;
 pub const DISTAG_INIT_RANDN: u32 = 3;
 /// the elements that the source writes, box by box
 pub const DISTAG_INIT_SOURCE: u32 = 4;
+/// none, ever: what a program for distag_plan_create is made of
+pub const DISTAG_INIT_SHAPE: u32 = 5;
 
 /// the gradient is brought to `spec` too: an annotation of activations
 pub const DISTAG_REDISTRIBUTE_GRADIENT: u32 = 1;
@@ -1485,9 +1489,7 @@ extern "C" {
     pub fn distag_ones(dtype: i32, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Filled with `value`.
     pub fn distag_full(value: f64, dtype: i32, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
-    /// 1-d: start + i * step in float64, then cast, for i = 0, 1, ... below (stop - start) / step in float64,
-    /// which may round up to one at stop. int64 takes a whole start and step. Fails: INVALID_ARGUMENT (not
-    /// finite, a step of 0).
+    /// 1-d: start, start + step, ... as long as it is below stop (above, for a negative step).
     pub fn distag_arange(start: f64, stop: f64, step: f64, dtype: i32, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Uniform in [0, 1). Philox 4x32-10 (Salmon et al. 2011): a seed gives the same numbers everywhere.
     pub fn distag_rand(seed: u64, dtype: i32, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
@@ -1851,8 +1853,8 @@ extern "C" {
     /// Calls back once it is complete, soon if it is complete already, but never from inside this function.
     pub fn distag_future_on_done(future: *mut distag_future, callback: distag_future_callback, user_data: *mut c_void, destroy: distag_deleter, err: *mut distag_error) -> i32;
     /// A future that completes with the value that `continuation` makes of this one (since 0.2). It runs once
-    /// this one is complete, never from inside this function, and not at all once the next is cancelled, which
-    /// cancels this one too.
+    /// this one is complete, never from inside this function, and not at all once the next one is cancelled,
+    /// which cancels this one too.
     pub fn distag_future_then(future: *mut distag_future, continuation: distag_future_continuation, user_data: *mut c_void, destroy: distag_deleter, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// Waits until all have a value, or the first one fails, and answers as that one did. Blocks. Fails:
     /// DEADLINE.
@@ -2082,8 +2084,8 @@ extern "C" {
     /// offset. Fails: INVALID_ARGUMENT (spec, shape, position).
     pub fn distag_mesh_copy_box(mesh: *mut distag_mesh, spec: *const c_char, shape: *const i64, ndim: usize, position: i64, offset: *mut i64, extent: *mut i64, out_replica: *mut i64, err: *mut distag_error) -> i32;
     /// A spec for tensors of ndim dims in another form (0: TUPLE); copied as by distag_worker_copy_report. All
-    /// come back equal, but those of HLO without axes of size 1. Fails: INVALID_ARGUMENT saying where and why the
-    /// text is no spec; UNSUPPORTED where a form cannot say it.
+    /// but HLO come back equal. Fails: INVALID_ARGUMENT saying where and why the text is no spec; UNSUPPORTED
+    /// where a form cannot say it.
     pub fn distag_mesh_copy_spec(mesh: *mut distag_mesh, spec: *const c_char, ndim: usize, form: u32, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
     /// Draws which members hold which part. Without a mesh the spec is HLO text, which names devices itself;
     /// without a shape all parts are drawn alike, of ndim dims (0: as many as the spec has). Copied as by
@@ -2101,11 +2103,12 @@ extern "C" {
     pub fn distag_collective_async(mesh: *mut distag_mesh, kind: u32, axes: *const c_char, x: *mut distag_tensor, options: *const distag_collective_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// Makes a tensor that has a dtype, a shape and no memory yet. distag_tensor_mark_sharding makes only this
     /// worker's shard of it. Reading or writing it, and giving it to an op, a call or an rref, makes the whole,
-    /// once: other threads wait for the one that does. Where that fails the tensor stays deferred, and the next
-    /// reader tries again. A source is called for boxes of at most 64 MiB, cut along dim 0 (of one index of dim 0
-    /// where that is larger), in order. Values do not depend on the sharding: they are, bit for bit, those that
-    /// the op or the source gives for the whole. Fails: INVALID_ARGUMENT (a source missing, fields of another
-    /// init); UNSUPPORTED (a random integer or bool).
+    /// once: other threads wait for the one that does. Where that fails the next reader tries again. A source is
+    /// called for boxes of at most 64 MiB, cut along dim 0 (one index where that is larger), in order. Values
+    /// are, bit for bit, those of the whole, however it is sharded. With DISTAG_INIT_SHAPE it never has any: a
+    /// built-in op with such an input checks shapes and dtypes, runs nothing, and gives such tensors; deferred
+    /// inputs stay so. To read, send, mark or differentiate it is INVALID_STATE. Fails: INVALID_ARGUMENT (a
+    /// source missing, fields of another init); UNSUPPORTED (a random integer or bool).
     pub fn distag_tensor_create_deferred(dtype: i32, shape: *const i64, ndim: usize, options: *const distag_deferred_options, out_tensor: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Turns a tensor without history, in place, into a sharded one: id and requires_grad stay. source_rank -1:
     /// each member has all of it, or it is deferred, and keeps its shard, nothing is sent; else the values of
@@ -2159,15 +2162,14 @@ extern "C" {
     /// members have released it. distag_backward_async and FAST are UNSUPPORTED here. In other contexts a root is
     /// not sharded. Collective, without waiting. Fails: INVALID_ARGUMENT (a named line), or as the mesh does.
     pub fn distag_context_create_joint(mesh: *mut distag_mesh, out_context: *mut *mut distag_context, err: *mut distag_error) -> i32;
-    /// Saves a value, as a rule a map, without references and objects: tensors (of sharded ones each member its
-    /// parts), lists, maps, numbers, texts ..., alike on all members except the parts. It replaces what was saved
-    /// there in one instant: whoever loads, also after a crash, finds the old or the new one, whole. The
-    /// directory is made, its parent is not. Nothing may write to the tensors meanwhile. timeout_ns 0: that of
-    /// the mesh until all have come, then none. Saves and loads of one mesh, or line, follow one another.
-    /// Collective. Blocks. Fails: INVALID_ARGUMENT (references, objects, tensors of another mesh, keys that give
-    /// two tensors one name); INVALID_STATE (naming file and reason; a directory that not all members share;
-    /// another save is writing there); DIVERGED (naming the entry that differs); as the mesh does. What was there
-    /// before stays.
+    /// Saves a value: a map, with lists and maps in it, of tensors (of sharded ones each member its parts),
+    /// numbers, texts and bytes, alike on all members except the parts. It replaces what was saved there in one
+    /// instant: whoever loads, also after a crash, finds the old or the new one, whole. The directory is made,
+    /// its parent is not. Nothing may write to the tensors meanwhile. timeout_ns 0: that of the mesh. Saves and
+    /// loads of a mesh, or line, follow one another. Collective. Blocks. Fails: INVALID_ARGUMENT (references,
+    /// objects, tensors of another mesh); INVALID_STATE (naming file and reason; a directory that not all members
+    /// share; another save is writing there); DIVERGED (naming the entry that differs); as the mesh does. What
+    /// was there before stays.
     pub fn distag_checkpoint_save(mesh: *mut distag_mesh, directory: *const c_char, value: *mut distag_value, timeout_ns: i64, err: *mut distag_error) -> i32;
     /// Saves the values of now while the program goes on and writes to the tensors. A shutdown waits for it; a
     /// failure for which the future was not asked before its release goes to the log. Its value is null; to
@@ -2178,33 +2180,33 @@ extern "C" {
     /// in place, each member reads its parts only; after a failure they are as they were. out_value is all that
     /// was saved: tensors that `into` lacks are deferred, to be marked or read; their files stay open until then.
     /// Without a mesh this process reads alone. Else collective. Blocks. Fails: NOT_FOUND (directory, entry);
-    /// PROTOCOL (a file that is cut or damaged, naming it and the entry); INVALID_ARGUMENT (shape, dtype);
-    /// INVALID_STATE (a tensor that cannot be written); UNSUPPORTED (dtypes that are no DISTAG_ ones).
+    /// PROTOCOL (a damaged file, named with its entry); INVALID_ARGUMENT (shape, dtype); INVALID_STATE;
+    /// UNSUPPORTED (another dtype).
     pub fn distag_checkpoint_load(mesh: *mut distag_mesh, directory: *const c_char, into: *mut distag_value, timeout_ns: i64, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
-    /// Beside the program; the tensors in `into` get their elements before the future ends, whose value is that
-    /// of out_value. Fails also: UNSUPPORTED without a mesh, which leaves no thread to run it.
+    /// Fills `into` before the future ends, whose value is out_value. Fails also: UNSUPPORTED without a mesh (no
+    /// thread).
     pub fn distag_checkpoint_load_async(mesh: *mut distag_mesh, directory: *const c_char, into: *mut distag_value, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// Begins to make batches. Its tensors are of the mesh or line it is given. destroy runs when no call of the
     /// source can follow. Batches are numbered from 0 through all epochs. prefetch and concurrency may differ
     /// from member to member. Collective, without waiting. Fails: INVALID_ARGUMENT (specs, counts, fields of
-    /// another mode; with DISTAG_BATCH_ROWS specs that cut the first dim in different ways; a state of other
-    /// data, naming the field that differs, in which only epochs may grow; a mesh without a worker).
+    /// another mode; with DISTAG_BATCH_ROWS first dims cut in two ways; a state of other data, naming the field;
+    /// epochs may grow; a mesh without a worker).
     pub fn distag_loader_create(mesh: *mut distag_mesh, source: distag_batch_source, user_data: *mut c_void, destroy: distag_deleter, options: *const distag_loader_options, out_loader: *mut *mut distag_loader, err: *mut distag_error) -> i32;
     /// The next batch, with its tensors sharded; NULL once the data of some member has ended, for all alike. All
     /// members get the same batches; one that all have made is there at once. It is no collective call of the
     /// mesh's lines. Blocks. Fails: as the source did on any member, naming it, and then the loader is at its
-    /// end; likewise NOT_FOUND (a key, listing those there are), INVALID_ARGUMENT (a batch that does not fit its
-    /// spec, or the parts of others) and, with check_replicas, DIVERGED; DEADLINE naming the member whose source
-    /// is late: the batch is still to come; DISCONNECTED (a member has released the loader); as the mesh does.
-    /// The future's value: the batch, null at the end; to cancel it leaves the batch to the next call.
+    /// end; likewise NOT_FOUND (a key, listing those there are), INVALID_ARGUMENT (a batch unlike its spec or the
+    /// parts of others), with check_replicas DIVERGED; DEADLINE naming the member whose source is late: the batch
+    /// is still to come; DISCONNECTED (a member has released the loader); as the mesh does. The future's value:
+    /// the batch, null at the end; to cancel it skips none.
     pub fn distag_loader_next(loader: *mut distag_loader, timeout_ns: i64, out_batch: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// The next batch, with its tensors sharded; NULL once the data of some member has ended, for all alike. All
     /// members get the same batches; one that all have made is there at once. It is no collective call of the
     /// mesh's lines. Blocks. Fails: as the source did on any member, naming it, and then the loader is at its
-    /// end; likewise NOT_FOUND (a key, listing those there are), INVALID_ARGUMENT (a batch that does not fit its
-    /// spec, or the parts of others) and, with check_replicas, DIVERGED; DEADLINE naming the member whose source
-    /// is late: the batch is still to come; DISCONNECTED (a member has released the loader); as the mesh does.
-    /// The future's value: the batch, null at the end; to cancel it leaves the batch to the next call.
+    /// end; likewise NOT_FOUND (a key, listing those there are), INVALID_ARGUMENT (a batch unlike its spec or the
+    /// parts of others), with check_replicas DIVERGED; DEADLINE naming the member whose source is late: the batch
+    /// is still to come; DISCONNECTED (a member has released the loader); as the mesh does. The future's value:
+    /// the batch, null at the end; to cancel it skips none.
     pub fn distag_loader_next_async(loader: *mut distag_loader, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// The state as a map of numbers, for a checkpoint: its next batch is the one that distag_loader_next would
     /// give, however many are made ahead. A loader on any other mesh can go on from it.

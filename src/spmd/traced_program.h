@@ -1,0 +1,49 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "layout/rule.h"
+#include "spmd/trace.h"
+
+namespace distag::spmd {
+
+// The ops that compute some roots, as they were noted, with what flows between them by number: first the leaves in the
+// order of their first use, then the results in the order of the ops. Alike for programs alike, whatever their tensors'
+// addresses and ids are. Keeps the roots.
+class TracedProgram {
+ public:
+  static constexpr size_t kNone = SIZE_MAX;  // an input that was left out
+
+  struct Item {
+    Dtype dtype;
+    Dims shape;
+  };
+  struct Step {
+    const TracedOp* op;
+    std::vector<size_t> inputs;  // items
+    size_t first_output;         // the item; others follow
+  };
+
+  // Throws INVALID_ARGUMENT for a root that no traced op made.
+  explicit TracedProgram(std::span<const Tensor> roots);
+
+  const Tensors& leaves() const { return leaves_; }  // the first items
+  const std::vector<Item>& items() const { return items_; }
+  const std::vector<Step>& steps() const { return steps_; }
+  // Of ops, attributes, dtypes, shapes and what flows where.
+  uint64_t hash() const { return hash_; }
+
+ private:
+  void find_steps(std::span<const Tensor> roots);
+  void number_items();
+  void hash_all(std::span<const Tensor> roots);
+
+  const Tensors roots_;
+  Tensors leaves_;
+  std::vector<Item> items_;
+  std::vector<Step> steps_;
+  uint64_t hash_ = 0;
+};
+
+}  // namespace distag::spmd

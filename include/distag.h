@@ -1809,13 +1809,13 @@ DISTAG_API distag_status distag_context_create_joint(distag_mesh *mesh, distag_c
  * A directory with a safetensors file of each member, and index.json. Each part of a tensor is stored once.
  * ================================================================================================================== */
 
-/* Saves a value without references and objects, as a rule a map: tensors (of sharded ones each member its parts), lists,
+/* Saves a value without references and objects, often a map: tensors (of sharded ones each member its parts), lists,
  * maps, numbers, texts ..., alike on all members except the parts. It replaces what was saved there in one instant: a
  * load, also after a crash, finds the old or the new one, whole. The directory is made, its parent is not. Nothing may
  * write to the tensors meanwhile. timeout_ns 0: that of the mesh until all have come, then none. Saves and loads of a
  * mesh, or line, follow one another. Collective. Blocks. Fails: INVALID_ARGUMENT (references, objects, tensors of
  * another mesh, keys that give two tensors one name); INVALID_STATE (naming file and reason; a directory that not all
- * share; another save is writing there); DIVERGED (naming the entry that differs); as the mesh does. The old one stays. */
+ * share; another save is writing there); DIVERGED (naming the entry that differs); as the mesh does. The old stays. */
 DISTAG_API distag_status distag_checkpoint_save(distag_mesh *mesh, const char *directory, distag_value *value,
                                                 int64_t timeout_ns, distag_error *err);
 /* Saves the values of now while the program goes on and writes to the tensors. A shutdown waits for it; a failure for
@@ -1917,12 +1917,12 @@ DISTAG_API distag_status distag_loader_get_info(distag_loader *loader, distag_lo
 
 /* ==== 20. Plans =================================================================================== since 0.3 ====
  *
- * A plan gives the leaves of a program, parameters and inputs, their specs by rules on their names. It marks them in
- * one exchange, where members whose programs differ hear of it. For a few tensors it is too much. It searches nothing.
+ * A plan gives the leaves of a program, parameters and inputs, specs by rules on their names and what follows of them.
+ * It marks them in one exchange, where members whose programs differ hear of it. For a few tensors it is too much.
  * ================================================================================================================== */
 
 enum distag_plan_mode {
-  DISTAG_PLAN_COMPLETE = 1, /* a leaf without a rule is repeated */
+  DISTAG_PLAN_COMPLETE = 1, /* a leaf without a rule gets the spec that follows for it with roots, or is repeated */
   DISTAG_PLAN_AUTO = 2      /* later: needs roots */
 };
 
@@ -1946,16 +1946,18 @@ typedef struct distag_plan_options {
 #define DISTAG_PLAN_OPTIONS_INIT \
   {sizeof(distag_plan_options), 0, 0, 0, 0, 0, 0, NULL, NULL, 0, NULL, NULL, 0, NULL, NULL}
 
-/* Makes a plan from rules. Equal arguments give equal plans on any machine; nothing is sent, and a mesh without a
- * worker will do. The leaves are retained.
- * Fails: INVALID_ARGUMENT (a rule that fits no leaf, naming the nearest, or does not suit it; saved is no report, or of
- * another mesh or leaves; AUTO without roots); OUT_OF_MEMORY naming the bytes of a member; UNSUPPORTED (roots). */
+/* Makes a plan from rules, and, with roots, for the program of which they are results: run it once with inputs of
+ * DISTAG_INIT_SHAPE. A leaf without a rule gets the cuts that its ops want and that move nothing, forward and backward
+ * until nothing changes; where two ops differ it is repeated, and "why" says so. Inputs without a name are repeated.
+ * Equal arguments give equal plans on any machine. Nothing is sent; no worker is needed. The leaves are retained.
+ * Fails: INVALID_ARGUMENT (a rule that fits no leaf, naming the nearest, or does not suit it; roots with elements, or
+ * of no leaf; saved is no report, or of another mesh, program or leaves); OUT_OF_MEMORY (bytes); UNSUPPORTED (AUTO). */
 DISTAG_API distag_status distag_plan_create(distag_mesh *mesh, distag_tensor *const *roots /* nullable */,
                                             size_t root_count, const distag_plan_options *options /* nullable */,
                                             distag_plan **out_plan, distag_error *err);
 
 /* Marks the leaves as planned, in place: plain ones get the values of the source, in exchanges of up to 64 MiB
- * (DISTAG_AUTO_USE_GROUP_SHARDING=0: one by one), deferred ones make their part alone. Those that lie so already stay.
+ * (DISTAG_AUTO_USE_GROUP_SHARDING=0: one by one), deferred ones make their part. Those that lie so, and shapes, stay.
  * Collective: members compare their plans first. Blocks, at most the timeout_ns of the mesh. Fails, no leaf marked:
  * DIVERGED; INVALID_STATE (a leaf with another spec, or a history); as the source of a deferred leaf on one member
  * does, on all. Values that do not come end the mesh. */
@@ -1965,7 +1967,7 @@ DISTAG_API distag_status distag_plan_apply(distag_plan *plan, distag_mesh *line,
 DISTAG_API const char *distag_plan_get_spec(distag_plan *plan, const char *name);
 
 /* In JSON, as distag_worker_copy_report: "mesh", "mode", "memory" of the member that needs most, and "leaves", each
- * with "name", "dtype", "shape", "spec" and "why". */
+ * with "name", "dtype", "shape", "spec" and "why"; with roots also "program", a hash, and "ops" likewise. */
 DISTAG_API distag_status distag_plan_copy_report(distag_plan *plan, char *buffer /* nullable with capacity 0 */,
                                                  size_t capacity, size_t *out_size, distag_error *err);
 

@@ -868,7 +868,7 @@ namespace Distag.Raw {
         public const int DISTAG_SPEC_PLACEMENTS = 2;
         /// <summary>{devices=[3,1,2]0,1,2,3,4,5 last_tile_dim_replicate}</summary>
         public const int DISTAG_SPEC_HLO = 3;
-        /// <summary>{devices=[2,2]&lt;=[4]}, where that can say it</summary>
+        /// <summary>{devices=[2,2]&lt;=[4]}, UNSUPPORTED unless the ranks are 0, 1, 2 ... in order</summary>
         public const int DISTAG_SPEC_HLO_IOTA = 4;
         /// <summary>sharding&lt;@mesh, [{"x"}, {}], unreduced={"y"}&gt;</summary>
         public const int DISTAG_SPEC_SHARDY = 5;
@@ -924,7 +924,7 @@ namespace Distag.Raw {
         public const int DISTAG_BATCH_ROOT = 3;
         /// <summary>the loader chooses the rows of each batch; each member is asked for those it is to hold</summary>
         public const int DISTAG_BATCH_ROWS = 4;
-        /// <summary>a leaf without a rule is repeated</summary>
+        /// <summary>a leaf without a rule gets the spec that follows for it with roots, or is repeated</summary>
         public const int DISTAG_PLAN_COMPLETE = 1;
         /// <summary>later: needs roots</summary>
         public const int DISTAG_PLAN_AUTO = 2;
@@ -1220,7 +1220,9 @@ namespace Distag.Raw {
         public static extern int distag_full(double value, int dtype, long[] shape, UIntPtr ndim, IntPtr* out_y,
             distag_error* err);
 
-        /// <summary>1-d: start, start + step, ... as long as it is below stop (above, for a negative step).</summary>
+        /// <summary>1-d: start + i * step in float64, then cast, for i = 0, 1, ... below (stop - start) / step in
+        /// float64, which may round up to one at stop. int64 takes a whole start and step. Fails: INVALID_ARGUMENT (not
+        /// finite, a step of 0).</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_arange(double start, double stop, double step, int dtype, IntPtr* out_y,
             distag_error* err);
@@ -1886,8 +1888,8 @@ namespace Distag.Raw {
             destroy, distag_error* err);
 
         /// <summary>A future that completes with the value that `continuation` makes of this one (since 0.2). It runs
-        /// once this one is complete, never from inside this function, and not at all once the next one is cancelled,
-        /// which cancels this one too.</summary>
+        /// once this one is complete, never from inside this function, and not at all once the next is cancelled, which
+        /// cancels this one too.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_future_then(FutureHandle future, IntPtr continuation, IntPtr user_data, IntPtr
             destroy, IntPtr* out_future, distag_error* err);
@@ -2128,7 +2130,8 @@ namespace Distag.Raw {
         public static extern int distag_optimizer_load_async(OptimizerHandle optimizer, IntPtr state,
             distag_call_options* options, IntPtr* out_future, distag_error* err);
 
-        /// <summary>The counters as they are; counters that belong together may be a moment apart.</summary>
+        /// <summary>The counters as they are; counters that belong together may be a moment apart, more where the loop
+        /// is busy.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_worker_get_stats(WorkerHandle worker, distag_stats* out_stats, distag_error*
             err);
@@ -2279,8 +2282,8 @@ namespace Distag.Raw {
             position, long[] offset, long[] extent, long* out_replica, distag_error* err);
 
         /// <summary>A spec for tensors of ndim dims in another form (0: TUPLE); copied as by distag_worker_copy_report.
-        /// All but HLO come back equal. Fails: INVALID_ARGUMENT saying where and why the text is no spec; UNSUPPORTED
-        /// where a form cannot say it.</summary>
+        /// All come back equal, but those of HLO without axes of size 1. Fails: INVALID_ARGUMENT saying where and why
+        /// the text is no spec; UNSUPPORTED where a form cannot say it.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_mesh_copy_spec(MeshHandle mesh, byte[] spec, UIntPtr ndim, uint form, byte[]
             buffer, UIntPtr capacity, UIntPtr* out_size, distag_error* err);
@@ -2401,14 +2404,14 @@ namespace Distag.Raw {
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_context_create_joint(MeshHandle mesh, IntPtr* out_context, distag_error* err);
 
-        /// <summary>Saves a value: a map, with lists and maps in it, of tensors (of sharded ones each member its
-        /// parts), numbers, texts and bytes, alike on all members except the parts. It replaces what was saved there in
-        /// one instant: whoever loads, also after a crash, finds the old or the new one, whole. The directory is made,
-        /// its parent is not. Nothing may write to the tensors meanwhile. timeout_ns 0: that of the mesh. Saves and
-        /// loads of a mesh, or line, follow one another. Collective. Blocks. Fails: INVALID_ARGUMENT (references,
-        /// objects, tensors of another mesh); INVALID_STATE (naming file and reason; a directory that not all members
-        /// share; another save is writing there); DIVERGED (naming the entry that differs); as the mesh does. What was
-        /// there before stays.</summary>
+        /// <summary>Saves a value without references and objects, often a map: tensors (of sharded ones each member its
+        /// parts), lists, maps, numbers, texts ..., alike on all members except the parts. It replaces what was saved
+        /// there in one instant: a load, also after a crash, finds the old or the new one, whole. The directory is
+        /// made, its parent is not. Nothing may write to the tensors meanwhile. timeout_ns 0: that of the mesh until
+        /// all have come, then none. Saves and loads of a mesh, or line, follow one another. Collective. Blocks. Fails:
+        /// INVALID_ARGUMENT (references, objects, tensors of another mesh, keys that give two tensors one name);
+        /// INVALID_STATE (naming file and reason; a directory that not all share; another save is writing there);
+        /// DIVERGED (naming the entry that differs); as the mesh does. The old stays.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_checkpoint_save(MeshHandle mesh, byte[] directory, IntPtr value, long
             timeout_ns, distag_error* err);
@@ -2478,19 +2481,22 @@ namespace Distag.Raw {
         public static extern int distag_loader_get_info(LoaderHandle loader, distag_loader_info* out_info,
             distag_error* err);
 
-        /// <summary>Makes a plan from rules. Equal arguments give equal plans on any machine; nothing is sent, and a
-        /// mesh without a worker will do. The leaves are retained. Fails: INVALID_ARGUMENT (a rule that fits no leaf,
-        /// naming the nearest, or does not suit it; saved is no report, or of another mesh or leaves; AUTO without
-        /// roots); OUT_OF_MEMORY naming the bytes of a member; UNSUPPORTED (roots).</summary>
+        /// <summary>Makes a plan from rules, and, with roots, for the program of which they are results: run it once
+        /// with inputs of DISTAG_INIT_SHAPE. A leaf without a rule gets the cuts that its ops want and that move
+        /// nothing, forward and backward until nothing changes; where two ops differ it is repeated, and "why" says so.
+        /// Inputs without a name are repeated. Equal arguments give equal plans on any machine. Nothing is sent; no
+        /// worker is needed. The leaves are retained. Fails: INVALID_ARGUMENT (a rule that fits no leaf, naming the
+        /// nearest, or does not suit it; roots with elements, or of no leaf; saved is no report, or of another mesh,
+        /// program or leaves); OUT_OF_MEMORY (bytes); UNSUPPORTED (AUTO).</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_plan_create(MeshHandle mesh, IntPtr[] roots, UIntPtr root_count,
             distag_plan_options* options, IntPtr* out_plan, distag_error* err);
 
         /// <summary>Marks the leaves as planned, in place: plain ones get the values of the source, in exchanges of up
-        /// to 64 MiB (DISTAG_AUTO_USE_GROUP_SHARDING=0: one by one), deferred ones make their part alone. Those that
-        /// lie so already stay. Collective: members compare their plans first. Blocks, at most the timeout_ns of the
-        /// mesh. Fails, no leaf marked: DIVERGED; INVALID_STATE (a leaf with another spec, or a history); as the source
-        /// of a deferred leaf on one member does, on all. Values that do not come end the mesh.</summary>
+        /// to 64 MiB (DISTAG_AUTO_USE_GROUP_SHARDING=0: one by one), deferred ones make their part. Those that lie so,
+        /// and shapes, stay. Collective: members compare their plans first. Blocks, at most the timeout_ns of the mesh.
+        /// Fails, no leaf marked: DIVERGED; INVALID_STATE (a leaf with another spec, or a history); as the source of a
+        /// deferred leaf on one member does, on all. Values that do not come end the mesh.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_plan_apply(PlanHandle plan, MeshHandle line, distag_error* err);
 
@@ -2499,7 +2505,8 @@ namespace Distag.Raw {
         public static extern IntPtr distag_plan_get_spec(PlanHandle plan, byte[] name);
 
         /// <summary>In JSON, as distag_worker_copy_report: "mesh", "mode", "memory" of the member that needs most, and
-        /// "leaves", each with "name", "dtype", "shape", "spec" and "why".</summary>
+        /// "leaves", each with "name", "dtype", "shape", "spec" and "why"; with roots also "program", a hash, and "ops"
+        /// likewise.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_plan_copy_report(PlanHandle plan, byte[] buffer, UIntPtr capacity, UIntPtr*
             out_size, distag_error* err);

@@ -1,4 +1,4 @@
-// Plans: how the tensors of a program lie on a mesh, by rules.
+// Plans: how the tensors of a program lie on a mesh, by rules and what follows from them.
 
 #include "spmd/plan.h"
 
@@ -40,6 +40,14 @@ void check_count(size_t count, const char* name) {
   if (count > kMostItems) refuse(Status::kInvalidArgument, "{} is {}: at most {}", name, count, kMostItems);
 }
 
+Tensors read_roots(distag_tensor* const* roots, size_t count) {
+  check_count(count, "root_count");
+  check_array(roots, count, "roots");
+  Tensors tensors;
+  for (size_t i = 0; i < count; ++i) tensors.push_back(need(roots[i], "an item of roots").tensor());
+  return tensors;
+}
+
 std::vector<spmd::PlanLeaf> read_leaves(const distag_plan_options& options) {
   check_count(options.leaf_count, "leaf_count");
   check_array(options.names, options.leaf_count, "names");
@@ -71,12 +79,11 @@ void check_mode(const distag_plan_options& options, size_t root_count) {
   if (options.mode == DISTAG_PLAN_AUTO && root_count == 0) {
     refuse(Status::kInvalidArgument, "mode is DISTAG_PLAN_AUTO, which needs the roots of a program");
   }
-  if (root_count > 0) {
-    refuse(Status::kUnsupported,
-           "this version plans by rules alone, and not {}: give no roots, and a rule for each leaf that is to be cut",
-           options.mode == DISTAG_PLAN_AUTO || is_automatic ? "by a search" : "what follows from a program");
+  const bool is_search = options.mode == DISTAG_PLAN_AUTO || (options.mode == 0 && is_automatic && root_count > 0);
+  if (is_search) {
+    refuse(Status::kUnsupported, "this version does not search: take DISTAG_PLAN_COMPLETE, and give rules");
   }
-  if (options.costs != nullptr) refuse(Status::kUnsupported, "costs are of a search, and this version has rules alone");
+  if (options.costs != nullptr) refuse(Status::kUnsupported, "costs are of a search, and this version does none");
 }
 
 }  // namespace
@@ -89,11 +96,11 @@ distag_status distag_plan_create(distag_mesh* mesh, distag_tensor* const* roots,
   clear(out_plan);
   return guard(__func__, err, [=] {
     const distag_mesh& live = need(mesh, "mesh");
-    check_array(roots, root_count, "roots");
     need_pointer(out_plan, "out_plan");
     const distag_plan_options given = read_struct(options, "distag_plan_options");
     check_mode(given, root_count);
     spmd::PlanSettings settings;
+    settings.roots = read_roots(roots, root_count);
     settings.leaves = read_leaves(given);
     settings.rules = read_rules(given);
     if (given.saved != nullptr) settings.saved = need_text(given.saved, "saved");

@@ -12,7 +12,9 @@
 #include "layout/placement.h"
 #include "layout/spec_text.h"
 #include "spmd/marking.h"
-#include "spmd/plan_report.h"
+#include "spmd/sharding.h"
+#include "spmd/spec_completion.h"
+#include "tensor/shape_only.h"
 
 namespace distag::spmd {
 namespace {
@@ -119,14 +121,23 @@ Plan::Plan(const MeshShape& mesh, PlanSettings settings) : mesh_(mesh), source_(
     fail(Status::kInvalidArgument, "source is {}, not -1 or the position of one of the {} members", source_,
          mesh.count());
   }
+  std::optional<TracedProgram> program;
+  if (!settings.roots.empty()) program.emplace(settings.roots);
+  PlanReport report;
+  if (program) report.program = program->hash();
   if (settings.saved) {
-    place_as_saved(settings);
+    place_as_saved(settings, report.program);
   } else {
     place_by_rules(settings);
   }
-  const uint64_t memory = count_memory(settings);
-  check_memory(settings, memory);
-  report_ = write_report(memory);
+  if (program) complete(*program);
+  report.memory = count_memory(settings);
+  check_memory(settings, report.memory);
+  for (const Placed& leaf : leaves_) {
+    report.leaves.push_back({leaf.name, leaf.tensor.dtype(), leaf.tensor.shape(), leaf.text, leaf.why});
+  }
+  report.ops = std::move(ops_);
+  report_ = write_plan_report(mesh_, report);
 }
 
 void Plan::place_by_rules(const PlanSettings& settings) {
@@ -140,7 +151,7 @@ void Plan::place_by_rules(const PlanSettings& settings) {
   for (const PlanLeaf& leaf : settings.leaves) {
     const auto rule = std::find_if(settings.rules.begin(), settings.rules.end(),
                                    [&leaf](const PlanRule& each) { return fits(each.pattern, leaf.name); });
-    Placed placed{leaf.name, leaf.tensor, Spec(leaf.tensor.rank()), "", "no rule fits it: repeated"};
+    Placed placed{leaf.name, leaf.tensor, Spec(leaf.tensor.rank()), "", "no rule fits it: repeated", false};
     try {
       const std::string text = rule == settings.rules.end() ? print_spec(mesh_, placed.spec) : rule->spec;
       placed.text = check_spec(mesh_, leaf.tensor, text, placed.spec);
@@ -151,16 +162,17 @@ void Plan::place_by_rules(const PlanSettings& settings) {
                                                shown(leaf.name), describe(leaf.tensor));
       throw current_error().add_context(of);
     }
-    if (rule != settings.rules.end()) placed.why = fmt::format("rule \"{}\"", rule->pattern);
+    placed.is_open = rule == settings.rules.end();
+    if (!placed.is_open) placed.why = fmt::format("rule \"{}\"", rule->pattern);
     leaves_.push_back(std::move(placed));
   }
 }
 
-void Plan::place_as_saved(const PlanSettings& settings) {
+void Plan::place_as_saved(const PlanSettings& settings, std::optional<uint64_t> program) {
   if (!settings.rules.empty())
     fail(Status::kInvalidArgument, "both saved and rules are given: a saved plan has its own");
   std::map<std::string, ReportedLeaf> saved;
-  for (ReportedLeaf& leaf : read_plan_report(mesh_, *settings.saved)) {
+  for (ReportedLeaf& leaf : read_plan_report(mesh_, program, *settings.saved)) {
     std::string name = leaf.name;
     if (!saved.emplace(name, std::move(leaf)).second) {
       fail(Status::kInvalidArgument, "saved: two leaves have the name \"{}\"", shown(name));
@@ -177,13 +189,84 @@ void Plan::place_as_saved(const PlanSettings& settings) {
       fail(Status::kInvalidArgument, "saved: leaf \"{}\" is {}{}, and here {}", shown(leaf.name),
            dtype_name(told.dtype), to_string(told.shape), describe(leaf.tensor));
     }
-    Placed placed{leaf.name, leaf.tensor, Spec(leaf.tensor.rank()), "", told.why};
+    Placed placed{leaf.name, leaf.tensor, Spec(leaf.tensor.rank()), "", told.why, false};
     try {
       placed.text = check_spec(mesh_, leaf.tensor, told.spec, placed.spec);
     } catch (...) {
       throw current_error().add_context(fmt::format("saved: leaf \"{}\"", shown(leaf.name)));
     }
     leaves_.push_back(std::move(placed));
+  }
+}
+
+namespace {
+
+// The spec that a leaf has been marked with. Throws INVALID_ARGUMENT for one of another mesh.
+std::optional<Spec> marked_spec(const MeshShape& mesh, const Tensor& leaf, const std::string& name) {
+  const Sharding* sharding = Sharding::of(leaf);
+  if (sharding == nullptr) return std::nullopt;
+  if (!is_same_mesh(mesh, sharding->program().shape())) {
+    fail(Status::kInvalidArgument, "{} is sharded as {}, and the plan is for another mesh", name, sharding->describe());
+  }
+  return sharding->lying().spec;
+}
+
+const char* describe_moves(layout::MoveClass moves) {
+  switch (moves) {
+    case layout::MoveClass::kNone:
+      return "nothing moves";
+    case layout::MoveClass::kParameters:
+      return "parameters are gathered, or parts of sums added";
+    case layout::MoveClass::kData:
+      return "data move";
+  }
+  return "";
+}
+
+}  // namespace
+
+void Plan::complete(const TracedProgram& program) {
+  std::map<uint64_t, size_t> places;  // of the leaves of the program
+  for (size_t i = 0; i < program.leaves().size(); ++i) places.emplace(program.leaves()[i].id(), i);
+  // What has no name is not marked: it stays as it is.
+  std::vector<std::optional<Spec>> fixed;
+  for (const Tensor& leaf : program.leaves()) fixed.emplace_back(Spec(leaf.rank()));
+  std::vector<bool> is_named(fixed.size());
+  for (size_t i = 0; i < fixed.size(); ++i) {
+    const std::string name = fmt::format("an input of the program, {},", describe(program.leaves()[i]));
+    if (const auto marked = marked_spec(mesh_, program.leaves()[i], name)) fixed[i] = marked;
+  }
+  for (Placed& leaf : leaves_) {
+    const auto found = places.find(leaf.tensor.id());
+    if (found == places.end()) continue;
+    const size_t place = found->second;
+    const bool is_marked = Sharding::of(leaf.tensor) != nullptr;
+    if (leaf.is_open && is_marked) leaf.why = "marked already";
+    if (!leaf.is_open) fixed[place] = leaf.spec;
+    if (leaf.is_open && !is_marked && !is_named[place]) fixed[place].reset();
+    is_named[place] = true;
+  }
+  if (!leaves_.empty() && std::find(is_named.begin(), is_named.end(), true) == is_named.end()) {
+    fail(Status::kInvalidArgument,
+         "the program of the roots uses none of the {} leaves: give the tensors that it was run with", leaves_.size());
+  }
+  const SpecCompletion completion(mesh_, program, fixed);
+  for (Placed& leaf : leaves_) {
+    const auto found = places.find(leaf.tensor.id());
+    if (!leaf.is_open) continue;
+    if (found == places.end()) {
+      leaf.why = "the program does not use it: repeated";
+      continue;
+    }
+    leaf.spec = completion.spec_of(found->second);
+    leaf.text = print_spec(mesh_, leaf.spec);
+    if (!fixed[found->second]) leaf.why = completion.why(found->second);
+    if (fixed[found->second] && Sharding::of(leaf.tensor) == nullptr) leaf.why = "the same tensor has a rule";
+  }
+  for (size_t i = 0; i < program.steps().size(); ++i) {
+    const TracedProgram::Step& step = program.steps()[i];
+    const std::string spec = print_spec(mesh_, completion.result_of(i));
+    ops_.push_back({step.op->op().name, spec, describe_moves(completion.moves_of(i))});
   }
 }
 
@@ -214,14 +297,6 @@ void Plan::check_memory(const PlanSettings& settings, uint64_t memory) const {
        settings.memory_bytes, shown(largest->name));
 }
 
-std::string Plan::write_report(uint64_t memory) const {
-  std::vector<ReportedLeaf> leaves;
-  for (const Placed& leaf : leaves_) {
-    leaves.push_back({leaf.name, leaf.tensor.dtype(), leaf.tensor.shape(), leaf.text, leaf.why});
-  }
-  return write_plan_report(mesh_, leaves, memory);
-}
-
 const char* Plan::spec_of(std::string_view name) const {
   for (const Placed& leaf : leaves_) {
     if (leaf.name == name) return leaf.text.c_str();
@@ -235,7 +310,9 @@ void Plan::apply(const Line& line, bool together) const {
          line.program->shape().name());
   }
   std::vector<Marking> markings;
-  for (const Placed& leaf : leaves_) markings.push_back({leaf.name, leaf.tensor, leaf.text});
+  for (const Placed& leaf : leaves_) {
+    if (!is_shape_only(leaf.tensor)) markings.push_back({leaf.name, leaf.tensor, leaf.text});
+  }
   const uint64_t hash = Fingerprint().add(report_).value();
   const std::string what = fmt::format("plan_apply({} leaves, plan {:016x}, source {})", leaves_.size(), hash, source_);
   mark_all(markings, line, what, source_, together);

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "layout/spec.h"
+#include "spmd/plan_report.h"
 #include "spmd/program.h"
+#include "spmd/traced_program.h"
 #include "tensor/tensor.h"
 
 namespace distag::spmd {
@@ -25,8 +27,9 @@ struct PlanRule {
 bool fits(std::string_view pattern, std::string_view name);
 
 struct PlanSettings {
+  Tensors roots;  // the results of a program on shapes; none: rules are all
   std::vector<PlanLeaf> leaves;
-  std::vector<PlanRule> rules;       // the first that fits counts; a leaf that none fits is repeated
+  std::vector<PlanRule> rules;       // the first that fits counts; a leaf that none fits: what follows, or repeated
   std::optional<std::string> saved;  // the report of a former plan, in the place of rules
   bool is_inference = false;
   uint32_t optimizer_copies = 0;
@@ -37,8 +40,9 @@ struct PlanSettings {
 // How the leaves of a program lie on a mesh. Immutable.
 class Plan {
  public:
-  // Throws INVALID_ARGUMENT for a rule that fits no leaf or does not suit one, and for a saved text that no plan
-  // wrote, or of another mesh or other leaves; OUT_OF_MEMORY beyond the bound.
+  // Throws INVALID_ARGUMENT for a rule that fits no leaf or does not suit one, for roots that are no results of ops on
+  // shapes, or of none of the leaves, and for a saved text that no plan wrote, or of another mesh, program or other
+  // leaves; OUT_OF_MEMORY beyond the bound.
   Plan(const layout::MeshShape& mesh, PlanSettings settings);
 
   // In the first notation; nullptr: there is no such leaf.
@@ -55,17 +59,20 @@ class Plan {
     layout::Spec spec;
     std::string text;
     std::string why;
+    bool is_open = false;  // no rule fits it
   };
 
   void place_by_rules(const PlanSettings& settings);
-  void place_as_saved(const PlanSettings& settings);
+  void place_as_saved(const PlanSettings& settings, std::optional<uint64_t> program);
+  // The leaves that are open get what follows for them.
+  void complete(const TracedProgram& program);
   uint64_t count_memory(const PlanSettings& settings) const;
   void check_memory(const PlanSettings& settings, uint64_t memory) const;
-  std::string write_report(uint64_t memory) const;
 
   const layout::MeshShape mesh_;
   const int64_t source_;
   std::vector<Placed> leaves_;
+  std::vector<ReportedOp> ops_;
   std::string report_;
 };
 

@@ -31,6 +31,9 @@ Dtype dtype_named(const std::string& name) {
   fail(Status::kInvalidArgument, "no dtype \"{}\"", name);
 }
 
+std::string text_of(uint64_t program) { return fmt::format("{:016x}", program); }
+const char* mode_of(const std::optional<uint64_t>& program) { return program ? "complete" : "rules"; }
+
 ReportedLeaf read_leaf(const Json& json) {
   ReportedLeaf leaf;
   leaf.name = json.at("name").get<std::string>();
@@ -49,9 +52,9 @@ ReportedLeaf read_leaf(const Json& json) {
 
 }  // namespace
 
-std::string write_plan_report(const layout::MeshShape& mesh, const std::vector<ReportedLeaf>& leaves, uint64_t memory) {
+std::string write_plan_report(const layout::MeshShape& mesh, const PlanReport& report) {
   Json listed = Json::array();
-  for (const ReportedLeaf& leaf : leaves) {
+  for (const ReportedLeaf& leaf : report.leaves) {
     Json shape = Json::array();
     for (const int64_t size : leaf.shape) shape.push_back(size);
     listed.push_back({{"name", leaf.name},
@@ -60,12 +63,20 @@ std::string write_plan_report(const layout::MeshShape& mesh, const std::vector<R
                       {"spec", leaf.spec},
                       {"why", leaf.why}});
   }
-  const Json report = {{"version", kVersion}, {"mesh", describe(mesh)},      {"mode", "rules"},
-                       {"memory", memory},    {"leaves", std::move(listed)}, {"ops", Json::array()}};
-  return report.dump(-1, ' ', false, Json::error_handler_t::replace);
+  Json ops = Json::array();
+  for (const ReportedOp& op : report.ops) ops.push_back({{"name", op.name}, {"spec", op.spec}, {"why", op.why}});
+  Json json = {{"version", kVersion}};
+  if (report.program) json["program"] = text_of(*report.program);
+  json["mesh"] = describe(mesh);
+  json["mode"] = mode_of(report.program);
+  json["memory"] = report.memory;
+  json["leaves"] = std::move(listed);
+  json["ops"] = std::move(ops);
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::vector<ReportedLeaf> read_plan_report(const layout::MeshShape& mesh, const std::string& text) {
+std::vector<ReportedLeaf> read_plan_report(const layout::MeshShape& mesh, std::optional<uint64_t> program,
+                                           const std::string& text) {
   if (text.size() > kLargest)
     fail(Status::kInvalidArgument, "saved: a text of {} bytes, more than 64 MiB", text.size());
   std::vector<ReportedLeaf> leaves;
@@ -77,7 +88,13 @@ std::vector<ReportedLeaf> read_plan_report(const layout::MeshShape& mesh, const 
       return true;
     });
     if (report.at("version") != kVersion) fail(Status::kInvalidArgument, "version is not {}", kVersion);
-    if (report.at("mode") != "rules") fail(Status::kInvalidArgument, "a mode other than \"rules\"");
+    if (report.at("mode") != mode_of(program)) {
+      fail(Status::kInvalidArgument, "its mode is not \"{}\", as that of a plan {} roots", mode_of(program),
+           program ? "with" : "without");
+    }
+    if (program && report.at("program") != text_of(*program)) {
+      fail(Status::kInvalidArgument, "a plan for another program");
+    }
     if (report.at("mesh") != describe(mesh)) fail(Status::kInvalidArgument, "a plan for another mesh");
     for (const Json& leaf : report.at("leaves")) leaves.push_back(read_leaf(leaf));
   } catch (const Json::exception& error) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,24 @@ struct ReportedLeaf {
   std::string why;
 };
 
-std::string write_plan_report(const layout::MeshShape& mesh, const std::vector<ReportedLeaf>& leaves, uint64_t memory);
+// And of an op of its program.
+struct ReportedOp {
+  std::string name;
+  std::string spec;  // of its result, or the first of them
+  std::string why;
+};
 
-// Of a text that may be anything: throws INVALID_ARGUMENT unless it is the report of a plan for this mesh.
-std::vector<ReportedLeaf> read_plan_report(const layout::MeshShape& mesh, const std::string& text);
+struct PlanReport {
+  std::optional<uint64_t> program;  // its hash; none: the plan is by rules alone
+  uint64_t memory = 0;
+  std::vector<ReportedLeaf> leaves;
+  std::vector<ReportedOp> ops;
+};
+std::string write_plan_report(const layout::MeshShape& mesh, const PlanReport& report);
+
+// The leaves in a text that may be anything: throws INVALID_ARGUMENT unless it is the report of a plan for this mesh
+// and the program.
+std::vector<ReportedLeaf> read_plan_report(const layout::MeshShape& mesh, std::optional<uint64_t> program,
+                                           const std::string& text);
 
 }  // namespace distag::spmd

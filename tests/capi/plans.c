@@ -1,4 +1,4 @@
-/* Plans by rules: made anywhere, applied by all members in one exchange, and what they refuse. */
+/* Plans by rules and for programs: made anywhere, applied by all members in one exchange, and what they refuse. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
@@ -204,7 +204,7 @@ static void arguments(void) {
   options.mode = 7;
   CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), DISTAG_E_UNSUPPORTED, "mode");
   options.mode = DISTAG_PLAN_COMPLETE;
-  CHECK_FAILS(distag_plan_create(mesh, &leaf, 1, &options, &plan, &err), DISTAG_E_UNSUPPORTED, "by rules alone");
+  CHECK_FAILS(distag_plan_create(mesh, &leaf, 1, &options, &plan, &err), invalid, "root 0, float64[6], has elements");
   options.inference = 2;
   CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), invalid, "inference");
   options.inference = 0;
@@ -245,6 +245,171 @@ static void arguments(void) {
   free(large);
 }
 
+/* Two layers, by the names of their leaves: what a program on shapes is made of, and one that is run. */
+enum { kNamed = 5, kHidden = 8 };
+static const char *const kNames[kNamed] = {"x", "up.weight", "up.bias", "down.weight", "down.bias"};
+
+static distag_tensor *deferred(uint32_t init, uint64_t seed, int64_t rows, int64_t columns) {
+  const int64_t shape[] = {rows, columns};
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_deferred_options options = DISTAG_DEFERRED_OPTIONS_INIT;
+  distag_tensor *tensor = NULL;
+  options.init = init;
+  options.seed = init == DISTAG_INIT_RANDN ? seed : 0;
+  CHECK_OK(distag_tensor_create_deferred(DISTAG_FLOAT64, shape, columns == 0 ? 1 : 2, &options, &tensor, &err));
+  return tensor;
+}
+
+static void make_layers(distag_tensor **leaves) {
+  distag_error err = DISTAG_ERROR_INIT;
+  leaves[1] = deferred(DISTAG_INIT_RANDN, 1, kHidden, kRows);
+  leaves[2] = deferred(DISTAG_INIT_RANDN, 2, kHidden, 0);
+  leaves[3] = deferred(DISTAG_INIT_RANDN, 3, 3, kHidden);
+  leaves[4] = deferred(DISTAG_INIT_RANDN, 4, 3, 0);
+  for (int i = 1; i < kNamed; ++i) CHECK_OK(distag_tensor_set_requires_grad(leaves[i], 1, &err));
+}
+
+static distag_tensor *forward(distag_tensor *const *leaves) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_tensor *up = NULL, *wide = NULL, *down = NULL, *loss = NULL;
+  CHECK_OK(distag_linear(leaves[0], leaves[1], leaves[2], &up, &err));
+  CHECK_OK(distag_relu(up, &wide, &err));
+  CHECK_OK(distag_linear(wide, leaves[3], leaves[4], &down, &err));
+  CHECK_OK(distag_mean(down, NULL, 0, 0, &loss, &err));
+  distag_tensor_release(up);
+  distag_tensor_release(wide);
+  distag_tensor_release(down);
+  return loss;
+}
+
+static double loss_of(distag_tensor *const *leaves) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_tensor *loss = forward(leaves), *whole = loss;
+  double item = 0;
+  if (distag_tensor_get_mesh(loss) != NULL) {
+    CHECK_OK(distag_tensor_gather(loss, -1, DISTAG_FOREVER, &whole, &err));
+    distag_tensor_release(loss);
+  }
+  CHECK_OK(distag_tensor_get_item(whole, &item, &err));
+  distag_tensor_release(whole);
+  return item;
+}
+
+/* One rule; the rest follows. Then the parameters are made where they are planned, and the loss is that of one. */
+static void run_as_planned(members *group, int32_t rank) {
+  static const char *const kPattern[] = {"up.weight"};
+  static const char *const kSpec[] = {"('x', None)"};
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *const mesh = make_mesh(group->workers[rank], member_count);
+  distag_plan_options options = DISTAG_PLAN_OPTIONS_INIT;
+  distag_mesh_stats stats = DISTAG_MESH_STATS_INIT;
+  distag_tensor *leaves[kNamed], *same[kNamed], *root = NULL;
+  distag_plan *plan = NULL;
+  make_layers(leaves);
+  make_layers(same);
+  leaves[0] = deferred(DISTAG_INIT_SHAPE, 0, 4, kRows);
+  same[0] = deferred(DISTAG_INIT_RANDN, 5, 4, kRows);
+  root = forward(leaves);
+  options.names = kNames;
+  options.leaves = leaves;
+  options.leaf_count = kNamed;
+  options.patterns = kPattern;
+  options.specs = kSpec;
+  options.rule_count = 1;
+  CHECK_OK(distag_plan_create(mesh, &root, 1, &options, &plan, &err));
+  CHECK_TEXT(distag_plan_get_spec(plan, "x"), "(None, None)");
+  CHECK_TEXT(distag_plan_get_spec(plan, "up.bias"), "('x',)");
+  CHECK_TEXT(distag_plan_get_spec(plan, "down.weight"), "(None, 'x')");
+  CHECK_TEXT(distag_plan_get_spec(plan, "down.bias"), "(None,)");
+  CHECK_OK(distag_plan_apply(plan, mesh, &err)); /* x is a shape, and stays one */
+  CHECK_TEXT(distag_tensor_get_spec(leaves[3]), "(None, 'x')");
+  distag_tensor_release(leaves[0]);
+  leaves[0] = same[0];
+  CHECK_NEAR(loss_of(leaves), loss_of(same));
+  CHECK_OK(distag_mesh_get_stats(mesh, &stats, &err));
+  CHECK_INT(stats.hidden_moves, 0);
+  distag_tensor_release(root);
+  distag_plan_release(plan);
+  for (int i = 0; i < kNamed; ++i) distag_tensor_release(same[i]);
+  for (int i = 1; i < kNamed; ++i) distag_tensor_release(leaves[i]);
+  distag_mesh_release(mesh);
+}
+
+/* Leaves that lie on another mesh, and on this one. */
+static void plan_marked(members *group, int32_t rank) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *const mesh = make_mesh(group->workers[rank], member_count);
+  const int64_t sizes[] = {1, member_count};
+  const int32_t ranks[] = {0, 1, 2};
+  static const char *const kTwo[] = {"y", "x"};
+  distag_plan_options options = DISTAG_PLAN_OPTIONS_INIT;
+  distag_mesh *other = NULL;
+  distag_tensor *leaves[kNamed], *root = NULL;
+  distag_plan *plan = NULL;
+  CHECK_OK(distag_mesh_create(group->workers[rank], ranks, (size_t)member_count, sizes, kTwo, 2, NULL, &other, &err));
+  make_layers(leaves);
+  leaves[0] = deferred(DISTAG_INIT_SHAPE, 0, 4, kRows);
+  CHECK_OK(distag_tensor_mark_sharding(leaves[1], mesh, "('x', None)", -1, &err));
+  root = forward(leaves);
+  options.names = kNames;
+  options.leaves = leaves;
+  options.leaf_count = kNamed;
+  CHECK_OK(distag_plan_create(mesh, &root, 1, &options, &plan, &err));
+  CHECK_TEXT(distag_plan_get_spec(plan, "up.weight"), "('x', None)");
+  CHECK_TEXT(distag_plan_get_spec(plan, "down.weight"), "(None, 'x')");
+  distag_plan_release(plan);
+  CHECK_FAILS(distag_plan_create(other, &root, 1, &options, &plan, &err), DISTAG_E_INVALID_ARGUMENT, "another mesh");
+  distag_tensor_release(root);
+  for (int i = 0; i < kNamed; ++i) distag_tensor_release(leaves[i]);
+  distag_mesh_release(mesh);
+  distag_mesh_release(other);
+}
+
+/* Roots and modes that are refused. A mesh without a worker plans programs too. */
+static void programs(void) {
+  const distag_status invalid = DISTAG_E_INVALID_ARGUMENT;
+  const int64_t size = 2;
+  const int32_t ranks[] = {0, 1};
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_plan_options options = DISTAG_PLAN_OPTIONS_INIT;
+  distag_plan *plan = NULL;
+  distag_mesh *mesh = NULL;
+  distag_tensor *leaves[kNamed], *roots[2] = {NULL, NULL};
+  char *const report = malloc(kReport);
+  size_t needed = 0;
+  CHECK_OK(distag_mesh_create(NULL, ranks, 2, &size, kAxes, 1, NULL, &mesh, &err));
+  make_layers(leaves);
+  leaves[0] = deferred(DISTAG_INIT_SHAPE, 0, 4, kRows);
+  roots[0] = forward(leaves);
+  options.names = kNames;
+  options.leaves = leaves;
+  options.leaf_count = kNamed;
+  CHECK_OK(distag_plan_create(mesh, roots, 1, &options, &plan, &err));
+  CHECK_OK(distag_plan_copy_report(plan, report, kReport, &needed, &err));
+  CHECK(strstr(report, "\"program\":\"") != NULL && strstr(report, "\"mode\":\"complete\"") != NULL);
+  CHECK(strstr(report, "{\"name\":\"relu\",\"spec\":\"(None, None)\",\"why\":\"nothing moves\"}") != NULL);
+  distag_plan_release(plan);
+  CHECK_OK(distag_plan_create(mesh, roots, 1, NULL, &plan, &err)); /* of no leaf with a name */
+  distag_plan_release(plan);
+  CHECK_FAILS(distag_plan_create(mesh, roots, 2, &options, &plan, &err), invalid, "an item of roots");
+  CHECK_FAILS(distag_plan_create(mesh, NULL, 1, &options, &plan, &err), invalid, "roots");
+  CHECK_FAILS(distag_plan_create(mesh, roots, (size_t)1 << 62, &options, &plan, &err), invalid, "root_count");
+  CHECK_FAILS(distag_plan_create(mesh, leaves, 1, &options, &plan, &err), invalid, "is no result of an op");
+  options.leaves = roots;
+  options.leaf_count = 1;
+  CHECK_FAILS(distag_plan_create(mesh, roots, 1, &options, &plan, &err), invalid, "uses none of the 1 leaves");
+  options.mode = DISTAG_PLAN_AUTO;
+  CHECK_FAILS(distag_plan_create(mesh, roots, 1, &options, &plan, &err), DISTAG_E_UNSUPPORTED, "does not search");
+  options.mode = 0;
+  setenv("DISTAG_AUTO_SPMD", "1", 1);
+  CHECK_FAILS(distag_plan_create(mesh, roots, 1, &options, &plan, &err), DISTAG_E_UNSUPPORTED, "does not search");
+  unsetenv("DISTAG_AUTO_SPMD");
+  for (int i = 0; i < kNamed; ++i) distag_tensor_release(leaves[i]);
+  distag_tensor_release(roots[0]);
+  distag_mesh_release(mesh);
+  free(report);
+}
+
 static void in_groups(void) {
   for (member_count = 2; member_count <= 3; ++member_count) {
     members group = {0};
@@ -254,6 +419,8 @@ static void in_groups(void) {
     setenv("DISTAG_AUTO_USE_GROUP_SHARDING", "0", 1);
     members_run(&group, (int32_t)member_count, apply_otherwise);
     unsetenv("DISTAG_AUTO_USE_GROUP_SHARDING");
+    members_run(&group, (int32_t)member_count, run_as_planned);
+    members_run(&group, (int32_t)member_count, plan_marked);
     members_run(&group, (int32_t)member_count, refuse_and_diverge);
     CHECK_INT(members_end(&group), 0);
   }
@@ -261,6 +428,7 @@ static void in_groups(void) {
 
 int main(void) {
   arguments();
+  programs();
   in_groups();
   return check_end();
 }

@@ -14,6 +14,7 @@ namespace distag {
 struct plan_options {
   std::vector<std::pair<std::string, tensor>> leaves;
   std::vector<std::pair<std::string, std::string>> rules;
+  std::vector<tensor> roots;       // of a program on shapes: leaves without a rule get the spec that follows for them
   std::string saved;               // the report of a former plan, in the place of rules
   std::int64_t source = 0;         // the position whose values all get; -1: each keeps its part of its own
   std::uint64_t memory_bytes = 0;  // that a member has; 0: no limit
@@ -27,7 +28,7 @@ class plan : public detail::handle<distag_plan, distag_plan_retain, distag_plan_
   plan() noexcept = default;
   explicit plan(const mesh& on, const plan_options& options, outcome err = {}) {
     std::vector<const char*> names, patterns, specs;
-    std::vector<distag_tensor*> leaves;
+    std::vector<distag_tensor*> leaves, roots;
     for (const auto& leaf : options.leaves) {
       names.push_back(leaf.first.c_str());
       leaves.push_back(leaf.second.get());
@@ -36,6 +37,7 @@ class plan : public detail::handle<distag_plan, distag_plan_retain, distag_plan_
       patterns.push_back(rule.first.c_str());
       specs.push_back(rule.second.c_str());
     }
+    for (const tensor& root : options.roots) roots.push_back(root.get());
     distag_plan_options raw = DISTAG_PLAN_OPTIONS_INIT;
     raw.inference = options.inference ? 1 : 0;
     raw.optimizer_copies = options.optimizer_copies;
@@ -48,7 +50,7 @@ class plan : public detail::handle<distag_plan, distag_plan_retain, distag_plan_
     raw.specs = specs.data();
     raw.rule_count = specs.size();
     raw.saved = options.saved.empty() ? nullptr : options.saved.c_str();
-    err.check(distag_plan_create(on.get(), nullptr, 0, &raw, put(), err.raw()));
+    err.check(distag_plan_create(on.get(), roots.data(), roots.size(), &raw, put(), err.raw()));
   }
 
   // Marks the leaves, in place, in one exchange. Members compare their plans. Collective. Blocks.

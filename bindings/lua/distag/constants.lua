@@ -128,7 +128,7 @@ M.BATCH_LOCAL = 2 -- each gives the part that it is to hold; the first dim may d
 M.BATCH_ROOT = 3 -- the source of the member at position 0 gives it, the parts are sent
 M.BATCH_ROWS = 4 -- the loader chooses the rows of each batch; each member is asked for those it is to hold
 
-M.PLAN_COMPLETE = 1 -- a leaf without a rule is repeated
+M.PLAN_COMPLETE = 1 -- a leaf without a rule gets the spec that follows for it with roots, or is repeated
 M.PLAN_AUTO = 2 -- later: needs roots
 
 M.VERSION = "0.3.0"

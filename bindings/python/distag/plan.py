@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ctypes import addressof, byref, c_char_p, c_int64, c_uint32, c_uint64, c_void_p, sizeof
 from typing import Any
 
@@ -27,16 +27,17 @@ class Plan(Owner):
     """A spec for each of the named tensors. Immutable; may be used by any thread. Nothing is sent until `apply`.
 
     A tensor has the spec of the first rule whose pattern fits its name (* within dots, ** across them, ? one character);
-    one without is repeated, and a rule that no tensor is left for is refused. `saved` is the `report` of a former plan,
-    in the place of rules. `source` is
-    the position of the member whose values all get; with None each keeps its part of its own. `memory_bytes` is what a
-    member has for parts, gradients and the optimizer's copies: a plan that needs more is refused."""
+    one without is repeated, and a rule that no tensor is left for is refused. With `roots`, the results of a program
+    run with inputs of `deferred(..., init="shape")`, one without a rule gets the spec that follows from the others.
+    `saved` is the `report` of a former plan, in the place of rules. `source` is the position of the member whose values
+    all get; with None each keeps its part of its own. `memory_bytes` is what a member has for parts, gradients and the
+    optimizer's copies: a plan that needs more is refused."""
 
     __slots__ = ()
 
     def __init__(self, mesh: Mesh, leaves: Mapping[str, Tensor], rules: Mapping[str, Spec] | None = None, *,
-                 source: int | None = 0, saved: str | None = None, memory_bytes: int = 0, optimizer_copies: int = 0,
-                 inference: bool = False) -> None:
+                 roots: Sequence[Tensor] = (), source: int | None = 0, saved: str | None = None, memory_bytes: int = 0,
+                 optimizer_copies: int = 0, inference: bool = False) -> None:
         for what, items in (("leaves", leaves), ("rules", rules)):
             if not isinstance(items, (Mapping, type(None))) or items is leaves is None:
                 raise invalid(f"plan: {what} are a dict, not a {type(items).__name__}")
@@ -58,8 +59,13 @@ class Plan(Owner):
             source=-1 if source is None else fit(position(source, "plan"), c_int64, "source"), names=addressof(names),
             leaves=addressof(tensors), leaf_count=len(leaves), patterns=addressof(patterns), specs=addressof(specs),
             rule_count=len(given), saved=None if saved is None else text(saved, "saved"))
+        if not isinstance(roots, (list, tuple)):
+            raise invalid(f"plan: roots are a list of tensors, not a {type(roots).__name__}")
+        results, result_count = _arguments.array_of(
+            [_arguments.tensor_of(root, "plan: an item of roots") for root in roots])
         out, err = PlanHandle(), distag_error()
-        if lib.distag_plan_create(_arguments.mesh_of(mesh, "plan"), None, 0, byref(options), byref(out), byref(err)):
+        if lib.distag_plan_create(_arguments.mesh_of(mesh, "plan"), results, result_count, byref(options), byref(out),
+                                  byref(err)):
             fail(err)
         self._h = out
         self._check_rules(given)

@@ -237,6 +237,14 @@ TEST(Plans, MarkNamedTensors) {
     options.rules.clear();
     options.saved = made.report();
     EXPECT_EQ(plan(grid, options).report(), made.report());
+    deferred_options none;
+    none.init = init::shape;
+    const tensor shape = deferred({8, 4}, dtype::float32, none);
+    plan_options complete;
+    complete.leaves = {{"x", shape}, {"y", deferred({8, 4}, dtype::float32, none)}};
+    complete.rules = {{"x", "('data', None)"}};
+    complete.roots = {shape * complete.leaves[1].second};
+    EXPECT_EQ(plan(grid, complete).spec("y"), plan(grid, complete).spec("x"));
     options.saved = "{}";
     status err;
     EXPECT_FALSE(plan(grid, options, err));

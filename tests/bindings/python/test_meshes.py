@@ -419,6 +419,24 @@ class Training(unittest.TestCase):
                 wrong()
         self.assertIsNone(weight.spec)
 
+    def test_a_plan_completes_rules_for_a_program_on_shapes(self):
+        model = nn.Sequential(nn.Linear(4, 8, seed=1), distag.relu, nn.Linear(8, 2, seed=2))
+        mesh, batch = distag.Mesh((2, 2), ("data", "model")), distag.deferred((16, 4), init="shape")
+        loss = model(batch).mean()
+        self.assertTrue(loss.is_shape_only and loss.requires_grad and not loss.is_deferred)
+        self.assertEqual((loss.shape, loss.dtype, model(batch).shape), ((), distag.float32, (16, 2)))
+        self.assertIn("without elements", repr(batch))
+        leaves = {"batch": batch, **dict(model.named_parameters())}
+        rules = {"batch": ("data", None), "0.weight": ("model", None)}
+        with distag.Plan(mesh, leaves, rules, roots=[loss]) as plan:
+            self.assertEqual([plan.spec(name) for name in leaves],
+                             ["('data', None)", "('model', None)", "('model',)", "(None, 'model')", "(None,)"])
+            again = distag.Plan(mesh, leaves, roots=[loss], saved=plan.report)
+            self.assertEqual(again.report, plan.report)
+        for wrong in (batch.tolist, batch.item, lambda: distag.Plan(mesh, leaves, rules, roots=[leaves["0.weight"]])):
+            with self.assertRaisesRegex(distag.DistagError, "elements"):
+                wrong()
+
     def test_a_plan_marks_named_tensors_and_is_used_again(self):
         def leaves(seed):
             made = nn.Sequential(nn.Linear(4, 6, seed=seed))

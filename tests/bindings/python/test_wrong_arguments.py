@@ -101,6 +101,8 @@ class Table:
             "mesh": mesh, "leaves": {"w": self.plain()}, "rules": {"w": ("x", None)}, "source": 0,
             "memory_bytes": 0, "optimizer_copies": 1, "inference": False}
         yield "Plan", distag.Plan, lambda: {"mesh": mesh, "leaves": {"w": self.plain()}, "saved": self.plan().report}
+        shape = distag.deferred((4, 2), init="shape")
+        yield "Plan", distag.Plan, lambda: {"mesh": mesh, "leaves": {"w": shape}, "roots": [shape.relu()]}
         yield "plan.apply", self.plan().apply, lambda: {"mesh": mesh}
         yield "plan.spec", self.plan().spec, lambda: {"name": "w"}
         yield "distribute_module", distag.distribute_module, lambda: {

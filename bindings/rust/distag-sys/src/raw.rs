@@ -141,7 +141,7 @@ pub const DISTAG_SPEC_TUPLE: u32 = 1;
 pub const DISTAG_SPEC_PLACEMENTS: u32 = 2;
 /// {devices=`[3,1,2]0`,1,2,3,4,5 last_tile_dim_replicate}
 pub const DISTAG_SPEC_HLO: u32 = 3;
-/// {devices=`[2,2]`<=`[4]`}, where that can say it
+/// {devices=`[2,2]`<=`[4]`}, UNSUPPORTED unless the ranks are 0, 1, 2 ... in order
 pub const DISTAG_SPEC_HLO_IOTA: u32 = 4;
 /// sharding<@mesh, `[{"x"}, {}]`, unreduced={"y"}>
 pub const DISTAG_SPEC_SHARDY: u32 = 5;
@@ -200,7 +200,7 @@ pub const DISTAG_BATCH_ROOT: u32 = 3;
 /// the loader chooses the rows of each batch; each member is asked for those it is to hold
 pub const DISTAG_BATCH_ROWS: u32 = 4;
 
-/// a leaf without a rule is repeated
+/// a leaf without a rule gets the spec that follows for it with roots, or is repeated
 pub const DISTAG_PLAN_COMPLETE: u32 = 1;
 /// later: needs roots
 pub const DISTAG_PLAN_AUTO: u32 = 2;
@@ -1489,7 +1489,9 @@ extern "C" {
     pub fn distag_ones(dtype: i32, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Filled with `value`.
     pub fn distag_full(value: f64, dtype: i32, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
-    /// 1-d: start, start + step, ... as long as it is below stop (above, for a negative step).
+    /// 1-d: start + i * step in float64, then cast, for i = 0, 1, ... below (stop - start) / step in float64,
+    /// which may round up to one at stop. int64 takes a whole start and step. Fails: INVALID_ARGUMENT (not
+    /// finite, a step of 0).
     pub fn distag_arange(start: f64, stop: f64, step: f64, dtype: i32, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Uniform in [0, 1). Philox 4x32-10 (Salmon et al. 2011): a seed gives the same numbers everywhere.
     pub fn distag_rand(seed: u64, dtype: i32, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
@@ -1853,8 +1855,8 @@ extern "C" {
     /// Calls back once it is complete, soon if it is complete already, but never from inside this function.
     pub fn distag_future_on_done(future: *mut distag_future, callback: distag_future_callback, user_data: *mut c_void, destroy: distag_deleter, err: *mut distag_error) -> i32;
     /// A future that completes with the value that `continuation` makes of this one (since 0.2). It runs once
-    /// this one is complete, never from inside this function, and not at all once the next one is cancelled,
-    /// which cancels this one too.
+    /// this one is complete, never from inside this function, and not at all once the next is cancelled, which
+    /// cancels this one too.
     pub fn distag_future_then(future: *mut distag_future, continuation: distag_future_continuation, user_data: *mut c_void, destroy: distag_deleter, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// Waits until all have a value, or the first one fails, and answers as that one did. Blocks. Fails:
     /// DEADLINE.
@@ -1989,7 +1991,8 @@ extern "C" {
     /// Clip, save and load without waiting (since 0.3). The values of their futures: the norm, the state, null. A
     /// cancelled one may be done at some owners. Fails also: UNSUPPORTED without a worker.
     pub fn distag_optimizer_load_async(optimizer: *mut distag_optimizer, state: *mut distag_value, options: *const distag_call_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
-    /// The counters as they are; counters that belong together may be a moment apart.
+    /// The counters as they are; counters that belong together may be a moment apart, more where the loop is
+    /// busy.
     pub fn distag_worker_get_stats(worker: *mut distag_worker, out_stats: *mut distag_stats, err: *mut distag_error) -> i32;
     /// The same in the text format of Prometheus: "`distag_<field>`", counters with "_total" behind, each with
     /// HELP and TYPE and the label worker="NAME", empty while it depends on the rank (since 0.3). Then histograms
@@ -2084,8 +2087,8 @@ extern "C" {
     /// offset. Fails: INVALID_ARGUMENT (spec, shape, position).
     pub fn distag_mesh_copy_box(mesh: *mut distag_mesh, spec: *const c_char, shape: *const i64, ndim: usize, position: i64, offset: *mut i64, extent: *mut i64, out_replica: *mut i64, err: *mut distag_error) -> i32;
     /// A spec for tensors of ndim dims in another form (0: TUPLE); copied as by distag_worker_copy_report. All
-    /// but HLO come back equal. Fails: INVALID_ARGUMENT saying where and why the text is no spec; UNSUPPORTED
-    /// where a form cannot say it.
+    /// come back equal, but those of HLO without axes of size 1. Fails: INVALID_ARGUMENT saying where and why the
+    /// text is no spec; UNSUPPORTED where a form cannot say it.
     pub fn distag_mesh_copy_spec(mesh: *mut distag_mesh, spec: *const c_char, ndim: usize, form: u32, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
     /// Draws which members hold which part. Without a mesh the spec is HLO text, which names devices itself;
     /// without a shape all parts are drawn alike, of ndim dims (0: as many as the spec has). Copied as by
@@ -2162,14 +2165,14 @@ extern "C" {
     /// members have released it. distag_backward_async and FAST are UNSUPPORTED here. In other contexts a root is
     /// not sharded. Collective, without waiting. Fails: INVALID_ARGUMENT (a named line), or as the mesh does.
     pub fn distag_context_create_joint(mesh: *mut distag_mesh, out_context: *mut *mut distag_context, err: *mut distag_error) -> i32;
-    /// Saves a value: a map, with lists and maps in it, of tensors (of sharded ones each member its parts),
-    /// numbers, texts and bytes, alike on all members except the parts. It replaces what was saved there in one
-    /// instant: whoever loads, also after a crash, finds the old or the new one, whole. The directory is made,
-    /// its parent is not. Nothing may write to the tensors meanwhile. timeout_ns 0: that of the mesh. Saves and
-    /// loads of a mesh, or line, follow one another. Collective. Blocks. Fails: INVALID_ARGUMENT (references,
-    /// objects, tensors of another mesh); INVALID_STATE (naming file and reason; a directory that not all members
-    /// share; another save is writing there); DIVERGED (naming the entry that differs); as the mesh does. What
-    /// was there before stays.
+    /// Saves a value without references and objects, often a map: tensors (of sharded ones each member its
+    /// parts), lists, maps, numbers, texts ..., alike on all members except the parts. It replaces what was saved
+    /// there in one instant: a load, also after a crash, finds the old or the new one, whole. The directory is
+    /// made, its parent is not. Nothing may write to the tensors meanwhile. timeout_ns 0: that of the mesh until
+    /// all have come, then none. Saves and loads of a mesh, or line, follow one another. Collective. Blocks.
+    /// Fails: INVALID_ARGUMENT (references, objects, tensors of another mesh, keys that give two tensors one
+    /// name); INVALID_STATE (naming file and reason; a directory that not all share; another save is writing
+    /// there); DIVERGED (naming the entry that differs); as the mesh does. The old stays.
     pub fn distag_checkpoint_save(mesh: *mut distag_mesh, directory: *const c_char, value: *mut distag_value, timeout_ns: i64, err: *mut distag_error) -> i32;
     /// Saves the values of now while the program goes on and writes to the tensors. A shutdown waits for it; a
     /// failure for which the future was not asked before its release goes to the log. Its value is null; to
@@ -2213,21 +2216,25 @@ extern "C" {
     pub fn distag_loader_save(loader: *mut distag_loader, out_state: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// The progress of a loader on this member.
     pub fn distag_loader_get_info(loader: *mut distag_loader, out_info: *mut distag_loader_info, err: *mut distag_error) -> i32;
-    /// Makes a plan from rules. Equal arguments give equal plans on any machine; nothing is sent, and a mesh
-    /// without a worker will do. The leaves are retained. Fails: INVALID_ARGUMENT (a rule that fits no leaf,
-    /// naming the nearest, or does not suit it; saved is no report, or of another mesh or leaves; AUTO without
-    /// roots); OUT_OF_MEMORY naming the bytes of a member; UNSUPPORTED (roots).
+    /// Makes a plan from rules, and, with roots, for the program of which they are results: run it once with
+    /// inputs of DISTAG_INIT_SHAPE. A leaf without a rule gets the cuts that its ops want and that move nothing,
+    /// forward and backward until nothing changes; where two ops differ it is repeated, and "why" says so. Inputs
+    /// without a name are repeated. Equal arguments give equal plans on any machine. Nothing is sent; no worker
+    /// is needed. The leaves are retained. Fails: INVALID_ARGUMENT (a rule that fits no leaf, naming the nearest,
+    /// or does not suit it; roots with elements, or of no leaf; saved is no report, or of another mesh, program
+    /// or leaves); OUT_OF_MEMORY (bytes); UNSUPPORTED (AUTO).
     pub fn distag_plan_create(mesh: *mut distag_mesh, roots: *const *mut distag_tensor, root_count: usize, options: *const distag_plan_options, out_plan: *mut *mut distag_plan, err: *mut distag_error) -> i32;
     /// Marks the leaves as planned, in place: plain ones get the values of the source, in exchanges of up to 64
-    /// MiB (DISTAG_AUTO_USE_GROUP_SHARDING=0: one by one), deferred ones make their part alone. Those that lie so
-    /// already stay. Collective: members compare their plans first. Blocks, at most the timeout_ns of the mesh.
+    /// MiB (DISTAG_AUTO_USE_GROUP_SHARDING=0: one by one), deferred ones make their part. Those that lie so, and
+    /// shapes, stay. Collective: members compare their plans first. Blocks, at most the timeout_ns of the mesh.
     /// Fails, no leaf marked: DIVERGED; INVALID_STATE (a leaf with another spec, or a history); as the source of
     /// a deferred leaf on one member does, on all. Values that do not come end the mesh.
     pub fn distag_plan_apply(plan: *mut distag_plan, line: *mut distag_mesh, err: *mut distag_error) -> i32;
     /// The spec of the leaf of that name; NULL: there is no such leaf.
     pub fn distag_plan_get_spec(plan: *mut distag_plan, name: *const c_char) -> *const c_char;
     /// In JSON, as distag_worker_copy_report: "mesh", "mode", "memory" of the member that needs most, and
-    /// "leaves", each with "name", "dtype", "shape", "spec" and "why".
+    /// "leaves", each with "name", "dtype", "shape", "spec" and "why"; with roots also "program", a hash, and
+    /// "ops" likewise.
     pub fn distag_plan_copy_report(plan: *mut distag_plan, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
     /// The table of all functions, or NULL for another major version of the ABI.
     pub fn distag_get_api(abi_major: u32) -> *const core::ffi::c_void;

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "layout/placement.h"
+#include "spmd/traced_program.h"
+
+namespace distag::spmd {
+
+// The specs that follow, for the leaves of a program that have none, from those that do.
+//
+// What an op does with its inputs is what choose_placement() says, as when the program runs. An input that lies
+// repeated and is wanted cut along an axis, which costs nothing, gets that cut: a leaf at once; a result by the op that
+// makes it, where all its readers want the same and that op moves no more. Forward and backward, until nothing changes.
+// A leaf of which two ops want different cuts along an axis, or whose cut makes some op move more than it does where
+// all open leaves are repeated, is repeated along that axis: then all begins anew, so that nothing follows from a cut
+// that was taken back.
+class SpecCompletion {
+ public:
+  // `fixed`: of each leaf; without one it follows.
+  SpecCompletion(const layout::MeshShape& mesh, const TracedProgram& program,
+                 std::vector<std::optional<layout::Spec>> fixed);
+
+  const layout::Spec& spec_of(size_t item) const { return specs_[item]; }
+  // Of a step; and how its first result lies before a reader adds up parts of a sum.
+  layout::MoveClass moves_of(size_t step) const { return moves_[step]; }
+  const layout::Spec& result_of(size_t step) const { return results_[step]; }
+  // Why the leaf, which was not fixed, lies so.
+  std::string why(size_t leaf) const;
+
+ private:
+  struct Placed {
+    layout::Rule rule;
+    layout::Placement placement;
+  };
+  // The cut of an item along an axis that some step wants.
+  struct Wish {
+    enum class State : uint8_t { kNone, kOne, kContrary } state = State::kNone;
+    uint8_t dim = 0;
+    uint32_t readers = 0;  // that have it
+  };
+  using Wishes = std::array<Wish, layout::kMaxAxes>;
+  using Cuts = std::vector<std::pair<size_t, size_t>>;  // item and dim
+
+  bool is_free(size_t item) const { return item < fixed_.size() && !fixed_[item]; }
+  bool is_taken_back(size_t item, size_t axis) const { return taken_back_.count({item, axis}) != 0; }
+  layout::OpCall call_of(const TracedProgram::Step& step, std::vector<layout::Operand>& operands) const;
+  const Placed& placed(const layout::OpCall& call);
+  void begin();
+  bool complete();  // false: some cut was taken back
+  void forward();
+  const layout::Placement& place(size_t step, std::vector<layout::Operand>& operands);
+  void add_up(size_t step, const std::vector<layout::Operand>& operands, const layout::Placement& placement);
+  bool moves_no_more();
+  void blame(size_t step);
+  std::vector<std::pair<size_t, size_t>> cuts_before(size_t step) const;
+  layout::MoveClass moves_without(size_t step, size_t item, size_t axis, const std::vector<layout::Spec>& leaves);
+  void hear(size_t step, size_t input, const layout::Spec& wanted);
+  void check_costs(size_t step, layout::MoveClass moves);
+  void backward();
+  void backward(size_t step, size_t output, size_t axis);
+  bool find_cuts(const TracedProgram::Step& step, int factor, size_t axis, const layout::Rule& rule, Cuts& cuts) const;
+  void wish(size_t item, size_t axis, size_t dim, size_t step);
+  void take_back(size_t item, size_t axis, std::string why);
+  std::string name_of(size_t step) const;
+
+  const layout::MeshShape& mesh_;
+  const TracedProgram& program_;
+  const std::vector<std::optional<layout::Spec>> fixed_;
+  std::vector<size_t> readers_;  // of each item
+  std::vector<layout::Spec> specs_;
+  std::vector<layout::MoveClass> moves_;
+  std::vector<layout::MoveClass> least_moves_;  // where all leaves that are not fixed are repeated
+  std::vector<layout::Spec> results_;
+  std::vector<Wishes> wishes_;
+  std::map<std::pair<size_t, size_t>, std::string> taken_back_;  // by leaf and axis
+  std::map<std::pair<size_t, size_t>, size_t> given_;            // by leaf and axis: the step from which it follows
+  bool has_changed_ = false;
+  bool has_taken_back_ = false;
+  std::unordered_map<std::string, Placed> placements_;
+};
+
+}  // namespace distag::spmd

@@ -102,7 +102,7 @@ def install(cmake, build, work):
             "RUST_PACKAGE": RUST_PACKAGE.format(sys.argv[1]),
             "CSHARP_PACKAGE": os.path.join(sys.argv[1], "bindings", "csharp"),
             "GO_PACKAGE": os.path.join(sys.argv[1], "bindings", "go"), "GOENV": "off", "GOPROXY": "off", "GOFLAGS": "-mod=mod",
-            "GOCACHE": os.path.join(build, "tests", "bindings", "go", "cache"), "GOPATH": os.path.join(work, "go")}
+            "GOCACHE": os.path.join(build, "tests", "documents", "go"), "GOPATH": os.path.join(work, "go")}
 
 
 def self_test(work, environment):

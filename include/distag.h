@@ -1734,10 +1734,10 @@ typedef struct distag_deferred_options {
 /* Makes a tensor that has a dtype, a shape and no memory yet. distag_tensor_mark_sharding makes only this worker's
  * shard of it. Reading or writing it, and giving it to an op, a call or an rref, makes the whole, once: other threads
  * wait for the one that does. Where that fails the next reader tries again. A source is called for boxes of at most
- * 64 MiB, cut along dim 0 (one index where that is larger), in order. Values are, bit for bit, those of the whole,
- * however it is sharded.
- * With DISTAG_INIT_SHAPE it never has any: a built-in op with such an input checks shapes and dtypes, runs nothing, and
- * gives such tensors; deferred inputs stay so. To read, send, mark or differentiate it is INVALID_STATE.
+ * 64 MiB, cut along dim 0 (one index where that is larger), in order. No sharding changes a bit of the values.
+ * With DISTAG_INIT_SHAPE it never has any (at most 2^55 bytes): a built-in op with such an input checks shapes, dtypes,
+ * not all attributes, runs nothing, gives such tensors; deferred inputs stay so; nonzero, custom ops: UNSUPPORTED.
+ * To read, send, mark, differentiate or optimize it is INVALID_STATE.
  * Fails: INVALID_ARGUMENT (a source missing, fields of another init); UNSUPPORTED (a random integer or bool). */
 DISTAG_API distag_status distag_tensor_create_deferred(distag_dtype dtype, const int64_t *shape, size_t ndim,
                                                        const distag_deferred_options *options /* nullable */,

@@ -190,6 +190,7 @@ distag_status distag_tensor_create_snapshot(distag_tensor* tensor, distag_tensor
 distag_status distag_tensor_copy_data(distag_tensor* tensor, void* buffer, size_t capacity, distag_error* err) {
   return guard(__func__, err, [=] {
     const Tensor& live = need(tensor, "tensor").tensor();
+    check_not_shape_only(live);  // also one of no elements
     if (capacity < live.byte_size()) {
       refuse(Status::kInvalidArgument, "capacity is {} bytes, but {} needs {}", capacity, describe(live),
              live.byte_size());
@@ -223,6 +224,7 @@ int32_t distag_tensor_get_requires_grad(distag_tensor* tensor) {
 distag_status distag_tensor_write(distag_tensor* tensor, const void* data, size_t size, distag_error* err) {
   return guard(__func__, err, [=] {
     Tensor target = need(tensor, "tensor").tensor();
+    check_not_shape_only(target);
     check_array(static_cast<const char*>(data), size, "data");
     check_size(size, target.dtype(), shard_of(target).shape());
     check_bools(data, size, target.dtype());

@@ -170,6 +170,12 @@ size_t RuleMaker::dim_attribute(std::string_view name, int64_t fallback, size_t 
   return checked_dim(get_int(call_.attributes, name, fallback), rank);
 }
 
+int64_t RuleMaker::joined_size(int64_t a, int64_t b) const {
+  int64_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) refuse("sizes {} and {} make more than memory can hold", a, b);
+  return sum;
+}
+
 void RuleMaker::add_output(const Dims& shape) {
   rule.outputs.emplace_back(shape.size());
   rule.output_shapes.push_back(shape);

@@ -18,6 +18,9 @@ class RuleMaker {
   size_t checked_dim(int64_t dim, size_t rank) const;
   size_t dim_attribute(std::string_view name, int64_t fallback, size_t rank) const;
 
+  // The sum of sizes. Throws INVALID_ARGUMENT where it does not fit.
+  int64_t joined_size(int64_t a, int64_t b) const;
+
   int factor() { return add_factor(FactorKind::kPass); }
   int sum_factor() { return add_factor(FactorKind::kSum); }
   int merged_factor() { return add_factor(FactorKind::kMerged); }

@@ -37,6 +37,10 @@ void rms_norm_rule(RuleMaker& maker) {
 // Channels are whole, as a group may have some of each part.
 void group_norm_rule(RuleMaker& maker) {
   check_channel_factors(maker);
+  const int64_t groups = get_int(maker.call().attributes, "num_groups", 1);
+  if (groups < 1 || maker.shape(0)[1] % groups != 0) {
+    maker.refuse("num_groups {} must be above 0 and divide the {} channels", groups, maker.shape(0)[1]);
+  }
   maker.add_output(maker.shape(0));
   pass_of_norm(maker, 0);
 }
@@ -44,6 +48,13 @@ void group_norm_rule(RuleMaker& maker) {
 // Channels pass. Statistics of a batch need it whole; with given ones all dims pass.
 void batch_norm_rule(RuleMaker& maker) {
   check_channel_factors(maker);
+  const bool is_training = get_bool(maker.call().attributes, "training", true);
+  if (is_training && (maker.has_input(3) || maker.has_input(4))) {
+    maker.refuse("training takes mean and variance of x: leave out running_mean and running_var");
+  }
+  if (!is_training && (!maker.has_input(3) || !maker.has_input(4))) {
+    maker.refuse("without training it needs running_mean and running_var");
+  }
   const Dims& x = maker.shape(0);
   maker.add_output(x);
   const int channel = maker.factor();
@@ -52,7 +63,7 @@ void batch_norm_rule(RuleMaker& maker) {
   for (size_t i = 1; i < maker.call().inputs.size(); ++i) {
     if (maker.has_input(i)) maker.place_input(i, 0, channel);
   }
-  if (get_bool(maker.call().attributes, "training", true)) return;
+  if (is_training) return;
   for (size_t d = 0; d < x.size(); ++d) {
     if (d != 1) pass_of_norm(maker, d);
   }

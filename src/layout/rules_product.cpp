@@ -108,7 +108,7 @@ namespace {
 
 int64_t window_size(const RuleMaker& maker, int64_t size, int64_t kernel, int64_t stride, int64_t padding,
                     int64_t dilation) {
-  const int64_t free = size + 2 * padding - dilation * (kernel - 1) - 1;
+  const int64_t free = maker.joined_size(size, 2 * padding) - dilation * (kernel - 1) - 1;
   if (stride < 1 || free < 0) maker.refuse("a window of {} does not fit a side of {}", kernel, size);
   return free / stride + 1;
 }
@@ -203,9 +203,12 @@ void conv_transpose2d_rule(RuleMaker& maker) {
   if (!fits) maker.refuse("x {} and weight {} in {} groups do not fit", to_string(x), to_string(weight), groups);
   Dims shape{x[0], weight[1] * groups, 0, 0};
   for (size_t d = 0; d < 2; ++d) {
+    if (more[d] >= settings.stride[d]) {
+      maker.refuse("output_padding {} must be below the stride {}", to_string(more), to_string(settings.stride));
+    }
     shape[2 + d] = (x[2 + d] - 1) * settings.stride[d] - 2 * settings.padding[d] +
                    settings.dilation[d] * (weight[2 + d] - 1) + more[d] + 1;
-    if (shape[2 + d] < 1) maker.refuse("an image of {} has no elements", to_string(shape));
+    if (x[2 + d] < 1 || shape[2 + d] < 1) maker.refuse("an image of {} has no elements", to_string(shape));
   }
   maker.add_output(shape);
   place_convolution(maker, groups, 0, 1);
@@ -233,8 +236,18 @@ void pool2d_rule(RuleMaker& maker) {
   const Dims kernel = get_dims(attributes, "kernel");
   const Dims stride = get_dims(attributes, "stride", kernel);
   const Dims padding = get_dims(attributes, "padding", Dims{0, 0});
-  if (kernel.size() != 2 || stride.size() != 2 || padding.size() != 2)
-    maker.refuse("kernel, stride and padding are pairs");
+  const auto is_pair = [](const Dims& pair, int64_t least) {
+    return pair.size() == 2 && Convolution::are_in(pair, least);
+  };
+  if (!is_pair(kernel, 1) || !is_pair(stride, 1) || !is_pair(padding, 0)) {
+    maker.refuse("kernel {}, stride {} and padding {} are pairs up to {}, padding from 0 and the others from 1",
+                 to_string(kernel), to_string(stride), to_string(padding), Convolution::kLargest);
+  }
+  if (padding[0] > kernel[0] / 2 || padding[1] > kernel[1] / 2) {
+    maker.refuse("padding {} is more than half of the kernel {}", to_string(padding), to_string(kernel));
+  }
+  const bool chooses = maker.call().op == "max_pool2d" && x[0] > 0 && x[1] > 0;
+  if (chooses && (x[2] == 0 || x[3] == 0)) maker.refuse("{} has no elements to choose from", to_string(x));
   maker.add_output({x[0], x[1], window_size(maker, x[2], kernel[0], stride[0], padding[0], 1),
                     window_size(maker, x[3], kernel[1], stride[1], padding[1], 1)});
   for (size_t d = 0; d < 2; ++d) {
@@ -249,6 +262,14 @@ void adaptive_pool2d_rule(RuleMaker& maker) {
   const Dims output = get_dims(maker.call().attributes, "output_size");
   if (output.size() != 2 || output[0] < 1 || output[1] < 1) {
     maker.refuse("output_size {} must be two numbers above 0", to_string(output));
+  }
+  constexpr int64_t kMostOutputs = 4096;  // along a side that has fewer elements
+  for (size_t d = 0; d < 2; ++d) {
+    const int64_t most = std::max(kMostOutputs, maker.shape(0)[2 + d]);
+    if (output[d] > most) maker.refuse("output_size {} is above {} along dim {}", to_string(output), most, 2 + d);
+  }
+  if (maker.shape(0)[2] == 0 || maker.shape(0)[3] == 0) {
+    maker.refuse("{} has no elements to average", to_string(maker.shape(0)));
   }
   maker.add_output({maker.shape(0)[0], maker.shape(0)[1], output[0], output[1]});
   for (size_t d = 0; d < 2; ++d) {

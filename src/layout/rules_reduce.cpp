@@ -1,4 +1,6 @@
 // Rules of ops that work element by element or reduce dims: also the losses.
+#include <cmath>
+
 #include "layout/rule_maker.h"
 
 namespace distag::layout {
@@ -72,6 +74,23 @@ void place_reduction(RuleMaker& maker, const std::vector<bool>& reduced, bool ke
 
 bool get_keepdim(const RuleMaker& maker) { return get_bool(maker.call().attributes, "keepdim", false); }
 
+// What is chosen of each group, which has to have elements.
+void check_chooses(const RuleMaker& maker, const std::vector<bool>& reduced) {
+  for (size_t d = 0; d < reduced.size(); ++d) {
+    if (reduced[d] && maker.shape(0)[d] == 0) {
+      maker.refuse("{}{} has no elements to choose from", dtype_name(maker.input(0).dtype), to_string(maker.shape(0)));
+    }
+  }
+}
+
+// The same where the results have elements.
+void check_chooses_any(const RuleMaker& maker, const std::vector<bool>& reduced) {
+  for (size_t d = 0; d < reduced.size(); ++d) {
+    if (!reduced[d] && maker.shape(0)[d] == 0) return;
+  }
+  check_chooses(maker, reduced);
+}
+
 int64_t reduced_count(const RuleMaker& maker, const std::vector<bool>& reduced) {
   int64_t count = 1;
   for (size_t d = 0; d < reduced.size(); ++d) count *= reduced[d] ? maker.shape(0)[d] : 1;
@@ -144,7 +163,11 @@ void merged_reduction_rule(RuleMaker& maker, int64_t numbers) {
 }  // namespace
 
 // The extreme element.
-void choice_rule(RuleMaker& maker) { merged_reduction_rule(maker, 1); }
+void choice_rule(RuleMaker& maker) {
+  const bool chooses = maker.call().op == "max" || maker.call().op == "amin";  // any and all of nothing are known
+  if (chooses) check_chooses(maker, dims_attribute(maker, maker.shape(0).size()));
+  merged_reduction_rule(maker, 1);
+}
 
 // The largest element, and with that taken out the sums of the exponentials that are 1, and of all others.
 void logsumexp_rule(RuleMaker& maker) { merged_reduction_rule(maker, 3); }
@@ -154,6 +177,8 @@ void var_rule(RuleMaker& maker) { merged_reduction_rule(maker, 3); }
 
 // Reduced dims are whole.
 void whole_reduction_rule(RuleMaker& maker) {
+  const bool chooses = maker.call().op == "norm" && get_float(maker.call().attributes, "p", 2) == HUGE_VAL;
+  if (chooses) check_chooses_any(maker, dims_attribute(maker, maker.shape(0).size()));
   place_reduction(maker, dims_attribute(maker, maker.shape(0).size()), get_keepdim(maker), std::nullopt);
 }
 
@@ -161,6 +186,7 @@ void argmax_rule(RuleMaker& maker) {
   const size_t rank = maker.shape(0).size();
   std::vector<bool> reduced(rank, false);
   if (rank > 0) reduced[maker.dim_attribute("dim", -1, rank)] = true;
+  check_chooses_any(maker, reduced);
   place_reduction(maker, reduced, false, FactorKind::kMerged);
   maker.rule.merged_numbers = 2;  // value and index
 }
@@ -176,6 +202,7 @@ void extreme_along_rule(RuleMaker& maker) {
     if (!reduced[d]) shape.push_back(x[d]);
     if (reduced[d] && keepdim) shape.push_back(1);
   }
+  check_chooses_any(maker, reduced);
   place_reduction(maker, reduced, keepdim, std::nullopt);
   maker.add_output(shape);
   maker.rule.outputs[1] = maker.rule.outputs[0];

@@ -203,7 +203,7 @@ void concat_rule(RuleMaker& maker) {
     if (other != shape) {
       maker.refuse("{} and {} differ in other dims than {}", to_string(maker.shape(0)), to_string(operand.shape), dim);
     }
-    shape[dim] += operand.shape[dim];
+    shape[dim] = maker.joined_size(shape[dim], operand.shape[dim]);
   }
   pass_but(maker, shape, only(dim, shape.size()));
   for (size_t i = 1; i < maker.rule.inputs.size(); ++i) maker.rule.inputs[i] = maker.rule.inputs[0];
@@ -225,7 +225,10 @@ void split_rule(RuleMaker& maker) {
   const Dims sizes = get_dims(maker.call().attributes, "sizes");
   Dims shape = maker.shape(0);
   int64_t sum = 0;
-  for (int64_t size : sizes) sum += size;
+  for (int64_t size : sizes) {
+    if (size < 0) maker.refuse("sizes {} are at least 0", to_string(sizes));
+    sum = maker.joined_size(sum, size);
+  }
   if (sum != shape[dim]) {
     maker.refuse("sizes {} do not add up to {}", to_string(sizes), maker.shape(0)[dim]);
   }
@@ -254,7 +257,7 @@ void pad_rule(RuleMaker& maker) {
   const int64_t after = get_int(attributes, "after", 0);
   if (before < 0 || after < 0) maker.refuse("before {} and after {} are at least 0", before, after);
   Dims shape = maker.shape(0);
-  shape[dim] += before + after;
+  shape[dim] = maker.joined_size(maker.joined_size(before, shape[dim]), after);
   pass_but(maker, shape, only(dim, shape.size()));
   maker.rule.is_linear = get_float(attributes, "value", 0) == 0;
 }

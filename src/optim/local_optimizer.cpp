@@ -8,6 +8,7 @@
 #include "ops/dispatch.h"
 #include "optim/norm.h"
 #include "tensor/access.h"
+#include "tensor/shape_only.h"
 #include "tensor/strided.h"
 
 namespace distag::optim {
@@ -40,6 +41,7 @@ void check_parameter(const Tensor& tensor) {
   if (tensor.dtype() != Dtype::kFloat32 && tensor.dtype() != Dtype::kFloat64) {
     fail(Status::kInvalidArgument, "optimizer: parameter {} must be float32 or float64", describe(tensor));
   }
+  check_not_shape_only(tensor);
   if (autograd::has_history(tensor)) {
     fail(Status::kInvalidArgument, "optimizer: parameter {} was computed from what requires grad: give the leaf",
          describe(tensor));

@@ -1,5 +1,6 @@
 #include "spmd/trace.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -48,8 +49,18 @@ bool needs_gradient(const ops::Op& op, std::span<const Tensor> inputs) {
   return false;
 }
 
+// With which sums of costs over inputs and members stay within 63 bits.
+constexpr int64_t kMostBytes = int64_t{1} << 55;
+
 Tensor make(Dtype dtype, const Dims& shape, std::shared_ptr<TracedOp> maker, uint32_t output) {
-  element_count(shape, checked_dtype_size(dtype));
+  const auto item = static_cast<int64_t>(checked_dtype_size(dtype));
+  int64_t bytes = item;
+  element_count(shape, static_cast<size_t>(item));
+  for (const int64_t size : shape) bytes *= std::max<int64_t>(size, 1);
+  if (bytes > kMostBytes) {
+    fail(Status::kInvalidArgument, "{}{} has {} bytes: a shape without elements has at most 2^55", dtype_name(dtype),
+         to_string(shape), bytes);
+  }
   return Tensor::sharded(dtype, shape, std::make_unique<ShapeOnly>(dtype, shape, std::move(maker), output));
 }
 
@@ -64,15 +75,25 @@ TracedOp::TracedOp(const ops::Op& op, ops::Attributes attributes, std::vector<Tr
       dtypes_(std::move(dtypes)),
       number_(g_last_number.fetch_add(1, std::memory_order_relaxed) + 1) {}
 
-// Takes the inputs of each op that nothing else holds before that goes.
+// As graphs of autograd are: an op that only this one holds goes after its own inputs, and leads back to the one whose
+// inputs were being dropped.
 TracedOp::~TracedOp() {
-  std::vector<TracedInput> left = std::move(inputs_);
-  while (!left.empty()) {
-    const TracedInput last = std::move(left.back());
-    left.pop_back();
-    if (last.maker == nullptr || last.maker.use_count() > 1) continue;
-    for (TracedInput& input : last.maker->inputs_) left.push_back(std::move(input));
-    last.maker->inputs_.clear();
+  std::shared_ptr<TracedOp> current;  // nullptr: this one
+  for (;;) {
+    std::vector<TracedInput>& inputs = current ? current->inputs_ : inputs_;
+    if (inputs.empty()) {
+      if (!current) return;
+      current = std::exchange(current->freed_after_, nullptr);
+      continue;
+    }
+    std::shared_ptr<TracedOp> maker = std::move(inputs.back().maker);
+    inputs.pop_back();
+    // Another holder drops it later, in the same way.
+    if (!maker || maker.use_count() != 1) continue;
+    // The copy and its release order this thread after who gave up the second reference.
+    { const std::shared_ptr<TracedOp> ordered = maker; }
+    maker->freed_after_ = std::move(current);
+    current = std::move(maker);
   }
 }
 
@@ -111,8 +132,12 @@ Tensors trace_op(const ops::Op& op, std::span<const Tensor> inputs, const ops::A
   const auto traced =
       std::make_shared<TracedOp>(op, attributes, std::move(noted), rule.output_shapes, std::move(dtypes));
   Tensors outputs;
-  for (size_t i = 0; i < traced->shapes().size(); ++i) {
-    outputs.push_back(make(traced->dtypes()[i], traced->shapes()[i], traced, static_cast<uint32_t>(i)));
+  try {
+    for (size_t i = 0; i < traced->shapes().size(); ++i) {
+      outputs.push_back(make(traced->dtypes()[i], traced->shapes()[i], traced, static_cast<uint32_t>(i)));
+    }
+  } catch (...) {
+    throw current_error().add_context(op.name);
   }
   if (!record || !needs_gradient(op, inputs)) return outputs;
   const auto node = std::make_shared<ShapeNode>(op.name, static_cast<uint32_t>(outputs.size()));

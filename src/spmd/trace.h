@@ -19,7 +19,7 @@ struct TracedInput {
 };
 
 // One application of a built-in op to shapes: noted, never run. Immutable once made. Programs of any length are freed
-// iteratively.
+// iteratively, without memory.
 class TracedOp {
  public:
   TracedOp(const ops::Op& op, ops::Attributes attributes, std::vector<TracedInput> inputs, std::vector<Dims> shapes,
@@ -43,6 +43,7 @@ class TracedOp {
   const std::vector<Dims> shapes_;
   const std::vector<Dtype> dtypes_;
   const uint64_t number_;
+  std::shared_ptr<TracedOp> freed_after_;  // of the destructor: the op whose inputs wait while those of this one go
 };
 
 // The slot of a tensor that is a shape only.
@@ -80,7 +81,7 @@ class ShapeOnly final : public autograd::OpPlace {
   const uint32_t output_;
 };
 
-// A leaf. Throws INVALID_ARGUMENT for more elements than there are bytes to count.
+// A leaf. Throws INVALID_ARGUMENT beyond 2^55 bytes, so that costs of moves can be counted.
 Tensor make_shape_only(Dtype dtype, const Dims& shape);
 
 // Notes an op of which some input is a shape only. The others may be any tensors; none is read. Arguments are checked.

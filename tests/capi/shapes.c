@@ -26,14 +26,16 @@ static uint32_t flags_of(distag_tensor *tensor) {
 /* What is there of it, and what is not. */
 static void read_and_write(void) {
   const distag_status state = DISTAG_E_INVALID_STATE;
-  const int64_t shape[] = {2, 3}, element[] = {1};
+  const int64_t shape[] = {2, 3}, element[] = {1}, nothing[] = {0};
   const float numbers[6] = {0};
   float out[6];
   double item = 0;
   distag_error err = DISTAG_ERROR_INIT;
   distag_tensor *x = make(DISTAG_INIT_SHAPE, shape, 2), *one = make(DISTAG_INIT_SHAPE, element, 1), *y = NULL;
-  distag_tensor *plain = NULL;
+  distag_tensor *plain = NULL, *none = make(DISTAG_INIT_SHAPE, nothing, 1);
   struct DLManagedTensorVersioned *managed = NULL;
+  distag_value *parameter = NULL;
+  distag_optimizer *optimizer = NULL;
   distag_deferred_options options = DISTAG_DEFERRED_OPTIONS_INIT;
   CHECK_INT(flags_of(x), DISTAG_TENSOR_SHAPE_ONLY | DISTAG_TENSOR_CONTIGUOUS);
   CHECK_INT(distag_tensor_get_count(x), 6);
@@ -61,8 +63,13 @@ static void read_and_write(void) {
   options.init = DISTAG_INIT_SHAPE + 1;
   CHECK_FAILS(distag_tensor_create_deferred(DISTAG_FLOAT32, shape, 2, &options, &y, &err), DISTAG_E_UNSUPPORTED,
               "_SHAPE");
+  parameter = distag_tensor_as_value(x);
+  CHECK_FAILS(distag_optimizer_create(NULL, "sgd", &parameter, 1, &optimizer, &err), state, "with another init");
+  CHECK_FAILS(distag_tensor_copy_data(none, out, sizeof out, &err), state, "a shape without elements");
+  CHECK_FAILS(distag_tensor_write(none, NULL, 0, &err), state, "a shape without elements");
   distag_tensor_release(x);
   distag_tensor_release(one);
+  distag_tensor_release(none);
   distag_tensor_release(plain);
 }
 
@@ -79,6 +86,10 @@ static void ops(void) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_tensor *x = make(DISTAG_INIT_SHAPE, in, 2), *weight = make(DISTAG_INIT_RANDN, weights, 2);
   distag_tensor *other = make(DISTAG_INIT_SHAPE, wrong, 2), *y = NULL, *flag = NULL, *sum = NULL;
+  const int64_t images[] = {1, 1, 4, 4}, huge[] = {INT64_C(1) << 62, INT64_C(1) << 62}, stride[] = {1, 1};
+  const int64_t rows[] = {INT64_C(1) << 30, 1}, columns[] = {1, INT64_C(1) << 30};
+  distag_tensor *image = make(DISTAG_INIT_SHAPE, images, 4), *column = make(DISTAG_INIT_SHAPE, rows, 2);
+  distag_tensor *row = make(DISTAG_INIT_SHAPE, columns, 2);
   distag_custom_op custom = DISTAG_CUSTOM_OP_INIT;
   CHECK_OK(distag_tensor_set_requires_grad(weight, 1, &err));
   CHECK_OK(distag_linear(x, weight, NULL, &y, &err));
@@ -97,7 +108,13 @@ static void ops(void) {
   custom.forward = never;
   CHECK_FAILS(distag_apply_custom(&custom, &x, 1, &sum, 1, &err), DISTAG_E_UNSUPPORTED, "custom op \"mine\"");
   CHECK_FAILS(distag_apply("nonzero", &x, 1, NULL, 0, &sum, 1, &err), DISTAG_E_UNSUPPORTED, "nonzero");
+  /* Sizes of which a sum would overflow, and a result beyond what costs can count. */
+  CHECK_FAILS(distag_max_pool2d(image, huge, stride, huge, &sum, &err), DISTAG_E_INVALID_ARGUMENT, "max_pool2d: ");
+  CHECK_FAILS(distag_matmul(column, row, &sum, &err), DISTAG_E_INVALID_ARGUMENT, "matmul: ");
   CHECK(sum == NULL);
+  distag_tensor_release(image);
+  distag_tensor_release(column);
+  distag_tensor_release(row);
   distag_tensor_release(x);
   distag_tensor_release(weight);
   distag_tensor_release(other);

@@ -2107,11 +2107,12 @@ extern "C" {
     /// Makes a tensor that has a dtype, a shape and no memory yet. distag_tensor_mark_sharding makes only this
     /// worker's shard of it. Reading or writing it, and giving it to an op, a call or an rref, makes the whole,
     /// once: other threads wait for the one that does. Where that fails the next reader tries again. A source is
-    /// called for boxes of at most 64 MiB, cut along dim 0 (one index where that is larger), in order. Values
-    /// are, bit for bit, those of the whole, however it is sharded. With DISTAG_INIT_SHAPE it never has any: a
-    /// built-in op with such an input checks shapes and dtypes, runs nothing, and gives such tensors; deferred
-    /// inputs stay so. To read, send, mark or differentiate it is INVALID_STATE. Fails: INVALID_ARGUMENT (a
-    /// source missing, fields of another init); UNSUPPORTED (a random integer or bool).
+    /// called for boxes of at most 64 MiB, cut along dim 0 (one index where that is larger), in order. No
+    /// sharding changes a bit of the values. With DISTAG_INIT_SHAPE it never has any (at most 2^55 bytes): a
+    /// built-in op with such an input checks shapes, dtypes, not all attributes, runs nothing, gives such
+    /// tensors; deferred inputs stay so; nonzero, custom ops: UNSUPPORTED. To read, send, mark, differentiate or
+    /// optimize it is INVALID_STATE. Fails: INVALID_ARGUMENT (a source missing, fields of another init);
+    /// UNSUPPORTED (a random integer or bool).
     pub fn distag_tensor_create_deferred(dtype: i32, shape: *const i64, ndim: usize, options: *const distag_deferred_options, out_tensor: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Turns a tensor without history, in place, into a sharded one: id and requires_grad stay. source_rank -1:
     /// each member has all of it, or it is deferred, and keeps its shard, nothing is sent; else the values of

@@ -77,6 +77,21 @@ uint64_t bytes_of(const MeshShape& mesh, const Spec& spec, const Tensor& tensor,
   return static_cast<uint64_t>(box_of(mesh, spec, tensor.shape(), position).count()) * dtype_size(tensor.dtype());
 }
 
+// Of the program and where it has the leaves, whatever their order is.
+uint64_t hash_of(const TracedProgram& program, const std::vector<PlanLeaf>& leaves) {
+  std::map<uint64_t, size_t> places;
+  for (size_t i = 0; i < program.leaves().size(); ++i) places.emplace(program.leaves()[i].id(), i);
+  std::map<std::string_view, uint64_t> named;
+  for (const PlanLeaf& leaf : leaves) named.emplace(leaf.name, leaf.tensor.id());
+  Fingerprint fingerprint;
+  fingerprint.add(program.hash()).add(named.size());
+  for (const auto& [name, id] : named) {
+    const auto found = places.find(id);
+    fingerprint.add(name).add(found == places.end() ? TracedProgram::kNone : found->second);
+  }
+  return fingerprint.value();
+}
+
 }  // namespace
 
 // All places of the pattern at which the name so far may have got are followed side by side, so the time is that of
@@ -124,7 +139,7 @@ Plan::Plan(const MeshShape& mesh, PlanSettings settings) : mesh_(mesh), source_(
   std::optional<TracedProgram> program;
   if (!settings.roots.empty()) program.emplace(settings.roots);
   PlanReport report;
-  if (program) report.program = program->hash();
+  if (program) report.program = hash_of(*program, settings.leaves);
   if (settings.saved) {
     place_as_saved(settings, report.program);
   } else {
@@ -255,7 +270,14 @@ void Plan::complete(const TracedProgram& program) {
     const auto found = places.find(leaf.tensor.id());
     if (!leaf.is_open) continue;
     if (found == places.end()) {
-      leaf.why = "the program does not use it: repeated";
+      if (const auto marked = marked_spec(mesh_, leaf.tensor, fmt::format("leaf \"{}\"", shown(leaf.name)))) {
+        leaf.spec = *marked;
+        leaf.text = print_spec(mesh_, leaf.spec);
+        leaf.why = "marked already";
+        continue;
+      }
+      leaf.why =
+          "the program does not use it (or ran it with tensors that have elements only: give it shapes): repeated";
       continue;
     }
     leaf.spec = completion.spec_of(found->second);

@@ -35,33 +35,54 @@ SpecCompletion::SpecCompletion(const layout::MeshShape& mesh, const TracedProgra
     : mesh_(mesh),
       program_(program),
       fixed_(std::move(fixed)),
-      readers_(program.items().size()),
       moves_(program.steps().size()),
       results_(program.steps().size()) {
-  for (const TracedProgram::Step& step : program.steps()) {
-    for (const size_t item : step.inputs) {
-      if (item != TracedProgram::kNone) ++readers_[item];
-    }
-  }
+  list_uses();
   begin();
-  for (size_t step = 0; step < program.steps().size(); ++step) {
-    std::vector<Operand> operands;
-    const Placement& placement = place(step, operands);
-    add_up(step, operands, placement);
-  }
+  for (size_t step = 0; step < program.steps().size(); ++step) place(step);
   least_moves_ = moves_;
   do {
     begin();
   } while (!complete());
 }
 
+void SpecCompletion::list_uses() {
+  const size_t item_count = program_.items().size();
+  wiring_.use_count.assign(item_count, 0);
+  wiring_.first_read.assign(item_count, TracedProgram::kNone);
+  wiring_.maker.assign(item_count, TracedProgram::kNone);
+  std::vector<size_t> last_read(item_count, TracedProgram::kNone);
+  for (size_t number = 0; number < program_.steps().size(); ++number) {
+    const TracedProgram::Step& step = program_.steps()[number];
+    for (size_t i = 0; i < step.op->shapes().size(); ++i) wiring_.maker[step.first_output + i] = number;
+    wiring_.first_use.push_back(wiring_.uses.size());
+    for (const size_t item : step.inputs) {
+      const size_t use = wiring_.uses.size();
+      Use& made = wiring_.uses.emplace_back();
+      made.item = item;
+      made.step = number;
+      made.first = use;
+      if (item == TracedProgram::kNone) continue;
+      ++wiring_.use_count[item];
+      size_t& last = last_read[item];
+      if (last != TracedProgram::kNone && wiring_.uses[last].step == number) {
+        wiring_.uses[use].first = last;
+        continue;
+      }
+      (last == TracedProgram::kNone ? wiring_.first_read[item] : wiring_.uses[last].after) = use;
+      wiring_.uses[use].before = last;
+      last = use;
+    }
+  }
+}
+
 void SpecCompletion::begin() {
-  specs_.clear();
+  made_.clear();
   given_.clear();
   has_taken_back_ = false;
   for (size_t item = 0; item < program_.items().size(); ++item) {
     const bool is_fixed = item < fixed_.size() && fixed_[item];
-    specs_.push_back(is_fixed ? *fixed_[item] : Spec(program_.items()[item].shape.size()));
+    made_.push_back(is_fixed ? *fixed_[item] : Spec(program_.items()[item].shape.size()));
   }
 }
 
@@ -69,6 +90,7 @@ bool SpecCompletion::complete() {
   do {
     has_changed_ = false;
     wishes_.assign(program_.items().size(), Wishes());
+    for (Use& use : wiring_.uses) use.wishing = 0;
     forward();
     if (has_taken_back_) return false;
     backward();
@@ -76,77 +98,95 @@ bool SpecCompletion::complete() {
   return moves_no_more();
 }
 
+// A step that moves more only where a cut was taken back that others followed is judged when all has begun anew.
 bool SpecCompletion::moves_no_more() {
-  for (size_t step = 0; step < moves_.size(); ++step) {
-    if (moves_[step] <= least_moves_[step]) continue;
-    blame(step);
-    return false;
+  const std::vector<layout::MoveClass> moves = moves_;
+  for (size_t step = 0; step < moves.size(); ++step) {
+    if (std::min(moves[step], moves_[step]) > least_moves_[step]) blame(step);
   }
-  return true;
+  return !has_taken_back_;
 }
 
 // Takes back the cut, of those that may have brought it about, without which the step moves no more: the one that was
 // given last in the program. Where no single one does, all of them.
 void SpecCompletion::blame(size_t step) {
   constexpr size_t kMostTried = 64;
-  const std::vector<Spec> leaves(specs_.begin(), specs_.begin() + static_cast<ptrdiff_t>(fixed_.size()));
   std::vector<std::pair<size_t, size_t>> cuts = cuts_before(step);
   if (cuts.empty()) {
     // A sum that another reader of an input no longer makes.
-    for (const auto& [cut, from] : given_) cuts.push_back(cut);
+    for (const auto& [cut, from] : given_) {
+      if (!is_taken_back(cut.first, cut.second)) cuts.push_back(cut);
+    }
   }
   for (size_t i = 0; i < std::min(cuts.size(), kMostTried); ++i) {
-    if (moves_without(step, cuts[i].first, cuts[i].second, leaves) > least_moves_[step]) continue;
+    if (moves_without(step, cuts[i].first, cuts[i].second) > least_moves_[step]) continue;
     cuts = {cuts[i]};
     break;
   }
   for (const auto& [item, axis] : cuts) {
     take_back(item, axis,
               fmt::format("{} wants dim {} cut by '{}', {} would move more: repeated", name_of(given_.at({item, axis})),
-                          leaves[item].dim_of(axis), mesh_.axis_name(axis), name_of(step)));
+                          made_[item].dim_of(axis), mesh_.axis_name(axis), name_of(step)));
+    made_[item] = without(made_[item], axis);
+    place_behind(item, program_.steps().size());
   }
 }
 
 // The cuts given to leaves on which the step depends, the latest first.
 std::vector<std::pair<size_t, size_t>> SpecCompletion::cuts_before(size_t step) const {
-  std::vector<bool> is_needed(specs_.size());
-  for (size_t i = step + 1; i-- > 0;) {
-    const TracedProgram::Step& each = program_.steps()[i];
-    bool is_before = i == step;
-    for (size_t o = 0; o < each.op->shapes().size(); ++o) is_before = is_before || is_needed[each.first_output + o];
-    for (const size_t item : each.inputs) {
-      if (is_before && item != TracedProgram::kNone) is_needed[item] = true;
+  std::set<size_t> leaves;
+  std::set<size_t> steps = {step};
+  std::vector<size_t> left = {step};
+  while (!left.empty()) {
+    const size_t each = left.back();
+    left.pop_back();
+    for (const size_t item : program_.steps()[each].inputs) {
+      if (item == TracedProgram::kNone) continue;
+      if (wiring_.maker[item] == TracedProgram::kNone) {
+        leaves.insert(item);
+      } else if (steps.insert(wiring_.maker[item]).second) {
+        left.push_back(wiring_.maker[item]);
+      }
     }
   }
   std::vector<std::pair<size_t, size_t>> cuts;
-  for (const auto& [cut, from] : given_) {
-    if (is_needed[cut.first]) cuts.push_back(cut);
+  for (const size_t item : leaves) {
+    for (size_t axis = 0; axis < mesh_.axis_count(); ++axis) {
+      if (given_.count({item, axis}) != 0 && !is_taken_back(item, axis)) cuts.emplace_back(item, axis);
+    }
   }
   std::stable_sort(cuts.begin(), cuts.end(),
                    [this](const auto& a, const auto& b) { return given_.at(a) > given_.at(b); });
   return cuts;
 }
 
-layout::MoveClass SpecCompletion::moves_without(size_t step, size_t item, size_t axis,
-                                                const std::vector<Spec>& leaves) {
-  std::copy(leaves.begin(), leaves.end(), specs_.begin());
-  specs_[item] = without(leaves[item], axis);
-  for (size_t i = 0; i <= step; ++i) {
-    std::vector<Operand> operands;
-    const Placement& placement = place(i, operands);
-    add_up(i, operands, placement);
-  }
-  return moves_[step];
+layout::MoveClass SpecCompletion::moves_without(size_t step, size_t item, size_t axis) {
+  const Spec kept = made_[item];
+  made_[item] = without(kept, axis);
+  place_behind(item, step);
+  const layout::MoveClass moves = moves_[step];
+  made_[item] = kept;
+  place_behind(item, step);
+  return moves;
 }
 
-layout::OpCall SpecCompletion::call_of(const TracedProgram::Step& step, std::vector<Operand>& operands) const {
-  for (const size_t item : step.inputs) {
+// How the step finds it. As when it runs: behind a reader that made a sum, the sum.
+const Spec& SpecCompletion::read(size_t number) const {
+  const Use& use = wiring_.uses[wiring_.uses[number].first];
+  const Spec& made = made_[use.item];
+  return use.before == TracedProgram::kNone || mesh_.used(made.partial()) == 0 ? made : wiring_.uses[use.before].left;
+}
+
+layout::OpCall SpecCompletion::call_of(size_t number, std::vector<Operand>& operands) const {
+  const TracedProgram::Step& step = program_.steps()[number];
+  for (size_t i = 0; i < step.inputs.size(); ++i) {
+    const size_t item = step.inputs[i];
     Operand operand;
     operand.is_defined = item != TracedProgram::kNone;
     if (operand.is_defined) {
       operand.dtype = program_.items()[item].dtype;
       operand.shape = program_.items()[item].shape;
-      operand.spec = specs_[item];
+      operand.spec = read(wiring_.first_use[number] + i);
       operand.is_parameter = item < fixed_.size() && autograd::requires_grad(program_.leaves()[item]) &&
                              !autograd::has_history(program_.leaves()[item]);
     }
@@ -156,6 +196,7 @@ layout::OpCall SpecCompletion::call_of(const TracedProgram::Step& step, std::vec
 }
 
 const SpecCompletion::Placed& SpecCompletion::placed(const layout::OpCall& call) {
+  ++placement_count_;
   const auto [found, is_new] = placements_.try_emplace(key_of(call));
   if (is_new) {
     found->second.rule = rule_of(call);
@@ -166,44 +207,74 @@ const SpecCompletion::Placed& SpecCompletion::placed(const layout::OpCall& call)
 
 void SpecCompletion::forward() {
   for (size_t step = 0; step < program_.steps().size(); ++step) {
-    std::vector<Operand> operands;
-    const Placement& placement = place(step, operands);
-    for (size_t i = 0; i < operands.size(); ++i) {
-      if (operands[i].is_defined) hear(step, program_.steps()[step].inputs[i], placement.inputs[i]);
+    const Placement& placement = place(step);
+    for (size_t i = 0; i < placement.inputs.size(); ++i) {
+      const size_t use = wiring_.first_use[step] + i;
+      if (wiring_.uses[use].item != TracedProgram::kNone) hear(use, placement.inputs[i]);
     }
     check_costs(step, placement.moves);
-    add_up(step, operands, placement);
   }
 }
 
-const Placement& SpecCompletion::place(size_t number, std::vector<Operand>& operands) {
+const Placement& SpecCompletion::place(size_t number) {
   const TracedProgram::Step& step = program_.steps()[number];
-  const Placement& placement = placed(call_of(step, operands)).placement;
+  std::vector<Operand> operands;
+  const Placement& placement = placed(call_of(number, operands)).placement;
   moves_[number] = placement.moves;
-  for (size_t i = 0; i < placement.outputs.size(); ++i) specs_[step.first_output + i] = placement.outputs[i];
+  for (size_t i = 0; i < placement.outputs.size(); ++i) made_[step.first_output + i] = placement.outputs[i];
   if (!placement.outputs.empty()) results_[number] = placement.outputs[0];
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!operands[i].is_defined) continue;
+    const size_t use = wiring_.first_use[number] + i;
+    Spec& left = wiring_.uses[wiring_.uses[use].first].left;
+    if (wiring_.uses[use].first == use) left = operands[i].spec;
+    if (mesh_.used(operands[i].spec.partial()) == 0) continue;
+    const layout::Move move(mesh_, operands[i].shape, operands[i].spec, placement.inputs[i]);
+    if (move.sum() == layout::SumKind::kAllReduce) left = move.after_sum();
+  }
   return placement;
 }
 
-void SpecCompletion::add_up(size_t number, const std::vector<Operand>& operands, const Placement& placement) {
-  const TracedProgram::Step& step = program_.steps()[number];
-  for (size_t i = 0; i < operands.size(); ++i) {
-    if (!operands[i].is_defined || mesh_.used(operands[i].spec.partial()) == 0) continue;
-    // As when it runs: a later reader finds the sum.
-    const layout::Move move(mesh_, operands[i].shape, operands[i].spec, placement.inputs[i]);
-    if (move.sum() == layout::SumKind::kAllReduce) specs_[step.inputs[i]] = move.after_sum();
+void SpecCompletion::add_readers(size_t item, std::set<size_t>& steps) const {
+  for (size_t use = wiring_.first_read[item]; use != TracedProgram::kNone; use = wiring_.uses[use].after) {
+    steps.insert(wiring_.uses[use].step);
+  }
+}
+
+// Places anew, up to a last step, what a leaf that lies otherwise now changes.
+void SpecCompletion::place_behind(size_t item, size_t last) {
+  std::set<size_t> steps;
+  add_readers(item, steps);
+  while (!steps.empty() && *steps.begin() <= last) {
+    const size_t number = *steps.begin();
+    steps.erase(steps.begin());
+    const TracedProgram::Step& step = program_.steps()[number];
+    const auto outputs = made_.begin() + static_cast<ptrdiff_t>(step.first_output);
+    const std::vector<Spec> made(outputs, outputs + static_cast<ptrdiff_t>(step.op->shapes().size()));
+    std::vector<Spec> left;
+    for (size_t i = 0; i < step.inputs.size(); ++i) left.push_back(wiring_.uses[wiring_.first_use[number] + i].left);
+    place(number);
+    for (size_t i = 0; i < made.size(); ++i) {
+      if (made_[step.first_output + i] != made[i]) add_readers(step.first_output + i, steps);
+    }
+    for (size_t i = 0; i < left.size(); ++i) {
+      const Use& use = wiring_.uses[wiring_.first_use[number] + i];
+      if (use.after != TracedProgram::kNone && use.left != left[i]) steps.insert(wiring_.uses[use.after].step);
+    }
   }
 }
 
 // The step brings the item to that spec.
-void SpecCompletion::hear(size_t step, size_t item, const Spec& wanted) {
+void SpecCompletion::hear(size_t use, const Spec& wanted) {
+  const size_t item = wiring_.uses[use].item;
+  const size_t step = wiring_.uses[use].step;
   AxisSet given = 0;
   for (size_t axis = 0; axis < mesh_.axis_count(); ++axis) {
-    const Spec& now = specs_[item];
+    const Spec now = read(use);
     const size_t dim = wanted.dim_of(axis);
     if (mesh_.size(axis) == 1 || now.is_partial(axis) || now.dim_of(axis) == dim) continue;
     if (now.dim_of(axis) == now.rank()) {
-      wish(item, axis, dim, step);
+      wish(use, axis, dim);
       if (is_free(item) && !is_taken_back(item, axis)) given |= AxisSet{1} << axis;
     } else if (is_free(item)) {
       const std::string other = dim == wanted.rank() ? "it whole" : fmt::format("dim {}", dim);
@@ -213,7 +284,7 @@ void SpecCompletion::hear(size_t step, size_t item, const Spec& wanted) {
     }
   }
   for (size_t d = 0; is_free(item) && d < wanted.rank(); ++d) {
-    layout::Axes& axes = specs_[item].dim(d);
+    layout::Axes& axes = made_[item].dim(d);
     if (set_of(axes) != set_of(wanted.dim(d)) || axes == wanted.dim(d)) continue;
     if ((set_of(axes) & given) != 0) {
       axes = wanted.dim(d);
@@ -233,13 +304,13 @@ void SpecCompletion::check_costs(size_t number, layout::MoveClass moves) {
   for (const size_t item : step.inputs) {
     if (item == TracedProgram::kNone || !is_free(item)) continue;
     for (size_t axis = 0; axis < mesh_.axis_count(); ++axis) {
-      const size_t dim = specs_[item].dim_of(axis);
-      if (dim == specs_[item].rank() || is_taken_back(item, axis)) continue;
-      const Spec kept = specs_[item];
-      specs_[item] = without(kept, axis);
+      const size_t dim = made_[item].dim_of(axis);
+      if (dim == made_[item].rank() || is_taken_back(item, axis)) continue;
+      const Spec kept = made_[item];
+      made_[item] = without(kept, axis);
       std::vector<Operand> operands;
-      const layout::MoveClass less = placed(call_of(step, operands)).placement.moves;
-      specs_[item] = kept;
+      const layout::MoveClass less = placed(call_of(number, operands)).placement.moves;
+      made_[item] = kept;
       if (less >= moves) continue;
       take_back(item, axis,
                 fmt::format("{} wants dim {} cut by '{}', {} would move more: repeated",
@@ -256,54 +327,56 @@ void SpecCompletion::backward() {
   }
 }
 
-// Where all readers of a result want it cut along the axis, and the op gives that at no cost if inputs are cut.
+// Where all uses of a result want it cut along the axis, and the op gives that at no cost if inputs are cut.
 void SpecCompletion::backward(size_t number, size_t output, size_t axis) {
   const TracedProgram::Step& step = program_.steps()[number];
   const size_t item = step.first_output + output;
   const Wish& wanted = wishes_[item][axis];
-  if (wanted.state != Wish::State::kOne || wanted.readers != readers_[item]) return;
+  if (wanted.state != Wish::State::kOne || wanted.uses != wiring_.use_count[item]) return;
   const size_t dim = wanted.dim;
   std::vector<Operand> operands;
-  const layout::Rule& rule = placed(call_of(step, operands)).rule;
+  const layout::Rule& rule = placed(call_of(number, operands)).rule;
   const int factor = rule.outputs[output][dim].factor;
   Cuts cuts;
-  if (factor == layout::FactorDim::kWhole || !find_cuts(step, factor, axis, rule, cuts)) return;
-  std::vector<Spec> kept;
-  for (const auto& [input, at] : cuts) {
-    kept.push_back(specs_[input]);
-    if (specs_[input].dim_of(axis) == specs_[input].rank()) specs_[input].dim(at).push_back(static_cast<uint8_t>(axis));
-  }
+  if (factor == layout::FactorDim::kWhole || !find_cuts(number, factor, axis, rule, cuts)) return;
   operands.clear();
-  const Placement& placement = placed(call_of(step, operands)).placement;
-  for (size_t i = cuts.size(); i-- > 0;) specs_[cuts[i].first] = kept[i];
+  const layout::OpCall call = call_of(number, operands);
+  for (const Cut& cut : cuts) {
+    operands[cut.use - wiring_.first_use[number]].spec.dim(cut.dim).push_back(static_cast<uint8_t>(axis));
+  }
+  const Placement& placement = placed({call.op, call.attributes, operands}).placement;
   const bool is_given = placement.moves <= moves_[number] && placement.outputs[output].dim_of(axis) == dim;
   if (!is_given) return;
-  for (const auto& [input, at] : cuts) wish(input, axis, at, number);
+  for (const Cut& cut : cuts) wish(cut.use, axis, cut.dim);
 }
 
 // The inputs that can be cut for the factor; false: there are none, or the axis has a use in the op already.
-bool SpecCompletion::find_cuts(const TracedProgram::Step& step, int factor, size_t axis, const layout::Rule& rule,
-                               Cuts& cuts) const {
+bool SpecCompletion::find_cuts(size_t number, int factor, size_t axis, const layout::Rule& rule, Cuts& cuts) const {
+  const TracedProgram::Step& step = program_.steps()[number];
   for (size_t i = 0; i < step.inputs.size(); ++i) {
     const size_t item = step.inputs[i];
     if (item == TracedProgram::kNone) continue;
-    const Spec& spec = specs_[item];
+    const size_t use = wiring_.first_use[number] + i;
+    const Spec& spec = read(use);
     if (spec.dim_of(axis) < spec.rank() || spec.is_partial(axis)) return false;
     const bool is_leaf = item < fixed_.size();
     if (is_leaf && (!is_free(item) || is_taken_back(item, axis))) continue;
     for (size_t d = 0; d < rule.inputs[i].size(); ++d) {
-      if (rule.inputs[i][d].factor == factor) cuts.emplace_back(item, d);
+      if (rule.inputs[i][d].factor == factor) cuts.push_back({use, d});
     }
   }
   return !cuts.empty();
 }
 
-void SpecCompletion::wish(size_t item, size_t axis, size_t dim, size_t step) {
+// Counted once for a use, though several results of its step may have it.
+void SpecCompletion::wish(size_t number, size_t axis, size_t dim) {
+  Use& use = wiring_.uses[number];
+  const size_t item = use.item;
   if (item < fixed_.size()) {
-    const bool is_cut = specs_[item].dim_of(axis) < specs_[item].rank();
+    const bool is_cut = made_[item].dim_of(axis) < made_[item].rank();
     if (!is_free(item) || is_taken_back(item, axis) || is_cut) return;
-    specs_[item].dim(dim).push_back(static_cast<uint8_t>(axis));
-    given_[{item, axis}] = step;
+    made_[item].dim(dim).push_back(static_cast<uint8_t>(axis));
+    given_[{item, axis}] = use.step;
     has_changed_ = true;
     return;
   }
@@ -312,7 +385,8 @@ void SpecCompletion::wish(size_t item, size_t axis, size_t dim, size_t step) {
   const bool is_alike = is_first || (wish.state == Wish::State::kOne && wish.dim == dim);
   wish.state = is_alike ? Wish::State::kOne : Wish::State::kContrary;
   wish.dim = static_cast<uint8_t>(dim);
-  ++wish.readers;
+  if (!layout::has_axis(use.wishing, axis)) ++wish.uses;
+  use.wishing |= AxisSet{1} << axis;
 }
 
 void SpecCompletion::take_back(size_t item, size_t axis, std::string why) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -27,10 +28,13 @@ class SpecCompletion {
   SpecCompletion(const layout::MeshShape& mesh, const TracedProgram& program,
                  std::vector<std::optional<layout::Spec>> fixed);
 
-  const layout::Spec& spec_of(size_t item) const { return specs_[item]; }
+  // As the item's first reader finds it.
+  const layout::Spec& spec_of(size_t item) const { return made_[item]; }
   // Of a step; and how its first result lies before a reader adds up parts of a sum.
   layout::MoveClass moves_of(size_t step) const { return moves_[step]; }
   const layout::Spec& result_of(size_t step) const { return results_[step]; }
+  // How often an op was placed.
+  size_t placement_count() const { return placement_count_; }
   // Why the leaf, which was not fixed, lies so.
   std::string why(size_t leaf) const;
 
@@ -43,38 +47,62 @@ class SpecCompletion {
   struct Wish {
     enum class State : uint8_t { kNone, kOne, kContrary } state = State::kNone;
     uint8_t dim = 0;
-    uint32_t readers = 0;  // that have it
+    uint32_t uses = 0;  // that have it
+  };
+  // An input of a step. Where a step has an item twice, the first of both stands for the item there.
+  struct Use {
+    size_t item = TracedProgram::kNone;
+    size_t step = 0;
+    size_t first = 0;                      // of the item in the step
+    size_t before = TracedProgram::kNone;  // of the item in other steps: first ones only
+    size_t after = TracedProgram::kNone;
+    layout::Spec left;            // how a sum lies behind it, for a first one
+    layout::AxisSet wishing = 0;  // axes along which it has a wish
+  };
+  struct Wiring {
+    std::vector<Use> uses;
+    std::vector<size_t> first_use;   // of each step
+    std::vector<size_t> use_count;   // of each item
+    std::vector<size_t> first_read;  // of each item: a use, or kNone
+    std::vector<size_t> maker;       // of each item: the step, or kNone
+  };
+  struct Cut {
+    size_t use;
+    size_t dim;
   };
   using Wishes = std::array<Wish, layout::kMaxAxes>;
-  using Cuts = std::vector<std::pair<size_t, size_t>>;  // item and dim
+  using Cuts = std::vector<Cut>;
 
   bool is_free(size_t item) const { return item < fixed_.size() && !fixed_[item]; }
   bool is_taken_back(size_t item, size_t axis) const { return taken_back_.count({item, axis}) != 0; }
-  layout::OpCall call_of(const TracedProgram::Step& step, std::vector<layout::Operand>& operands) const;
+  void list_uses();
+  const layout::Spec& read(size_t use) const;
+  layout::OpCall call_of(size_t step, std::vector<layout::Operand>& operands) const;
   const Placed& placed(const layout::OpCall& call);
   void begin();
   bool complete();  // false: some cut was taken back
   void forward();
-  const layout::Placement& place(size_t step, std::vector<layout::Operand>& operands);
-  void add_up(size_t step, const std::vector<layout::Operand>& operands, const layout::Placement& placement);
+  const layout::Placement& place(size_t step);
+  void place_behind(size_t item, size_t last);
+  void add_readers(size_t item, std::set<size_t>& steps) const;
   bool moves_no_more();
   void blame(size_t step);
   std::vector<std::pair<size_t, size_t>> cuts_before(size_t step) const;
-  layout::MoveClass moves_without(size_t step, size_t item, size_t axis, const std::vector<layout::Spec>& leaves);
-  void hear(size_t step, size_t input, const layout::Spec& wanted);
+  layout::MoveClass moves_without(size_t step, size_t item, size_t axis);
+  void hear(size_t use, const layout::Spec& wanted);
   void check_costs(size_t step, layout::MoveClass moves);
   void backward();
   void backward(size_t step, size_t output, size_t axis);
-  bool find_cuts(const TracedProgram::Step& step, int factor, size_t axis, const layout::Rule& rule, Cuts& cuts) const;
-  void wish(size_t item, size_t axis, size_t dim, size_t step);
+  bool find_cuts(size_t step, int factor, size_t axis, const layout::Rule& rule, Cuts& cuts) const;
+  void wish(size_t use, size_t axis, size_t dim);
   void take_back(size_t item, size_t axis, std::string why);
   std::string name_of(size_t step) const;
 
   const layout::MeshShape& mesh_;
   const TracedProgram& program_;
   const std::vector<std::optional<layout::Spec>> fixed_;
-  std::vector<size_t> readers_;  // of each item
-  std::vector<layout::Spec> specs_;
+  Wiring wiring_;
+  std::vector<layout::Spec> made_;  // of each item: as it is given, or as its step leaves it
   std::vector<layout::MoveClass> moves_;
   std::vector<layout::MoveClass> least_moves_;  // where all leaves that are not fixed are repeated
   std::vector<layout::Spec> results_;
@@ -84,6 +112,7 @@ class SpecCompletion {
   bool has_changed_ = false;
   bool has_taken_back_ = false;
   std::unordered_map<std::string, Placed> placements_;
+  size_t placement_count_ = 0;
 };
 
 }  // namespace distag::spmd

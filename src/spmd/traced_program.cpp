@@ -68,12 +68,16 @@ void TracedProgram::number_items() {
 
 void TracedProgram::hash_all(std::span<const Tensor> roots) {
   Fingerprint fingerprint;
+  fingerprint.add(leaves_.size()).add(items_.size()).add(steps_.size()).add(roots.size());
   for (const Item& item : items_) fingerprint.add(dtype_name(item.dtype)).add(to_string(item.shape));
+  for (const Tensor& leaf : leaves_) {
+    fingerprint.add(uint64_t{autograd::requires_grad(leaf)}).add(uint64_t{autograd::has_history(leaf)});
+  }
   std::unordered_map<const TracedOp*, size_t> outputs;
   for (const Step& step : steps_) {
     std::string key = step.op->op().name;
     add_attributes(key, step.op->attributes());
-    fingerprint.add(key);
+    fingerprint.add(key).add(step.inputs.size()).add(step.op->shapes().size());
     for (const size_t input : step.inputs) fingerprint.add(input);
     outputs.emplace(step.op, step.first_output);
   }

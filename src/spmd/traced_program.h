@@ -31,7 +31,7 @@ class TracedProgram {
   const Tensors& leaves() const { return leaves_; }  // the first items
   const std::vector<Item>& items() const { return items_; }
   const std::vector<Step>& steps() const { return steps_; }
-  // Of ops, attributes, dtypes, shapes and what flows where.
+  // Of ops, attributes, dtypes, shapes, which leaves are trained, and what flows where.
   uint64_t hash() const { return hash_; }
 
  private:

@@ -174,7 +174,10 @@ TEST(SpecCompletion, OfLeavesThatTheProgramLacks) {
   const Tensor x = model.leaf("x", {8, 4}, false);
   const Tensor y = model.linear("fc", x, 6);
   model.leaf("unused", {3});
-  EXPECT_NE(model.plan(mesh_of({2}), {y}, {}).report().find("the program does not use it: repeated"),
+  EXPECT_NE(model.plan(mesh_of({2}), {y}, {})
+                .report()
+                .find("the program does not use it (or ran it with tensors that have elements "
+                      "only: give it shapes): repeated"),
             std::string::npos);
   Model others;
   others.leaf("a", {3});
@@ -240,6 +243,75 @@ TEST(SpecCompletion, OfAHundredThousandOps) {
   const Tensor weight = model.leaf("weight", {8, 4});
   const Plan plan = model.plan(mesh_of({2, 2}), {run("mul", {y, weight})}, {{"x", "('x', None)"}});
   EXPECT_STREQ(plan.spec_of("weight"), "('x', None)");
+}
+
+// Three products in one: what goes back through split counts once for its input.
+TEST(SpecCompletion, GoesBackThroughAnOpOfSeveralResults) {
+  const auto spec_of_other = [](bool has_other_reader) {
+    Model model;
+    const Tensor rows = model.leaf("rows", {4, 2}, false);
+    const Tensor joined = run("relu", {model.leaf("other", {4, 4}, false)});
+    const auto sizes = make_attributes({{"sizes", Dims{2, 2}}, {"dim", 1}});
+    Tensors roots;
+    for (const Tensor& part : autograd::apply(*ops::find_op("split"), Tensors{joined}, sizes)) {
+      roots.push_back(run("mul", {rows, part}));
+    }
+    if (has_other_reader) roots.push_back(run("square", {joined}));
+    return std::string(model.plan(mesh_of({2}), roots, {{"rows", "('x', None)"}}).spec_of("other"));
+  };
+  EXPECT_EQ(spec_of_other(false), "('x', None)");
+  EXPECT_EQ(spec_of_other(true), "(None, None)");
+}
+
+// Each is found to move more by an op behind the one that its leaf is an input of.
+TEST(SpecCompletion, TakesBackThousandsOfCutsInAFewRounds) {
+  constexpr size_t kCuts = 2000;
+  const Tensor rows = shape({4, 4});
+  Tensors roots;
+  for (size_t i = 0; i < kCuts; ++i) {
+    const Tensor leaf = shape({4, 4});
+    roots.push_back(run("mul", {rows, leaf}));
+    roots.push_back(run("cumsum", {run("relu", {leaf})}, make_attributes({{"dim", 0}})));
+  }
+  const MeshShape mesh = mesh_of({2});
+  const TracedProgram program(roots);
+  std::vector<std::optional<layout::Spec>> fixed(program.leaves().size());
+  fixed[0] = layout::parse_spec(mesh, "('x', None)", 2);
+  const SpecCompletion completion(mesh, program, fixed);
+  for (size_t leaf = 1; leaf <= kCuts; ++leaf) {
+    EXPECT_EQ(completion.spec_of(leaf).cut(), 0u);
+    EXPECT_NE(completion.why(leaf).find("(cumsum) would move more: repeated"), std::string::npos);
+  }
+  EXPECT_LE(completion.placement_count(), 10 * program.steps().size());
+}
+
+// What a reader adds up is not how the leaf lies.
+TEST(SpecCompletion, LeavesALeafThatIsASumASum) {
+  const Tensor a = shape({4, 4}), b = shape({4, 4});
+  const MeshShape mesh = mesh_of({2});
+  const TracedProgram program(Tensors{run("mul", {a, b}), run("square", {a})});
+  const layout::Spec sum = layout::parse_spec(mesh, "(None, None) sum('x')", 2);
+  const SpecCompletion completion(mesh, program, {sum, layout::Spec(2)});
+  EXPECT_EQ(completion.spec_of(0), sum);
+  EXPECT_NE(completion.moves_of(0), layout::MoveClass::kNone);
+  EXPECT_EQ(completion.moves_of(1), layout::MoveClass::kNone);
+}
+
+// A saved plan is of the same names at the same places, and of the same trained leaves.
+TEST(SpecCompletion, OfLeavesThatAreSwappedIsAnother) {
+  const auto make = [](std::optional<std::string> saved, bool is_swapped, bool is_trained, bool is_turned) {
+    Model model;
+    const Tensor a = shape({4, 4}, true), b = shape({4, 4}, is_trained);
+    model.settings.leaves = {{"a", is_swapped ? b : a}, {"b", is_swapped ? a : b}};
+    if (is_turned) std::swap(model.settings.leaves[0], model.settings.leaves[1]);
+    model.settings.saved = std::move(saved);
+    return model.plan(mesh_of({2}), {run("matmul", {run("relu", {a}), b})}, {}).report();
+  };
+  const std::string report = make({}, false, true, false);
+  const std::string refused = "INVALID_ARGUMENT: saved: a plan for another program";
+  EXPECT_NO_THROW(make(report, false, true, true));
+  EXPECT_EQ(failure_of([&] { make(report, true, true, false); }), refused);
+  EXPECT_EQ(failure_of([&] { make(report, false, false, false); }), refused);
 }
 
 // A program of ops on square tensors.

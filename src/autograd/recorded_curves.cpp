@@ -82,10 +82,10 @@ Tensors slope_backward(const ops::Saved& saved, Tensors gradients) {
 
 template <const ops::Op& op, Tensor (*curvature)(const Tensor&)>
 constexpr ops::Op slope_op(const char* name) {
-  return {.name = name,
-          .signature = "slope(tensor x) -> tensor",
+  return {.signature = "slope(tensor x) -> tensor",
           .forward = slope_forward<op>,
-          .backward = slope_backward<curvature>};
+          .backward = slope_backward<curvature>,
+          .name = name};
 }
 
 Tensor tanh_curvature(const Tensor& x);

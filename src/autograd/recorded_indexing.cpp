@@ -39,16 +39,16 @@ Tensors scatter_gradients(const RecordedStep& step, const Tensors& gradients) {
   return {call(op, {gradients[0], step.saved().tensors[0]}, step.saved().attributes)};
 }
 
-constexpr ops::Op kGatherGradient{.name = "gradient of gather",
-                                  .signature = "scatter(tensor g, tensor index, int64[] shape, int64 dim) -> tensor",
+constexpr ops::Op kGatherGradient{.signature = "scatter(tensor g, tensor index, int64[] shape, int64 dim) -> tensor",
                                   .forward = scatter_forward<ops::kGather>,
-                                  .backward = scatter_backward<ops::kGather>};
+                                  .backward = scatter_backward<ops::kGather>,
+                                  .name = "gradient of gather"};
 
 constexpr ops::Op kIndexSelectGradient{
-    .name = "gradient of index_select",
     .signature = "scatter(tensor g, tensor index, int64[] shape, int64 dim) -> tensor",
     .forward = scatter_forward<ops::kIndexSelect>,
-    .backward = scatter_backward<ops::kIndexSelect>};
+    .backward = scatter_backward<ops::kIndexSelect>,
+    .name = "gradient of index_select"};
 
 Tensor scattered(const ops::Op& op, const Tensor& g, const Tensor& index, const Dims& shape, int64_t dim) {
   return call(op, {g, index}, make_attributes({{"shape", shape}, {"dim", dim}}));
@@ -155,12 +155,12 @@ Tensors spread_gradients(const RecordedStep& step, const Tensors& gradients) {
   return {mean_of_windows(gradients[0], step.saved().attributes)};
 }
 
-constexpr ops::Op kAvgPool2dGradient{.name = "gradient of avg_pool2d",
-                                     .signature =
+constexpr ops::Op kAvgPool2dGradient{.signature =
                                          "spread(tensor g, int64[] shape, int64[] kernel, int64[] stride = kernel, "
                                          "int64[] padding = [0,0], bool count_include_pad = true) -> tensor",
                                      .forward = spread_forward,
-                                     .backward = spread_backward};
+                                     .backward = spread_backward,
+                                     .name = "gradient of avg_pool2d"};
 
 Tensors avg_pool2d_gradients(const RecordedStep& step, const Tensors& gradients) {
   ops::Attributes attributes = make_attributes({{"shape", step.saved().shapes[0]}});
@@ -194,10 +194,10 @@ Tensors adaptive_spread_gradients(const RecordedStep& step, const Tensors& gradi
 }
 
 constexpr ops::Op kAdaptiveAvgPool2dGradient{
-    .name = "gradient of adaptive_avg_pool2d",
     .signature = "adaptive_spread(tensor g, int64[] shape, int64[] output_size) -> tensor",
     .forward = adaptive_spread_forward,
-    .backward = adaptive_spread_backward};
+    .backward = adaptive_spread_backward,
+    .name = "gradient of adaptive_avg_pool2d"};
 
 Tensors adaptive_avg_pool2d_gradients(const RecordedStep& step, const Tensors& gradients) {
   const std::vector<Dims>& shapes = step.saved().shapes;
@@ -230,12 +230,12 @@ Tensors resized_back_gradients(const RecordedStep& step, const Tensors& gradient
   return {call(ops::kInterpolate, {gradients[0]}, step.saved().attributes)};
 }
 
-constexpr ops::Op kInterpolateGradient{.name = "gradient of interpolate",
-                                       .signature =
+constexpr ops::Op kInterpolateGradient{.signature =
                                            "resized_back(tensor g, int64[] size, text mode = nearest, bool "
                                            "align_corners = false, int64[] shape) -> tensor",
                                        .forward = resized_back_forward,
-                                       .backward = resized_back_backward};
+                                       .backward = resized_back_backward,
+                                       .name = "gradient of interpolate"};
 
 Tensors interpolate_gradients(const RecordedStep& step, const Tensors& gradients) {
   const ops::Saved& saved = step.saved();

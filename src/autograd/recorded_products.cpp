@@ -90,20 +90,20 @@ template <size_t input>
 Tensors convolution_gradient_backward(const ops::Saved& saved, Tensors gradients);
 
 constexpr ops::Op kConvolutionImageGradient{
-    .name = "image gradient of conv2d",
     .signature =
         "image_gradient(tensor g, tensor weight, int64[] stride = [1,1], int64[] padding = [0,0], "
         "int64[] dilation = [1,1], int64 groups = 1, int64[] shape) -> tensor",
     .forward = convolution_gradient_forward<0>,
-    .backward = convolution_gradient_backward<0>};
+    .backward = convolution_gradient_backward<0>,
+    .name = "image gradient of conv2d"};
 
 constexpr ops::Op kConvolutionWeightGradient{
-    .name = "weight gradient of conv2d",
     .signature =
         "weight_gradient(tensor g, tensor x, int64[] stride = [1,1], int64[] padding = [0,0], "
         "int64[] dilation = [1,1], int64 groups = 1, int64[] shape) -> tensor",
     .forward = convolution_gradient_forward<1>,
-    .backward = convolution_gradient_backward<1>};
+    .backward = convolution_gradient_backward<1>,
+    .name = "weight gradient of conv2d"};
 
 // The settings of conv2d alone.
 ops::Attributes without_shape(ops::Attributes attributes) {

@@ -154,10 +154,10 @@ Tensors row_scale_backward(const ops::Saved& saved, Tensors gradients) {
   return {row_scale_gradient(saved, saved.tensors[0], saved.tensors[1], gradients[0])};
 }
 
-constexpr ops::Op kRowScale{.name = "scale of layer_norm",
-                            .signature = "row_scale(tensor x) -> tensor",
+constexpr ops::Op kRowScale{.signature = "row_scale(tensor x) -> tensor",
                             .forward = row_scale_forward,
-                            .backward = row_scale_backward};
+                            .backward = row_scale_backward,
+                            .name = "scale of layer_norm"};
 
 // Both with their history, in x's shape and as [rows].
 struct NormalRows {

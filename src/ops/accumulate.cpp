@@ -1,9 +1,9 @@
 // Writes in place: sums of gradients, and what distag_tensor_assign and _add_scaled do.
 #include <cmath>
 
-#include "base/error.h"
 #include "ops/binary.h"
 #include "ops/op.h"
+#include "ops/require.h"
 #include "tensor/access.h"
 #include "tensor/strided.h"
 
@@ -12,15 +12,11 @@ namespace {
 
 // Throws unless `source` broadcasts to `target`, each of whose elements has a place of its own.
 void check_write(const char* what, const Tensor& target, const Tensor& source) {
-  if (broadcast_shapes(what, target.shape(), source.shape()) != target.shape()) {
-    fail(Status::kInvalidArgument, "{}: shape {} does not broadcast to {}", what, to_string(source.shape()),
-         to_string(target.shape()));
-  }
+  require(broadcast_shapes(what, target.shape(), source.shape()) == target.shape(),
+          "{}: shape {} does not broadcast to {}", what, source.shape(), target.shape());
   for (size_t i = 0; i < target.rank(); ++i) {
-    if (target.shape()[i] > 1 && target.strides()[i] == 0) {
-      fail(Status::kInvalidArgument, "{}: {} repeats elements (stride 0) and cannot be written: clone it first", what,
-           describe(target));
-    }
+    require(target.shape()[i] <= 1 || target.strides()[i] != 0,
+            "{}: {} repeats elements (stride 0) and cannot be written: clone it first", what, target);
   }
 }
 
@@ -58,9 +54,8 @@ void assign(Tensor& target, const Tensor& source) {
 
 void add_scaled(Tensor& target, const Tensor& source, double scale) {
   check_write("add_scaled", target, source);
-  if (target.dtype() == Dtype::kInt64 && scale != std::floor(scale)) {
-    fail(Status::kInvalidArgument, "add_scaled: an int64 tensor takes a whole scale only, not {}", scale);
-  }
+  require(target.dtype() != Dtype::kInt64 || scale == std::floor(scale),
+          "add_scaled: an int64 tensor takes a whole scale only, not {}", scale);
   const Tensor values = source_for(target, source);
   Tensor sum = target.is_contiguous() ? target : Tensor::empty(target.dtype(), target.shape());
   const TensorWriter writer(target);

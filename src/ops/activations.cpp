@@ -28,30 +28,25 @@ constexpr Op kSigmoid = of_argument<"sigmoid", [](const auto& x) { return each(m
 
 // ---- relu: a NaN stays, forward and backward; integers stay integers ------------------------------------------------
 
-namespace {
+struct ReluOp {
+  static Tensor forward(Inputs inputs, const Attributes&, Saved* saved) {
+    Tensor y = Tensor::empty(inputs[0].dtype(), inputs[0].shape());
+    dispatch_numeric("relu", y.dtype(), [&]<typename T>(T) { compute_alike<T>(y, kReluOf, inputs[0]); });
+    if (saved != nullptr) saved->tensors = {y.snapshot()};
+    return y;
+  }
+  static Tensor backward(const Saved& saved, Tensor g) {
+    return gradient_by("relu", kReluGradient, std::move(g), saved.tensors[0]);
+  }
 
-constexpr auto kReluOf = [](const auto& x) { return select(x < 0, Element<decltype(x)>(0), x); };
-constexpr auto kReluGradient = [](const auto& g, const auto& y) { return select(y <= 0, Element<decltype(g)>(0), g); };
-
-Tensors relu_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  Tensor y = Tensor::empty(inputs[0].dtype(), inputs[0].shape());
-  dispatch_numeric("relu", y.dtype(), [&]<typename T>(T) { compute_alike<T>(y, kReluOf, inputs[0]); });
-  if (saved != nullptr) saved->tensors = {y.snapshot()};
-  return {y};
-}
-
-Tensors relu_backward(const Saved& saved, Tensors gradients) {
-  return gradients_of("relu", kReluGradient, saved.tensors[0], std::move(gradients));
-}
-
-}  // namespace
-
-constexpr Op kRelu{.name = "relu",
-                   .signature = "relu(tensor x) -> tensor",
-                   .summary = "max(x, 0) of each element, in the shape of x; its gradient at 0 is 0.",
-                   .forward = relu_forward,
-                   .backward = relu_backward,
-                   .is_cheap = true,
-                   .is_one_pass = true};
+ private:
+  static constexpr auto kReluOf = [](const auto& x) { return select(x < 0, Element<decltype(x)>(0), x); };
+  static constexpr auto kReluGradient = [](const auto& g, const auto& y) {
+    return select(y <= 0, Element<decltype(g)>(0), g);
+  };
+};
+constexpr Op kRelu =
+    make_op<ReluOp>("relu(tensor x) -> tensor", "max(x, 0) of each element, in the shape of x; its gradient at 0 is 0.",
+                    kCheap | kOnePass);
 
 }  // namespace distag::ops

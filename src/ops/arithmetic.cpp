@@ -2,7 +2,6 @@
 #include <cmath>
 #include <utility>
 
-#include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/binary.h"
 #include "ops/builtins.h"
@@ -23,14 +22,8 @@ using Product = PairOp<"mul", Takes::kEach, kProductOf, Slope<kProductOf, kB>, S
 
 // Whether both gradients go to one tensor: then their sum is given as that of input 0. A part of a sharded tensor has
 // no history, and tensors that share it have gradients of their own.
-bool is_square(std::span<const Tensor> inputs, const Saved& saved) {
+bool is_square(Inputs inputs, const Saved& saved) {
   return inputs[0].id() == inputs[1].id() && inputs[0].grad_slot() != nullptr && saved.needs(0) && saved.needs(1);
-}
-
-Tensors mul_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  Tensors results = Product::forward(inputs, attributes, saved);
-  if (saved != nullptr && is_square(inputs, *saved)) saved->tensors.pop_back();
-  return results;
 }
 
 // sum + g * x, of row-major tensors of one shape and floating dtype; in place of one of the first two where that is
@@ -57,33 +50,32 @@ Tensor mul_gradient(const Saved& saved, size_t input, Tensor sum, Tensor g) {
 // The two products of a gradient with one number, added.
 constexpr auto kTwiceProductOf = [](const auto& a, const auto& b) { return a * b + a * b; };
 
-Tensors mul_backward_onto(const Saved& saved, Tensors gradients, Tensors sums) {
-  Tensor g = std::move(gradients[0]);
-  if (!g) return sums;
-  if (saved.tensors.size() == 1) {
-    sums[0] = accumulate(std::move(sums[0]), combine("mul", kTwiceProductOf, g, saved.tensors[0]));
-    return sums;
-  }
-  // Into new memory if the gradient is needed once more.
-  if (saved.needs(1)) sums[1] = mul_gradient(saved, 1, std::move(sums[1]), saved.needs(0) ? g : std::move(g));
-  if (saved.needs(0)) sums[0] = mul_gradient(saved, 0, std::move(sums[0]), std::move(g));
-  return sums;
-}
-
-Tensors mul_backward(const Saved& saved, Tensors gradients) {
-  return mul_backward_onto(saved, std::move(gradients), Tensors(2));
-}
-
 }  // namespace
 
-constexpr Op kMul{.name = "mul",
-                  .signature = "mul(tensor a, tensor b) -> tensor",
-                  .summary = "a * b, elementwise, shapes broadcast.",
-                  .forward = mul_forward,
-                  .backward = mul_backward,
-                  .backward_onto = mul_backward_onto,
-                  .is_cheap = true,
-                  .is_one_pass = true};
+struct MulOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor y = Product::forward(inputs, attributes, saved);
+    if (saved != nullptr && is_square(inputs, *saved)) saved->tensors.pop_back();
+    return y;
+  }
+  static Tensors backward(const Saved& saved, Tensors gradients) {
+    return backward_onto(saved, std::move(gradients), Tensors(2));
+  }
+  static Tensors backward_onto(const Saved& saved, Tensors gradients, Tensors sums) {
+    Tensor g = std::move(gradients[0]);
+    if (!g) return sums;
+    if (saved.tensors.size() == 1) {
+      sums[0] = accumulate(std::move(sums[0]), combine("mul", kTwiceProductOf, g, saved.tensors[0]));
+      return sums;
+    }
+    // Into new memory if the gradient is needed once more.
+    if (saved.needs(1)) sums[1] = mul_gradient(saved, 1, std::move(sums[1]), saved.needs(0) ? g : std::move(g));
+    if (saved.needs(0)) sums[0] = mul_gradient(saved, 0, std::move(sums[0]), std::move(g));
+    return sums;
+  }
+};
+constexpr Op kMul =
+    make_op<MulOp>("mul(tensor a, tensor b) -> tensor", "a * b, elementwise, shapes broadcast.", kCheap | kOnePass);
 
 // ---- div, pow -------------------------------------------------------------------------------------------------------
 
@@ -146,42 +138,35 @@ Tensor with_number(const char* op, F f, Tensor out, const Tensor& x, const Attri
   return out;
 }
 
-struct AddScalar {
-  static Tensors forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved*) {
-    return {with_number("add_scalar", kSumOf, empty_like(inputs[0]), inputs[0], attributes)};
-  }
-  static Tensors backward(const Saved&, Tensors gradients) { return gradients; }
-};
-
-struct MulScalar {
-  static Tensors forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-    if (saved != nullptr) saved->attributes = attributes;
-    return {with_number("mul_scalar", kProductOf, empty_like(inputs[0]), inputs[0], attributes)};
-  }
-  static Tensors backward(const Saved& saved, Tensors gradients) {
-    const Tensor g = std::move(gradients[0]);
-    return {g ? with_number("mul_scalar", kProductOf, output_for(g), g, saved.attributes) : g};
-  }
-};
-
-struct Neg {
-  static Tensors forward(std::span<const Tensor> inputs, const Attributes&, Saved*) {
-    return {negated("neg", empty_like(inputs[0]), inputs[0])};
-  }
-  static Tensors backward(const Saved&, Tensors gradients) {
-    const Tensor g = std::move(gradients[0]);
-    return {g ? negated("neg", output_for(g), g) : g};
-  }
-};
-
 }  // namespace
 
-constexpr Op kAddScalar = elementwise_op<AddScalar>("add_scalar", "add_scalar(tensor x, float64 value) -> tensor",
-                                                    "x + value, in the shape and dtype of x.", kOnePass);
+struct AddScalarOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved*) {
+    return with_number("add_scalar", kSumOf, empty_like(inputs[0]), inputs[0], attributes);
+  }
+  static Tensor backward(const Saved&, Tensor g) { return g; }
+};
+constexpr Op kAddScalar = make_op<AddScalarOp>("add_scalar(tensor x, float64 value) -> tensor",
+                                               "x + value, in the shape and dtype of x.", kCheap | kOnePass);
 
-constexpr Op kMulScalar = elementwise_op<MulScalar>("mul_scalar", "mul_scalar(tensor x, float64 value) -> tensor",
-                                                    "x * value, in the shape and dtype of x.", kOnePass);
+struct MulScalarOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    if (saved != nullptr) saved->attributes = attributes;
+    return with_number("mul_scalar", kProductOf, empty_like(inputs[0]), inputs[0], attributes);
+  }
+  static Tensor backward(const Saved& saved, const Tensor& g) {
+    return with_number("mul_scalar", kProductOf, output_for(g), g, saved.attributes);
+  }
+};
+constexpr Op kMulScalar = make_op<MulScalarOp>("mul_scalar(tensor x, float64 value) -> tensor",
+                                               "x * value, in the shape and dtype of x.", kCheap | kOnePass);
 
-constexpr Op kNeg = elementwise_op<Neg>("neg", "neg(tensor x) -> tensor", "-x, in the shape of x.", kOnePass);
+struct NegOp {
+  static Tensor forward(Inputs inputs, const Attributes&, Saved*) {
+    return negated("neg", empty_like(inputs[0]), inputs[0]);
+  }
+  static Tensor backward(const Saved&, const Tensor& g) { return negated("neg", output_for(g), g); }
+};
+constexpr Op kNeg = make_op<NegOp>("neg(tensor x) -> tensor", "-x, in the shape of x.", kCheap | kOnePass);
 
 }  // namespace distag::ops

@@ -1,9 +1,8 @@
 #include "ops/attributes.h"
+#include "ops/require.h"
 
 #include <algorithm>
 #include <cstring>
-
-#include "base/error.h"
 
 namespace distag::ops {
 
@@ -22,9 +21,8 @@ Attributes make_attributes(std::initializer_list<Setting> settings) {
 }
 
 void check_fits(const char* op, Dtype dtype, double value) {
-  if (dtype != Dtype::kInt64 || is_int64(value)) return;
-  fail(Status::kInvalidArgument,
-       "{}: an int64 tensor takes a whole number only, not {}; cast it to a float dtype first", op, value);
+  require(dtype != Dtype::kInt64 || is_int64(value),
+          "{}: an int64 tensor takes a whole number only, not {}; cast it to a float dtype first", op, value);
 }
 
 }  // namespace distag::ops

@@ -44,8 +44,8 @@ struct Pair {
   Tensor b;
   Dims shape;
 
-  Pair(const char* op, std::span<const Tensor> inputs) : Pair(op, inputs, result_dtype(inputs[0], inputs[1])) {}
-  Pair(const char* op, std::span<const Tensor> inputs, Dtype dtype)
+  Pair(const char* op, Inputs inputs) : Pair(op, inputs, result_dtype(inputs[0], inputs[1])) {}
+  Pair(const char* op, Inputs inputs, Dtype dtype)
       : a(as_dtype(inputs[0], dtype)),
         b(as_dtype(inputs[1], dtype)),
         shape(broadcast_shapes(op, inputs[0].shape(), inputs[1].shape())) {}
@@ -53,7 +53,7 @@ struct Pair {
 };
 
 // Saves for reduce_to the shapes and dtypes of both inputs.
-inline void save_kinds(Saved* saved, std::span<const Tensor> inputs) {
+inline void save_kinds(Saved* saved, Inputs inputs) {
   if (saved == nullptr) return;
   saved->shapes.reserve(inputs.size());
   saved->dtypes.reserve(inputs.size());
@@ -160,7 +160,7 @@ struct Minus : Gradient {
 
 template <Name kName, Takes kTakes, auto kValue, typename OfA = Passed, typename OfB = Passed>
 struct PairOp {
-  static Tensors forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
+  static Tensor forward(Inputs inputs, const Attributes&, Saved* saved) {
     const Pair pair(kName.text, inputs, dtype_for(kTakes, result_dtype(inputs[0], inputs[1])));
     const Tensor y = value_of_pair<kTakes>(kName.text, kValue, pair);
     save_kinds(saved, inputs);
@@ -171,13 +171,11 @@ struct PairOp {
         if (is_used) saved->tensors[place] = (place == kA ? pair.a : place == kB ? pair.b : y).snapshot();
       }
     }
-    return {y};
+    return y;
   }
 
-  static Tensors backward(const Saved& saved, Tensors gradients) {
+  static Tensors backward(const Saved& saved, Tensor g) {
     Tensors result(2);
-    Tensor g = std::move(gradients[0]);
-    if (!g) return result;
     // Into new memory if the gradient is needed once more.
     if (saved.needs(1)) result[1] = OfB::of(kName.text, saved, 1, saved.needs(0) ? g : std::move(g));
     if (saved.needs(0)) result[0] = OfA::of(kName.text, saved, 0, std::move(g));
@@ -190,18 +188,19 @@ struct PairOp {
 };
 
 template <Name kName, Takes kTakes, auto kValue, typename OfA, typename OfB>
-constexpr Op of_pair(const char* signature, const char* summary, Passes passes = kSeveral) {
-  return elementwise_op<PairOp<kName, kTakes, kValue, OfA, OfB>>(kName.text, signature, summary, passes);
+constexpr Op of_pair(const char* signature, const char* summary, Trait more = kNoTrait) {
+  return make_op<PairOp<kName, kTakes, kValue, OfA, OfB>>(signature, summary, kCheap | more);
 }
 
 // Without a gradient.
 template <Name kName, Takes kTakes, auto kValue>
+struct TruthOp {
+  static constexpr auto forward = PairOp<kName, kTakes, kValue>::forward;
+};
+
+template <Name kName, Takes kTakes, auto kValue>
 constexpr Op truth_of_pair(const char* signature, const char* summary) {
-  return {.name = kName.text,
-          .signature = signature,
-          .summary = summary,
-          .forward = PairOp<kName, kTakes, kValue>::forward,
-          .is_cheap = true};
+  return make_op<TruthOp<kName, kTakes, kValue>>(signature, summary, kCheap);
 }
 
 }  // namespace distag::ops

@@ -1,8 +1,8 @@
 #include "ops/broadcast.h"
 
-#include "base/error.h"
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
+#include "ops/require.h"
 
 namespace distag::ops {
 namespace {
@@ -41,9 +41,7 @@ Dims broadcast_shapes(const char* op, const Dims& a, const Dims& b) {
   for (size_t i = 0; i < shorter.size(); ++i) {
     int64_t& size = shape[lead + i];
     if (size == shorter[i] || shorter[i] == 1) continue;
-    if (size != 1) {
-      fail(Status::kInvalidArgument, "{}: shapes {} and {} do not broadcast", op, to_string(a), to_string(b));
-    }
+    require(size == 1, "{}: shapes {} and {} do not broadcast", op, a, b);
     size = shorter[i];
   }
   return shape;

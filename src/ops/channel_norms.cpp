@@ -2,11 +2,11 @@
 // batch_norm over all but the channels. None of them keeps a state.
 #include <cmath>
 
-#include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/binary.h"
 #include "ops/builtins.h"
 #include "ops/reduce.h"
+#include "ops/require.h"
 #include "ops/rows.h"
 #include "ops/statistics.h"
 #include "ops/views.h"
@@ -14,24 +14,19 @@
 namespace distag::ops {
 namespace {
 
-void check_normalizes(const char* op, const Tensor& x) {
-  if (is_floating(x.dtype())) return;
-  fail(Status::kUnsupported, "{}: dtype of {} is not supported: cast it first", op, describe(x));
-}
-
 double checked_epsilon(const char* op, const Attributes& attributes) {
   const double epsilon = get_float(attributes, "eps", 1e-5);
-  if (epsilon >= 0) return epsilon;
-  fail(Status::kInvalidArgument, "{}: eps {} is not 0 or more", op, epsilon);
+  require(epsilon >= 0, "{}: eps {} is not 0 or more", op, epsilon);
+  return epsilon;
 }
 
 // An input that may be left out, checked and row-major.
-Tensor factor_at(const char* op, std::span<const Tensor> inputs, size_t i, const Dims& shape) {
+Tensor factor_at(const char* op, Inputs inputs, size_t i, const Dims& shape) {
   if (i >= inputs.size() || !inputs[i]) return Tensor();
   const Tensor& factor = inputs[i];
-  if (factor.shape() == shape && factor.dtype() == inputs[0].dtype()) return factor.contiguous();
-  fail(Status::kInvalidArgument, "{}: {} does not fit {}: {}{} does", op, describe(factor), describe(inputs[0]),
-       dtype_name(inputs[0].dtype()), to_string(shape));
+  require(factor.shape() == shape && factor.dtype() == inputs[0].dtype(), "{}: {} does not fit {}: {}{} does", op,
+          factor, inputs[0], dtype_name(inputs[0].dtype()), shape);
+  return factor.contiguous();
 }
 
 // f(a, ...) in a new tensor of a's shape.
@@ -43,7 +38,7 @@ Tensor new_from(const char* op, const F& f, const Tensor& a, const Inputs&... ot
 }
 
 // Optional inputs that were not given get no gradient.
-void save_inputs(Saved* saved, std::span<const Tensor> inputs, const Attributes& attributes) {
+void save_inputs(Saved* saved, Inputs inputs, const Attributes& attributes) {
   saved->attributes = attributes;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i]) saved->needed &= ~(uint64_t{1} << i);
@@ -59,92 +54,86 @@ Tensor root_factors(const char* op, const Tensor& x, double epsilon) {
       op, [epsilon](const auto& variances) { return 1.0 / xt::sqrt(variances + epsilon); }, x);
 }
 
-// ---- rms_norm -------------------------------------------------------------------------------------------------------
-
-Tensors rms_norm_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  check_normalizes("rms_norm", x);
-  const double epsilon = checked_epsilon("rms_norm", attributes);
-  const int64_t dims = get_int(attributes, "normalized_dims", 1);
-  if (dims < 1 || dims > static_cast<int64_t>(x.rank())) {
-    fail(Status::kInvalidArgument, "rms_norm: normalized_dims {} do not fit {}", dims, describe(x));
-  }
-  const Dims tail(std::span<const int64_t>(x.shape()).last(static_cast<size_t>(dims)));
-  Tensor weight = factor_at("rms_norm", inputs, 1, tail);
-  const int64_t count = element_count(tail);
-  int64_t rows = x.count() == 0 ? 0 : 1;  // nothing is computed of rows without elements
-  for (size_t i = 0; rows != 0 && i + tail.size() < x.rank(); ++i) rows *= x.shape()[i];
-  const Tensor matrix = with_shape(x.contiguous(), Dims{rows, count});
-  if (weight) weight = with_shape(weight, Dims{count});
-
-  Tensor y = Tensor::empty(x.dtype(), x.shape());
-  Tensor factors = Tensor::empty(Dtype::kFloat64, Dims{rows});
-  dispatch_floating("rms_norm", x.dtype(), [&]<typename T>(T) {
-    const auto normalized = [epsilon](auto to, double& factor, auto from, auto by) DISTAG_INLINE_LAMBDA {
-      const double scale = 1.0 / std::sqrt(mean_of(xt::square(xt::cast<double>(from))) + epsilon);
-      factor = scale;
-      if (by.data() == nullptr) return put(to, from * scale);
-      put(to, xt::cast<T>(from * scale) * by);
-    };
-    for_rows(rows, count, normalized, Rows(y.mutable_data_as<T>()), OfEach(factors.mutable_data_as<double>()),
-             Rows(matrix.data_as<T>()), SameRow(weight ? weight.data_as<T>() : nullptr));
-  });
-  if (saved != nullptr) {
-    save_inputs(saved, inputs, attributes);
-    saved->tensors = {matrix.snapshot(), factors, weight ? weight.snapshot() : Tensor()};
-    saved->shapes = {x.shape(), Dims{rows, count}, tail, Dims{static_cast<int64_t>(inputs.size())}};
-  }
-  return {y};
-}
-
-// With h = weight g: dx = (h - normal mean(h normal)) factor
-Tensors rms_norm_backward(const Saved& saved, Tensors gradients) {
-  Tensors result(static_cast<size_t>(saved.shapes[3][0]));
-  if (!gradients[0]) return result;
-  const int64_t rows = saved.shapes[1][0];
-  const int64_t count = saved.shapes[1][1];
-  const Tensor g = with_shape(gradients[0], saved.shapes[1]).contiguous();
-  const Tensor& weight = saved.tensors[2];
-  dispatch_floating("rms_norm", g.dtype(), [&]<typename T>(T) {
-    const auto over_rows = [&](Tensor& out, const auto& program) {
-      for_rows(rows, count, program, Rows(out.mutable_data_as<T>()), Rows(g.data_as<T>()),
-               Rows(saved.tensors[0].data_as<T>()), OfEach(saved.tensors[1].data_as<double>()),
-               SameRow(weight ? weight.data_as<T>() : nullptr));
-    };
-    if (result.size() > 1 && saved.needs(1)) {
-      Tensor products = Tensor::empty(g.dtype(), g.shape());
-      over_rows(products, [](auto out, auto of_y, auto x, double factor, auto)
-                              DISTAG_INLINE_LAMBDA { put(out, of_y * xt::cast<T>(x * factor)); });
-      result[1] = sum_over(products, kOfRows, saved.shapes[2]);
-    }
-    if (!saved.needs(0)) return;
-    const auto put_gradient = [](auto& out, const auto& h, const auto& x, double factor) DISTAG_INLINE_LAMBDA {
-      const auto normal = xt::cast<T>(x * factor);
-      const auto products = h * normal;
-      // One element is its own sum, with the sign of its zero.
-      const auto dot = static_cast<T>(x.size() == 1 ? products.data_element(0) : sum_of(products));
-      const T share = dot / static_cast<T>(x.size());
-      const auto scale = static_cast<T>(factor);
-      put(out, (h - normal * share) * scale);
-    };
-    result[0] = Tensor::empty(g.dtype(), saved.shapes[0]);
-    over_rows(result[0], [put_gradient](auto out, auto of_y, auto x, double factor, auto by) DISTAG_INLINE_LAMBDA {
-      if (by.data() == nullptr) return put_gradient(out, of_y, x, factor);
-      put_gradient(out, of_y * by, x, factor);
-    });
-  });
-  return result;
-}
-
 }  // namespace
 
-constexpr Op kRmsNorm{
-    .name = "rms_norm",
-    .signature = "rms_norm(tensor x, tensor? weight, int64 normalized_dims = 1, float64 eps = 1e-5) -> tensor",
-    .summary = "x / sqrt(mean(x^2) + eps) over the last normalized_dims dims, times weight of their shape.",
-    .forward = rms_norm_forward,
-    .backward = rms_norm_backward,
-    .is_cheap = true};
+// ---- rms_norm -------------------------------------------------------------------------------------------------------
+
+struct RmsNormOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    require_floating("rms_norm", x);
+    const double epsilon = checked_epsilon("rms_norm", attributes);
+    const int64_t dims = get_int(attributes, "normalized_dims", 1);
+    require(dims >= 1 && dims <= static_cast<int64_t>(x.rank()), "rms_norm: normalized_dims {} do not fit {}", dims, x);
+    const Dims tail(std::span<const int64_t>(x.shape()).last(static_cast<size_t>(dims)));
+    Tensor weight = factor_at("rms_norm", inputs, 1, tail);
+    const int64_t count = element_count(tail);
+    int64_t rows = x.count() == 0 ? 0 : 1;  // nothing is computed of rows without elements
+    for (size_t i = 0; rows != 0 && i + tail.size() < x.rank(); ++i) rows *= x.shape()[i];
+    const Tensor matrix = with_shape(x.contiguous(), Dims{rows, count});
+    if (weight) weight = with_shape(weight, Dims{count});
+
+    Tensor y = Tensor::empty(x.dtype(), x.shape());
+    Tensor factors = Tensor::empty(Dtype::kFloat64, Dims{rows});
+    dispatch_floating("rms_norm", x.dtype(), [&]<typename T>(T) {
+      const auto normalized = [epsilon](auto to, double& factor, auto from, auto by) DISTAG_INLINE_LAMBDA {
+        const double scale = 1.0 / std::sqrt(mean_of(xt::square(xt::cast<double>(from))) + epsilon);
+        factor = scale;
+        if (by.data() == nullptr) return put(to, from * scale);
+        put(to, xt::cast<T>(from * scale) * by);
+      };
+      for_rows(rows, count, normalized, Rows(y.mutable_data_as<T>()), OfEach(factors.mutable_data_as<double>()),
+               Rows(matrix.data_as<T>()), SameRow(weight ? weight.data_as<T>() : nullptr));
+    });
+    if (saved != nullptr) {
+      save_inputs(saved, inputs, attributes);
+      saved->tensors = {matrix.snapshot(), factors, weight ? weight.snapshot() : Tensor()};
+      saved->shapes = {x.shape(), Dims{rows, count}, tail, Dims{static_cast<int64_t>(inputs.size())}};
+    }
+    return y;
+  }
+
+  // With h = weight g: dx = (h - normal mean(h normal)) factor
+  static Tensors backward(const Saved& saved, Tensor g) {
+    Tensors result(static_cast<size_t>(saved.shapes[3][0]));
+    const int64_t rows = saved.shapes[1][0];
+    const int64_t count = saved.shapes[1][1];
+    g = with_shape(g, saved.shapes[1]).contiguous();
+    const Tensor& weight = saved.tensors[2];
+    dispatch_floating("rms_norm", g.dtype(), [&]<typename T>(T) {
+      const auto over_rows = [&](Tensor& out, const auto& program) {
+        for_rows(rows, count, program, Rows(out.mutable_data_as<T>()), Rows(g.data_as<T>()),
+                 Rows(saved.tensors[0].data_as<T>()), OfEach(saved.tensors[1].data_as<double>()),
+                 SameRow(weight ? weight.data_as<T>() : nullptr));
+      };
+      if (result.size() > 1 && saved.needs(1)) {
+        Tensor products = Tensor::empty(g.dtype(), g.shape());
+        over_rows(products, [](auto out, auto of_y, auto x, double factor, auto)
+                                DISTAG_INLINE_LAMBDA { put(out, of_y * xt::cast<T>(x * factor)); });
+        result[1] = sum_over(products, kOfRows, saved.shapes[2]);
+      }
+      if (!saved.needs(0)) return;
+      const auto put_gradient = [](auto& out, const auto& h, const auto& x, double factor) DISTAG_INLINE_LAMBDA {
+        const auto normal = xt::cast<T>(x * factor);
+        const auto products = h * normal;
+        // One element is its own sum, with the sign of its zero.
+        const auto dot = static_cast<T>(x.size() == 1 ? products.data_element(0) : sum_of(products));
+        const T share = dot / static_cast<T>(x.size());
+        const auto scale = static_cast<T>(factor);
+        put(out, (h - normal * share) * scale);
+      };
+      result[0] = Tensor::empty(g.dtype(), saved.shapes[0]);
+      over_rows(result[0], [put_gradient](auto out, auto of_y, auto x, double factor, auto by) DISTAG_INLINE_LAMBDA {
+        if (by.data() == nullptr) return put_gradient(out, of_y, x, factor);
+        put_gradient(out, of_y * by, x, factor);
+      });
+    });
+    return result;
+  }
+};
+constexpr Op kRmsNorm = make_op<RmsNormOp>(
+    "rms_norm(tensor x, tensor? weight, int64 normalized_dims = 1, float64 eps = 1e-5) -> tensor",
+    "x / sqrt(mean(x^2) + eps) over the last normalized_dims dims, times weight of their shape.", kCheap);
 
 // ---- group_norm, batch_norm -----------------------------------------------------------------------------------------
 
@@ -187,14 +176,13 @@ Tensor sum_of_channels(const Tensor& x) {
 }
 
 void check_has_channels(const char* op, const Tensor& x) {
-  check_normalizes(op, x);
-  if (x.rank() < 2) fail(Status::kInvalidArgument, "{}: x must be [n, c, ..], not {}", op, describe(x));
+  require_floating(op, x);
+  require(x.rank() >= 2, "{}: x must be [n, c, ..], not {}", op, x);
 }
 
 // normal weight + bias; leaves what the backwards take.
-Tensors scaled_normals(const char* op, std::span<const Tensor> inputs, const Attributes& attributes,
-                       const NormRows& plan, const Tensor& matrix, const Tensor& means, const Tensor& factors,
-                       Saved* saved) {
+Tensors scaled_normals(const char* op, Inputs inputs, const Attributes& attributes, const NormRows& plan,
+                       const Tensor& matrix, const Tensor& means, const Tensor& factors, Saved* saved) {
   const Dims channels{plan.shape[1]};
   const Tensor weight = beside_channels(factor_at(op, inputs, 1, channels), plan.shape);
   const Tensor bias = beside_channels(factor_at(op, inputs, 2, channels), plan.shape);
@@ -212,8 +200,8 @@ Tensors scaled_normals(const char* op, std::span<const Tensor> inputs, const Att
 }
 
 // Rows of mean 0 and variance 1.
-Tensors normalized_by_moments(const char* op, std::span<const Tensor> inputs, const Attributes& attributes,
-                              const NormRows& plan, Saved* saved) {
+Tensors normalized_by_moments(const char* op, Inputs inputs, const Attributes& attributes, const NormRows& plan,
+                              Saved* saved) {
   const double epsilon = checked_epsilon(op, attributes);
   const Tensor matrix = plan.gather(inputs[0]);
   const Moments moments(op, matrix, static_cast<double>(plan.count), plan.rows, plan.count);
@@ -250,12 +238,9 @@ void add_statistics_gradients(const char* op, const Saved& saved, const Tensor& 
   }
 }
 
-Tensors normalized_gradients(const char* op, const Saved& saved, const Tensors& gradients, bool by_channel,
-                             bool by_moments) {
+Tensors normalized_gradients(const char* op, const Saved& saved, const Tensor& g, bool by_channel, bool by_moments) {
   Tensors result(static_cast<size_t>(saved.shapes[2][0]));
-  if (!gradients[0]) return result;
   const NormRows plan(saved.shapes[0], saved.shapes[1][0], by_channel);
-  const Tensor& g = gradients[0];
   const Tensor normal = centered_rows(op, saved.tensors[0], saved.tensors[1], saved.tensors[2], plan.rows, plan.count);
   if (result.size() > 1 && saved.needs(1)) {
     result[1] = sum_of_channels(new_from(op, kProductOf, g, plan.scatter(normal)));
@@ -271,78 +256,63 @@ Tensors normalized_gradients(const char* op, const Saved& saved, const Tensors& 
   return result;
 }
 
-Tensors group_norm_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  check_has_channels("group_norm", x);
-  const int64_t groups = get_int(attributes, "num_groups", 1);
-  const int64_t channels = x.shape()[1];
-  if (groups < 1 || channels % groups != 0) {
-    fail(Status::kInvalidArgument, "group_norm: num_groups {} must be above 0 and divide the {} channels of {}", groups,
-         channels, describe(x));
-  }
-  const int64_t rows = x.count() == 0 ? 0 : x.shape()[0] * groups;
-  return normalized_by_moments("group_norm", inputs, attributes, NormRows(x.shape(), rows, false), saved);
-}
-
-Tensors group_norm_backward(const Saved& saved, Tensors gradients) {
-  return normalized_gradients("group_norm", saved, gradients, false, true);
-}
-
 bool is_training(const Attributes& attributes) { return get_bool(attributes, "training", true); }
-
-Tensors batch_norm_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  check_has_channels("batch_norm", x);
-  const Dims channels{x.shape()[1]};
-  const NormRows plan(x.shape(), channels[0], true);
-  const Tensor mean = factor_at("batch_norm", inputs, 3, channels);
-  const Tensor variance = factor_at("batch_norm", inputs, 4, channels);
-  if (is_training(attributes)) {
-    if (mean || variance) {
-      fail(Status::kInvalidArgument,
-           "batch_norm: training takes mean and variance of x: leave out running_mean and running_var");
-    }
-    return normalized_by_moments("batch_norm", inputs, attributes, plan, saved);
-  }
-  if (!mean || !variance)
-    fail(Status::kInvalidArgument, "batch_norm: without training it needs running_mean and running_var");
-  const Tensor factors =
-      root_factors("batch_norm", as_dtype(variance, Dtype::kFloat64), checked_epsilon("batch_norm", attributes));
-  const Tensor means = as_dtype(mean, Dtype::kFloat64);
-  const Tensors result =
-      scaled_normals("batch_norm", inputs, attributes, plan, plan.gather(x), means.snapshot(), factors, saved);
-  if (saved != nullptr) saved->tensors.push_back(variance.snapshot());
-  return result;
-}
-
-Tensors batch_norm_backward(const Saved& saved, Tensors gradients) {
-  return normalized_gradients("batch_norm", saved, gradients, true, is_training(saved.attributes));
-}
 
 }  // namespace
 
-constexpr Op kGroupNorm{
-    .name = "group_norm",
-    .signature =
-        "group_norm(tensor x, tensor? weight, tensor? bias, int64 num_groups = 1, float64 eps = 1e-5) -> tensor",
-    .summary =
-        "(x - mean) / sqrt(var + eps) of x [n, c, ..] within each of num_groups groups of neighbouring channels, times "
-        "weight [c], plus bias [c].",
-    .forward = group_norm_forward,
-    .backward = group_norm_backward,
-    .is_cheap = true};
+struct GroupNormOp {
+  static Tensors forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    check_has_channels("group_norm", x);
+    const int64_t groups = get_int(attributes, "num_groups", 1);
+    const int64_t channels = x.shape()[1];
+    require(groups >= 1 && channels % groups == 0,
+            "group_norm: num_groups {} must be above 0 and divide the {} channels of {}", groups, channels, x);
+    const int64_t rows = x.count() == 0 ? 0 : x.shape()[0] * groups;
+    return normalized_by_moments("group_norm", inputs, attributes, NormRows(x.shape(), rows, false), saved);
+  }
+  static Tensors backward(const Saved& saved, Tensor g) {
+    return normalized_gradients("group_norm", saved, g, false, true);
+  }
+};
+constexpr Op kGroupNorm = make_op<GroupNormOp>(
+    "group_norm(tensor x, tensor? weight, tensor? bias, int64 num_groups = 1, float64 eps = 1e-5) -> tensor",
+    "(x - mean) / sqrt(var + eps) of x [n, c, ..] within each of num_groups groups of neighbouring channels, times "
+    "weight [c], plus bias [c].",
+    kCheap);
 
-constexpr Op kBatchNorm{
-    .name = "batch_norm",
-    .signature =
-        "batch_norm(tensor x, tensor? weight, tensor? bias, tensor? running_mean, tensor? running_var, "
-        "bool training = true, float64 eps = 1e-5) -> tensor",
-    .summary =
-        "(x - mean) / sqrt(var + eps) in each channel of x [n, c, ..], times weight [c], plus bias [c]. In training, "
-        "mean and var (without correction) are those of x, else running_mean and running_var [c]: tensors of the "
-        "caller's, which no call changes.",
-    .forward = batch_norm_forward,
-    .backward = batch_norm_backward,
-    .is_cheap = true};
+struct BatchNormOp {
+  static Tensors forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    check_has_channels("batch_norm", x);
+    const Dims channels{x.shape()[1]};
+    const NormRows plan(x.shape(), channels[0], true);
+    const Tensor mean = factor_at("batch_norm", inputs, 3, channels);
+    const Tensor variance = factor_at("batch_norm", inputs, 4, channels);
+    if (is_training(attributes)) {
+      require(!mean && !variance,
+              "batch_norm: training takes mean and variance of x: leave out running_mean and running_var");
+      return normalized_by_moments("batch_norm", inputs, attributes, plan, saved);
+    }
+    require(mean && variance, "batch_norm: without training it needs running_mean and running_var");
+    const Tensor factors =
+        root_factors("batch_norm", as_dtype(variance, Dtype::kFloat64), checked_epsilon("batch_norm", attributes));
+    const Tensor means = as_dtype(mean, Dtype::kFloat64);
+    const Tensors result =
+        scaled_normals("batch_norm", inputs, attributes, plan, plan.gather(x), means.snapshot(), factors, saved);
+    if (saved != nullptr) saved->tensors.push_back(variance.snapshot());
+    return result;
+  }
+  static Tensors backward(const Saved& saved, Tensor g) {
+    return normalized_gradients("batch_norm", saved, g, true, is_training(saved.attributes));
+  }
+};
+constexpr Op kBatchNorm = make_op<BatchNormOp>(
+    "batch_norm(tensor x, tensor? weight, tensor? bias, tensor? running_mean, tensor? running_var, bool training = "
+    "true, float64 eps = 1e-5) -> tensor",
+    "(x - mean) / sqrt(var + eps) in each channel of x [n, c, ..], times weight [c], plus bias [c]. In training, mean "
+    "and var (without correction) are those of x, else running_mean and running_var [c]: tensors of the caller's, "
+    "which no call changes.",
+    kCheap);
 
 }  // namespace distag::ops

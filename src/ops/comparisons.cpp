@@ -2,15 +2,15 @@
 // masked_fill.
 #include <utility>
 
-#include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/binary.h"
 #include "ops/builtins.h"
+#include "ops/require.h"
 
 namespace distag::ops {
-namespace {
 
 // ---- gt, ge, lt, le, eq, ne -----------------------------------------------------------------------------------------
+namespace {
 
 // An expression keeps what it is given as a temporary, and refers to all else.
 constexpr auto kIsGreater = [](auto&& a, auto&& b) {
@@ -68,18 +68,17 @@ constexpr Op kLogicalOr = truth_of_pair<"logical_or", Takes::kAsTruths, kSumOf>(
     "logical_or(tensor a, tensor b) -> tensor",
     "Whether either is not 0 (a NaN is not), as bool, elementwise, shapes broadcast.");
 
-constexpr Op kLogicalNot{.name = "logical_not",
-                         .signature = "logical_not(tensor x) -> tensor",
-                         .summary = "Whether x is 0, as bool, elementwise.",
-                         .forward =
-                             [](std::span<const Tensor> inputs, const Attributes&, Saved*) {
-                               const Tensor x = as_dtype(inputs[0], Dtype::kBool);
-                               Tensor out = empty_like(x);
-                               compute_alike<Bool>(
-                                   out, [](const auto& row) { return xt::equal(row, 0); }, x);
-                               return Tensors{out};
-                             },
-                         .is_cheap = true};
+struct LogicalNotOp {
+  static Tensor forward(Inputs inputs, const Attributes&, Saved*) {
+    const Tensor x = as_dtype(inputs[0], Dtype::kBool);
+    Tensor out = empty_like(x);
+    compute_alike<Bool>(
+        out, [](const auto& row) { return xt::equal(row, 0); }, x);
+    return out;
+  }
+};
+constexpr Op kLogicalNot =
+    make_op<LogicalNotOp>("logical_not(tensor x) -> tensor", "Whether x is 0, as bool, elementwise.", kCheap);
 
 // ---- maximum, minimum -----------------------------------------------------------------------------------------------
 
@@ -131,74 +130,56 @@ Tensor chosen(const Tensor& mask, const Tensor& a, const Tensor& b, const Dims& 
   return out;
 }
 
-Tensors where_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  if (inputs[0].dtype() != Dtype::kBool) {
-    fail(Status::kInvalidArgument, "where: the condition must be bool, not {}", describe(inputs[0]));
-  }
-  Pair pair("where", inputs.subspan(1));
-  if (saved != nullptr) {
-    save_kinds(saved, inputs);
-    saved->tensors = {inputs[0].snapshot()};
-  }
-  return {chosen(inputs[0], pair.a, pair.b, broadcast_shapes("where", inputs[0].shape(), pair.shape))};
-}
-
-Tensors where_backward(const Saved& saved, Tensors gradients) {
-  Tensors result(3);
-  const Tensor& g = gradients[0];
-  if (!g) return result;
-  Tensor zero = Tensor::scalar(g.dtype(), 0.0);
-  if (saved.needs(1)) result[1] = gradient_of(saved, 1, chosen(saved.tensors[0], g, zero, g.shape()));
-  if (saved.needs(2)) result[2] = gradient_of(saved, 2, chosen(saved.tensors[0], zero, g, g.shape()));
-  return result;
-}
-
 }  // namespace
 
-constexpr Op kWhere{.name = "where",
-                    .signature = "where(tensor condition, tensor x, tensor y) -> tensor",
-                    .summary = "x where condition (bool) holds, else y, elementwise, shapes broadcast.",
-                    .forward = where_forward,
-                    .backward = where_backward,
-                    .is_cheap = true};
-
-namespace {
-
-Tensors masked_fill_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  const Tensor& mask = inputs[1];
-  if (mask.dtype() != Dtype::kBool) {
-    fail(Status::kInvalidArgument, "masked_fill: the mask must be bool, not {}; compare it (ne) or cast it",
-         describe(mask));
+struct WhereOp {
+  static Tensor forward(Inputs inputs, const Attributes&, Saved* saved) {
+    require(inputs[0].dtype() == Dtype::kBool, "where: the condition must be bool, not {}", inputs[0]);
+    Pair pair("where", inputs.subspan(1));
+    if (saved != nullptr) {
+      save_kinds(saved, inputs);
+      saved->tensors = {inputs[0].snapshot()};
+    }
+    return chosen(inputs[0], pair.a, pair.b, broadcast_shapes("where", inputs[0].shape(), pair.shape));
   }
-  double value = get_float(attributes, "value", 0.0);
-  check_fits("masked_fill", x.dtype(), value);
-  if (x.dtype() == Dtype::kBool) value = value != 0 ? 1.0 : 0.0;
-  const Dims shape = broadcast_shapes("masked_fill", x.shape(), mask.shape());
-  if (saved != nullptr) {
-    save_kinds(saved, inputs);
-    saved->tensors = {mask.snapshot()};
+
+  static Tensors backward(const Saved& saved, Tensor g) {
+    Tensors result(3);
+    Tensor zero = Tensor::scalar(g.dtype(), 0.0);
+    if (saved.needs(1)) result[1] = gradient_of(saved, 1, chosen(saved.tensors[0], g, zero, g.shape()));
+    if (saved.needs(2)) result[2] = gradient_of(saved, 2, chosen(saved.tensors[0], zero, g, g.shape()));
+    return result;
   }
-  return {chosen(mask, Tensor::scalar(x.dtype(), value), x, shape)};
-}
+};
+constexpr Op kWhere =
+    make_op<WhereOp>("where(tensor condition, tensor x, tensor y) -> tensor",
+                     "x where condition (bool) holds, else y, elementwise, shapes broadcast.", kCheap);
 
-Tensors masked_fill_backward(const Saved& saved, Tensors gradients) {
-  Tensors result(2);
-  const Tensor& g = gradients[0];
-  if (!g || !saved.needs(0)) return result;
-  const Tensor zero = Tensor::scalar(g.dtype(), 0.0);
-  result[0] = gradient_of(saved, 0, chosen(saved.tensors[0], zero, g, g.shape()));
-  return result;
-}
+struct MaskedFillOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    const Tensor& mask = inputs[1];
+    require(mask.dtype() == Dtype::kBool, "masked_fill: the mask must be bool, not {}; compare it (ne) or cast it",
+            mask);
+    double value = get_float(attributes, "value", 0.0);
+    check_fits("masked_fill", x.dtype(), value);
+    if (x.dtype() == Dtype::kBool) value = value != 0 ? 1.0 : 0.0;
+    const Dims shape = broadcast_shapes("masked_fill", x.shape(), mask.shape());
+    if (saved != nullptr) {
+      save_kinds(saved, inputs);
+      saved->tensors = {mask.snapshot()};
+    }
+    return chosen(mask, Tensor::scalar(x.dtype(), value), x, shape);
+  }
 
-}  // namespace
-
-constexpr Op kMaskedFill{
-    .name = "masked_fill",
-    .signature = "masked_fill(tensor x, tensor mask, float64 value) -> tensor",
-    .summary = "value where mask (bool) holds, else x, elementwise, shapes broadcast; x gets no gradient there.",
-    .forward = masked_fill_forward,
-    .backward = masked_fill_backward,
-    .is_cheap = true};
+  static Tensors backward(const Saved& saved, Tensor g) {
+    if (!saved.needs(0)) return Tensors(2);
+    const Tensor zero = Tensor::scalar(g.dtype(), 0.0);
+    return {gradient_of(saved, 0, chosen(saved.tensors[0], zero, g, g.shape())), Tensor()};
+  }
+};
+constexpr Op kMaskedFill = make_op<MaskedFillOp>(
+    "masked_fill(tensor x, tensor mask, float64 value) -> tensor",
+    "value where mask (bool) holds, else x, elementwise, shapes broadcast; x gets no gradient there.", kCheap);
 
 }  // namespace distag::ops

@@ -24,4 +24,9 @@ struct Convolution {
   }
 };
 
+// What the backwards of convolutions take: x and weight in the dtype of the result, and the dtypes of all inputs.
+void save_convolution(Saved& saved, Inputs inputs, const Tensor& x, const Tensor& weight, const Attributes& attributes);
+// Gradients, each in the dtype of its input.
+Tensors in_dtypes(Tensors gradients, const std::vector<Dtype>& dtypes);
+
 }  // namespace distag::ops

@@ -1,9 +1,9 @@
 // Ops that make tensors of numbers: zeros, ones, full, arange.
 #include <cmath>
 
-#include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/builtins.h"
+#include "ops/require.h"
 #include "ops/rows.h"
 
 namespace distag::ops {
@@ -17,7 +17,7 @@ T element_of(const char* op, double value) {
   } else if constexpr (std::is_same_v<T, Bool>) {
     return value != 0 ? 1 : 0;
   } else {
-    if (!is_int64(value)) fail(Status::kInvalidArgument, "{}: {} is no int64", op, value);
+    require(is_int64(value), "{}: {} is no int64", op, value);
     return static_cast<T>(value);
   }
 }
@@ -31,69 +31,55 @@ Tensors filled(const char* op, const Attributes& attributes, double value) {
   return {out};
 }
 
-Tensors zeros_forward(std::span<const Tensor>, const Attributes& attributes, Saved*) {
-  return filled("zeros", attributes, 0.0);
-}
-
-Tensors ones_forward(std::span<const Tensor>, const Attributes& attributes, Saved*) {
-  return filled("ones", attributes, 1.0);
-}
-
-Tensors full_forward(std::span<const Tensor>, const Attributes& attributes, Saved*) {
-  return filled("full", attributes, get_float(attributes, "value", 0.0));
-}
-
 }  // namespace
 
-constexpr Op kZeros{.name = "zeros",
-                    .signature = "zeros(int64[] shape = [], dtype dtype = float32) -> tensor",
-                    .summary = "A tensor of the shape, filled with 0.",
-                    .forward = zeros_forward};
+struct ZerosOp {
+  static Tensors forward(Inputs, const Attributes& attributes, Saved*) { return filled("zeros", attributes, 0.0); }
+};
+constexpr Op kZeros = make_op<ZerosOp>("zeros(int64[] shape = [], dtype dtype = float32) -> tensor",
+                                       "A tensor of the shape, filled with 0.");
 
-constexpr Op kOnes{.name = "ones",
-                   .signature = "ones(int64[] shape = [], dtype dtype = float32) -> tensor",
-                   .summary = "A tensor of the shape, filled with 1.",
-                   .forward = ones_forward};
+struct OnesOp {
+  static Tensors forward(Inputs, const Attributes& attributes, Saved*) { return filled("ones", attributes, 1.0); }
+};
+constexpr Op kOnes = make_op<OnesOp>("ones(int64[] shape = [], dtype dtype = float32) -> tensor",
+                                     "A tensor of the shape, filled with 1.");
 
-constexpr Op kFull{.name = "full",
-                   .signature = "full(float64 value, int64[] shape = [], dtype dtype = float32) -> tensor",
-                   .summary = "A tensor of the shape, filled with value.",
-                   .forward = full_forward};
-
-namespace {
-
-// start + i step, each computed from i, so that errors do not add up.
-Tensors arange_forward(std::span<const Tensor>, const Attributes& attributes, Saved*) {
-  double start = get_float(attributes, "start", 0.0);
-  double stop = get_float(attributes, "stop", 0.0);
-  double step = get_float(attributes, "step", 1.0);
-  if (step == 0 || !std::isfinite(start) || !std::isfinite(stop) || !std::isfinite(step)) {
-    fail(Status::kInvalidArgument, "arange: start {}, stop {} and step {} must be finite, and step not 0", start, stop,
-         step);
+struct FullOp {
+  static Tensors forward(Inputs, const Attributes& attributes, Saved*) {
+    return filled("full", attributes, get_float(attributes, "value", 0.0));
   }
-  double count = std::max(0.0, std::ceil((stop - start) / step));
-  if (!(count < 0x1p60)) fail(Status::kInvalidArgument, "arange: from {} to {} by {} are too many", start, stop, step);
-  Tensor out = Tensor::empty(get_dtype(attributes, "dtype", Dtype::kFloat32), Dims{static_cast<int64_t>(count)});
-  dispatch_numeric("arange", out.dtype(), [&]<typename T>(T) {
-    element_of<T>("arange", start);
-    element_of<T>("arange", step);
-    if (out.count() > 0) element_of<T>("arange", start + static_cast<double>(out.count() - 1) * step);
-    const auto count_up = [](auto row, double first, double by) DISTAG_INLINE_LAMBDA {
-      T* const to = row.data();
-      const auto size = static_cast<int64_t>(row.size());
-      for (int64_t i = 0; i < size; ++i) to[i] = static_cast<T>(first + static_cast<double>(i) * by);
-    };
-    if (out.count() > 0) for_rows(1, out.count(), count_up, Rows(out.mutable_data_as<T>()), Same(start), Same(step));
-  });
-  return {out};
-}
+};
+constexpr Op kFull = make_op<FullOp>("full(float64 value, int64[] shape = [], dtype dtype = float32) -> tensor",
+                                     "A tensor of the shape, filled with value.");
 
-}  // namespace
-
-constexpr Op kArange{
-    .name = "arange",
-    .signature = "arange(float64 start = 0, float64 stop, float64 step = 1, dtype dtype = float32) -> tensor",
-    .summary = "[n]: start + i * step in float64, then cast, for i from 0 below (stop - start) / step.",
-    .forward = arange_forward};
+struct ArangeOp {
+  // start + i step, each computed from i, so that errors do not add up.
+  static Tensor forward(Inputs, const Attributes& attributes, Saved*) {
+    double start = get_float(attributes, "start", 0.0);
+    double stop = get_float(attributes, "stop", 0.0);
+    double step = get_float(attributes, "step", 1.0);
+    require(step != 0 && std::isfinite(start) && std::isfinite(stop) && std::isfinite(step),
+            "arange: start {}, stop {} and step {} must be finite, and step not 0", start, stop, step);
+    double count = std::max(0.0, std::ceil((stop - start) / step));
+    require(count < 0x1p60, "arange: from {} to {} by {} are too many", start, stop, step);
+    Tensor out = Tensor::empty(get_dtype(attributes, "dtype", Dtype::kFloat32), Dims{static_cast<int64_t>(count)});
+    dispatch_numeric("arange", out.dtype(), [&]<typename T>(T) {
+      element_of<T>("arange", start);
+      element_of<T>("arange", step);
+      if (out.count() > 0) element_of<T>("arange", start + static_cast<double>(out.count() - 1) * step);
+      const auto count_up = [](auto row, double first, double by) DISTAG_INLINE_LAMBDA {
+        T* const to = row.data();
+        const auto size = static_cast<int64_t>(row.size());
+        for (int64_t i = 0; i < size; ++i) to[i] = static_cast<T>(first + static_cast<double>(i) * by);
+      };
+      if (out.count() > 0) for_rows(1, out.count(), count_up, Rows(out.mutable_data_as<T>()), Same(start), Same(step));
+    });
+    return out;
+  }
+};
+constexpr Op kArange =
+    make_op<ArangeOp>("arange(float64 start = 0, float64 stop, float64 step = 1, dtype dtype = float32) -> tensor",
+                      "[n]: start + i * step in float64, then cast, for i from 0 below (stop - start) / step.");
 
 }  // namespace distag::ops

@@ -2,12 +2,12 @@
 // reciprocal, clamp, and the activations silu, softplus, gelu, leaky_relu, elu. And steps: floor, round, sign.
 #include <cmath>
 
-#include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/builtins.h"
 #include "ops/finite.h"
 #include "ops/gelu.h"
 #include "ops/math.h"
+#include "ops/require.h"
 #include "ops/rows.h"
 #include "ops/unary.h"
 
@@ -37,32 +37,29 @@ bool has_large_angles(const Tensor& x) {
 
 // Value and slope by a curve, and by Any of it where angles are large, with the same bits where they are not.
 template <Name kName, typename Value, typename Slope>
+struct AngleOp {
+  static Tensor forward(Inputs inputs, const Attributes&, Saved* saved) {
+    const Tensor x = floating_row_major(inputs[0]);
+    if (saved != nullptr) saved->tensors = {x.snapshot()};
+    return has_large_angles(x) ? value_of(kName.text, kValueOf<math::Any<Value>>, x)
+                               : value_of(kName.text, kValueOf<Value>, x);
+  }
+  static Tensor backward(const Saved& saved, Tensor g) {
+    const Tensor& x = saved.tensors[0];
+    return has_large_angles(x) ? gradient_by(kName.text, kGradientOf<math::Any<Slope>>, std::move(g), x)
+                               : gradient_by(kName.text, kGradientOf<Slope>, std::move(g), x);
+  }
+
+ private:
+  template <typename Curve>
+  static constexpr auto kValueOf = [](const auto& x) { return each(Curve(), x); };
+  template <typename Curve>
+  static constexpr auto kGradientOf = [](const auto& g, const auto& x) { return g * each(Curve(), x); };
+};
+
+template <Name kName, typename Value, typename Slope>
 constexpr Op of_angle(const char* signature, const char* summary) {
-  return {.name = kName.text,
-          .signature = signature,
-          .summary = summary,
-          .forward =
-              [](std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-                const Tensor x = floating_row_major(inputs[0]);
-                if (saved != nullptr) saved->tensors = {x.snapshot()};
-                if (has_large_angles(x)) {
-                  return Tensors{value_of(
-                      kName.text, [](const auto& r) { return each(math::Any<Value>(), r); }, x)};
-                }
-                return Tensors{value_of(
-                    kName.text, [](const auto& r) { return each(Value(), r); }, x)};
-              },
-          .backward =
-              [](const Saved& saved, Tensors gradients) {
-                const Tensor& x = saved.tensors[0];
-                if (has_large_angles(x)) {
-                  const auto any = [](const auto& g, const auto& r) { return g * each(math::Any<Slope>(), r); };
-                  return gradients_of(kName.text, any, x, std::move(gradients));
-                }
-                const auto slope = [](const auto& g, const auto& r) { return g * each(Slope(), r); };
-                return gradients_of(kName.text, slope, x, std::move(gradients));
-              },
-          .is_cheap = true};
+  return make_op<AngleOp<kName, Value, Slope>>(signature, summary, kCheap);
 }
 
 }  // namespace
@@ -94,18 +91,16 @@ Tensor whole_value_of(const F& value, const Tensor& input) {
 }
 
 template <Name kName, auto kValue, auto kWhole, auto kGradient>
+struct NumbersOp : UnaryOp<kName, Saves::kArgument, kValue, kGradient> {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    if (!is_floating(inputs[0].dtype())) return whole_value_of(kWhole, inputs[0]);
+    return UnaryOp<kName, Saves::kArgument, kValue, kGradient>::forward(inputs, attributes, saved);
+  }
+};
+
+template <Name kName, auto kValue, auto kWhole, auto kGradient>
 constexpr Op of_numbers(const char* signature, const char* summary) {
-  using Floating = UnaryOp<kName, Saves::kArgument, kValue, kGradient>;
-  return {.name = kName.text,
-          .signature = signature,
-          .summary = summary,
-          .forward =
-              [](std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-                if (is_floating(inputs[0].dtype())) return Floating::forward(inputs, attributes, saved);
-                return Tensors{whole_value_of(kWhole, inputs[0])};
-              },
-          .backward = Floating::backward,
-          .is_cheap = true};
+  return make_op<NumbersOp<kName, kValue, kWhole, kGradient>>(signature, summary, kCheap);
 }
 
 }  // namespace
@@ -134,13 +129,13 @@ Tensors no_slope(const Saved&, Tensors gradients) {
 }
 
 constexpr Op of_steps(const char* name, const char* signature, const char* summary,
-                      Tensors (*forward)(std::span<const Tensor>, const Attributes&, Saved*)) {
-  return {.name = name,
-          .signature = signature,
+                      Tensors (*forward)(Inputs, const Attributes&, Saved*)) {
+  return {.signature = signature,
           .summary = summary,
           .forward = forward,
           .backward = no_slope,
-          .is_cheap = true};
+          .is_cheap = true,
+          .name = name};
 }
 
 struct Floor {
@@ -272,8 +267,7 @@ struct Elu {
 struct Clamp {
   explicit Clamp(const Attributes& attributes)
       : low(get_float(attributes, "min", -HUGE_VAL)), high(get_float(attributes, "max", HUGE_VAL)) {
-    if (!std::isnan(low) && !std::isnan(high)) return;
-    fail(Status::kInvalidArgument, "clamp: min {} and max {}: NaN is no bound", low, high);
+    require(!std::isnan(low) && !std::isnan(high), "clamp: min {} and max {}: NaN is no bound", low, high);
   }
   auto value(const auto& x) const {
     const auto least = static_cast<Element<decltype(x)>>(low);

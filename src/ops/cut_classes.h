@@ -43,7 +43,6 @@ class CutClasses {
   const char* const op_;
   const bool takes_exponentials_;
   const bool keeps_rows_;
-  const size_t input_count_;
   const int64_t offset_;
   int64_t classes_ = 0;
   int64_t ignored_ = 0;

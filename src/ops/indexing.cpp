@@ -11,6 +11,7 @@
 #include "ops/binary.h"
 #include "ops/builtins.h"
 #include "ops/reduce.h"
+#include "ops/require.h"
 #include "ops/rows.h"
 #include "ops/views.h"
 
@@ -19,9 +20,7 @@ namespace {
 
 // Row-major indices, all of them in [0, size).
 Tensor checked_indices(const char* op, const Tensor& index, int64_t size) {
-  if (index.dtype() != Dtype::kInt64) {
-    fail(Status::kInvalidArgument, "{}: the index must be int64, not {}", op, describe(index));
-  }
+  require(index.dtype() == Dtype::kInt64, "{}: the index must be int64, not {}", op, index);
   Tensor indices = index.contiguous();
   const std::span<const int64_t> values(indices.data_as<int64_t>(), static_cast<size_t>(indices.count()));
   uint64_t largest = 0;  // a negative one is larger than any size
@@ -115,53 +114,48 @@ Tensor gathered(const Tensor& x, const Tensor& indices, size_t dim) {
   return y;
 }
 
-Tensors gather_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  const Tensor& index = inputs[1];
-  size_t dim = checked_dim("gather", get_int(attributes, "dim", 0), x);
-  bool fits = x.rank() > 0 && index.rank() == x.rank();
-  for (size_t d = 0; d < x.rank() && fits; ++d) fits = d == dim || index.shape()[d] <= x.shape()[d];
-  if (!fits) fail(Status::kInvalidArgument, "gather: index {} does not fit {}", describe(index), describe(x));
-  Tensor indices = checked_indices("gather", index, x.shape()[dim]);
-  Tensor y = gathered(x, indices, dim);
-  save_indices(saved, indices, x.shape(), dim);
-  return {y};
-}
-
-Tensors gather_backward(const Saved& saved, Tensors gradients) {
-  Tensors result(2);
-  if (!gradients[0]) return result;
-  Tensor g = gradients[0].contiguous();
-  auto dim = saved_dim(saved);
-  const Dims& shape = saved.shapes[0];
-  const Dtype total = sum_dtype(g.dtype(), g.shape()[dim]);
-  const bool is_last = dim + 1 == shape.size();
-  Dims reached = g.shape();
-  reached[dim] = shape[dim];
-  const bool is_everywhere = is_last && g.count() > 0 && reached == shape;
-  Tensor sums = is_everywhere ? Tensor::empty(g.dtype(), shape) : zero_tensor(is_last ? g.dtype() : total, shape);
-  dispatch_sum("gather", g.dtype(), total, [&]<typename T, typename Total>(T, Total) {
-    const T* in = g.data_as<T>();
-    T* const rounded = is_last ? sums.mutable_data_as<T>() : nullptr;
-    Total* const totals = is_last ? nullptr : sums.mutable_data_as<Total>();
-    std::vector<Total> beside(is_last ? static_cast<size_t>(shape[dim]) : 0);
-    for_each_index_row(saved.tensors[0], sums.strides(), dim, [&](const IndexRow& row) {
-      is_last ? add_last_row(rounded, beside, in, row) : add_row(totals, in, row);
-      in += row.count;
-    });
-  });
-  result[0] = as_dtype(sums, g.dtype());
-  return result;
-}
-
 }  // namespace
 
-constexpr Op kGather{.name = "gather",
-                     .signature = "gather(tensor x, tensor index, int64 dim) -> tensor",
-                     .summary = "The elements of x at index (int64) along dim, in the shape of index.",
-                     .forward = gather_forward,
-                     .backward = gather_backward,
-                     .is_cheap = true};
+struct GatherOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    const Tensor& index = inputs[1];
+    size_t dim = checked_dim("gather", get_int(attributes, "dim", 0), x);
+    bool fits = x.rank() > 0 && index.rank() == x.rank();
+    for (size_t d = 0; d < x.rank() && fits; ++d) fits = d == dim || index.shape()[d] <= x.shape()[d];
+    require(fits, "gather: index {} does not fit {}", index, x);
+    Tensor indices = checked_indices("gather", index, x.shape()[dim]);
+    Tensor y = gathered(x, indices, dim);
+    save_indices(saved, indices, x.shape(), dim);
+    return y;
+  }
+
+  static Tensors backward(const Saved& saved, Tensor g) {
+    g = g.contiguous();
+    auto dim = saved_dim(saved);
+    const Dims& shape = saved.shapes[0];
+    const Dtype total = sum_dtype(g.dtype(), g.shape()[dim]);
+    const bool is_last = dim + 1 == shape.size();
+    Dims reached = g.shape();
+    reached[dim] = shape[dim];
+    const bool is_everywhere = is_last && g.count() > 0 && reached == shape;
+    Tensor sums = is_everywhere ? Tensor::empty(g.dtype(), shape) : zero_tensor(is_last ? g.dtype() : total, shape);
+    dispatch_sum("gather", g.dtype(), total, [&]<typename T, typename Total>(T, Total) {
+      const T* in = g.data_as<T>();
+      T* const rounded = is_last ? sums.mutable_data_as<T>() : nullptr;
+      Total* const totals = is_last ? nullptr : sums.mutable_data_as<Total>();
+      std::vector<Total> beside(is_last ? static_cast<size_t>(shape[dim]) : 0);
+      for_each_index_row(saved.tensors[0], sums.strides(), dim, [&](const IndexRow& row) {
+        is_last ? add_last_row(rounded, beside, in, row) : add_row(totals, in, row);
+        in += row.count;
+      });
+    });
+    return {as_dtype(sums, g.dtype()), Tensor()};
+  }
+};
+constexpr Op kGather =
+    make_op<GatherOp>("gather(tensor x, tensor index, int64 dim) -> tensor",
+                      "The elements of x at index (int64) along dim, in the shape of index.", kCheap);
 
 // ---- index_select, embedding ----------------------------------------------------------------------------------------
 
@@ -224,66 +218,47 @@ Tensor added_slabs(const char* op, const Tensor& gradient, const Saved& saved, s
   return as_dtype(sums, g.dtype());
 }
 
-Tensors index_select_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  size_t dim = checked_dim("index_select", get_int(attributes, "dim", 0), x);
-  if (x.rank() == 0 || inputs[1].rank() != 1) {
-    fail(Status::kInvalidArgument, "index_select: index {} is not 1-d, or {} has no dims", describe(inputs[1]),
-         describe(x));
-  }
-  Tensor indices = checked_indices("index_select", inputs[1], x.shape()[dim]);
-  Dims shape = x.shape();
-  shape[dim] = indices.count();
-  Tensor y = Tensor::empty(x.dtype(), shape);
-  take_slabs(y, x.contiguous(), indices, Slabs(x.shape(), dim));
-  save_indices(saved, indices, x.shape(), dim);
-  return {y};
-}
-
-Tensors index_select_backward(const Saved& saved, Tensors gradients) {
-  Tensors result(2);
-  if (gradients[0]) result[0] = added_slabs("index_select", gradients[0], saved, saved_dim(saved));
-  return result;
-}
-
 }  // namespace
 
-constexpr Op kIndexSelect{.name = "index_select",
-                          .signature = "index_select(tensor x, tensor index, int64 dim = 0) -> tensor",
-                          .summary = "The parts of x that index (int64, [n]) names along dim, which gets the size n.",
-                          .forward = index_select_forward,
-                          .backward = index_select_backward};
-
-namespace {
-
-Tensors embedding_forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
-  const Tensor& weight = inputs[1];
-  if (weight.rank() != 2) {
-    fail(Status::kInvalidArgument, "embedding: weight {} is not [rows, size]", describe(weight));
+struct IndexSelectOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    size_t dim = checked_dim("index_select", get_int(attributes, "dim", 0), x);
+    require(x.rank() != 0 && inputs[1].rank() == 1, "index_select: index {} is not 1-d, or {} has no dims", inputs[1],
+            x);
+    Tensor indices = checked_indices("index_select", inputs[1], x.shape()[dim]);
+    Dims shape = x.shape();
+    shape[dim] = indices.count();
+    Tensor y = Tensor::empty(x.dtype(), shape);
+    take_slabs(y, x.contiguous(), indices, Slabs(x.shape(), dim));
+    save_indices(saved, indices, x.shape(), dim);
+    return y;
   }
-  Tensor indices = checked_indices("embedding", inputs[0], weight.shape()[0]);
-  Dims shape = indices.shape();
-  shape.push_back(weight.shape()[1]);
-  Tensor y = Tensor::empty(weight.dtype(), shape);
-  take_slabs(y, weight.contiguous(), indices, Slabs(weight.shape(), 0));
-  save_indices(saved, indices, weight.shape(), 0);
-  return {y};
-}
+  static Tensors backward(const Saved& saved, Tensor g) {
+    return {added_slabs("index_select", g, saved, saved_dim(saved)), Tensor()};
+  }
+};
+constexpr Op kIndexSelect =
+    make_op<IndexSelectOp>("index_select(tensor x, tensor index, int64 dim = 0) -> tensor",
+                           "The parts of x that index (int64, [n]) names along dim, which gets the size n.");
 
-Tensors embedding_backward(const Saved& saved, Tensors gradients) {
-  Tensors result(2);
-  if (gradients[0]) result[1] = added_slabs("embedding", gradients[0], saved, 0);
-  return result;
-}
-
-}  // namespace
-
-constexpr Op kEmbedding{
-    .name = "embedding",
-    .signature = "embedding(tensor index, tensor weight) -> tensor",
-    .summary = "The rows of weight [rows, size] that index (int64) names: the shape of index, then size.",
-    .forward = embedding_forward,
-    .backward = embedding_backward};
+struct EmbeddingOp {
+  static Tensor forward(Inputs inputs, const Attributes&, Saved* saved) {
+    const Tensor& weight = inputs[1];
+    require(weight.rank() == 2, "embedding: weight {} is not [rows, size]", weight);
+    Tensor indices = checked_indices("embedding", inputs[0], weight.shape()[0]);
+    Dims shape = indices.shape();
+    shape.push_back(weight.shape()[1]);
+    Tensor y = Tensor::empty(weight.dtype(), shape);
+    take_slabs(y, weight.contiguous(), indices, Slabs(weight.shape(), 0));
+    save_indices(saved, indices, weight.shape(), 0);
+    return y;
+  }
+  static Tensors backward(const Saved& saved, Tensor g) { return {Tensor(), added_slabs("embedding", g, saved, 0)}; }
+};
+constexpr Op kEmbedding =
+    make_op<EmbeddingOp>("embedding(tensor index, tensor weight) -> tensor",
+                         "The rows of weight [rows, size] that index (int64) names: the shape of index, then size.");
 
 // ---- index_add, scatter_add -----------------------------------------------------------------------------------------
 
@@ -293,9 +268,7 @@ void check_adds(const char* op, const Tensor& x, const Tensor& index, const Tens
   if (x.dtype() == Dtype::kBool) {
     fail(Status::kUnsupported, "{}: dtype bool is not supported: use float32, float64 or int64", op);
   }
-  if (fits && source.dtype() == x.dtype()) return;
-  fail(Status::kInvalidArgument, "{}: index {} and source {} do not fit {}", op, describe(index), describe(source),
-       describe(x));
+  require(fits && source.dtype() == x.dtype(), "{}: index {} and source {} do not fit {}", op, index, source, x);
 }
 
 // A copy of x in the dtype in which `terms` numbers are added to each element.
@@ -304,119 +277,107 @@ Tensor started_sums(const Tensor& x, int64_t terms) {
   return x.dtype() == Dtype::kInt64 ? sums : as_dtype(sums, sum_dtype(x.dtype(), terms));
 }
 
-Tensors index_add_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  const size_t dim = checked_dim("index_add", get_int(attributes, "dim", 0), x);
-  const bool has_dims = x.rank() > 0 && inputs[1].rank() == 1;
-  Dims wanted = x.shape();
-  if (has_dims) wanted[dim] = inputs[1].count();
-  check_adds("index_add", x, inputs[1], inputs[2], has_dims && inputs[2].shape() == wanted);
-  const Tensor indices = checked_indices("index_add", inputs[1], x.shape()[dim]);
-  const Tensor terms = inputs[2].contiguous();
-  const bool are_many = terms.count() > 0 && indices.count() >= kMostSummedPlainly;
-  Tensor sums = started_sums(x, are_many ? most_frequent(indices, x.shape()[dim]) + 1 : 0);
-  add_slabs("index_add", sums, terms, indices, dim);
-  save_indices(saved, indices, terms.shape(), dim);
-  return {as_dtype(sums, x.dtype())};
-}
-
-Tensors index_add_backward(const Saved& saved, Tensors gradients) {
-  Tensors result(3);
-  const Tensor& g = gradients[0];
-  if (!g) return result;
-  if (saved.needs(0)) result[0] = g;
-  if (!saved.needs(2)) return result;
-  result[2] = Tensor::empty(g.dtype(), saved.shapes[0]);
-  take_slabs(result[2], g.contiguous(), saved.tensors[0], Slabs(g.shape(), saved_dim(saved)));
-  return result;
-}
-
 // The elements of a tensor up to a shape that is no larger in any dim.
 Tensor leading_part(const Tensor& x, const Dims& shape) { return x.view(shape, x.strides(), x.offset()); }
 
-Tensors scatter_add_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  const Tensor& index = inputs[1];
-  const Tensor& source = inputs[2];
-  const size_t dim = checked_dim("scatter_add", get_int(attributes, "dim", 0), x);
-  bool fits = x.rank() > 0 && index.rank() == x.rank() && source.rank() == x.rank();
-  for (size_t d = 0; d < x.rank() && fits; ++d) {
-    fits = index.shape()[d] <= source.shape()[d] && (d == dim || index.shape()[d] <= x.shape()[d]);
-  }
-  check_adds("scatter_add", x, index, source, fits);
-  const Tensor indices = checked_indices("scatter_add", index, x.shape()[dim]);
-  Tensor sums = started_sums(x, indices.count() > 0 ? index.shape()[dim] : 0);
-  const Tensor terms = leading_part(source, index.shape()).contiguous();
-  dispatch_terms("scatter_add", x.dtype(), sums.dtype(), [&]<typename T, typename Total>(T, Total) {
-    if (terms.count() == 0) return;
-    const T* in = terms.data_as<T>();
-    Total* const out = sums.mutable_data_as<Total>();
-    for_each_index_row(indices, sums.strides(), dim, [&](const IndexRow& row) {
-      add_row(out, in, row);
-      in += row.count;
-    });
-  });
-  save_indices(saved, indices, source.shape(), dim);
-  return {as_dtype(sums, x.dtype())};
-}
-
-Tensors scatter_add_backward(const Saved& saved, Tensors gradients) {
-  Tensors result(3);
-  const Tensor& g = gradients[0];
-  if (!g) return result;
-  if (saved.needs(0)) result[0] = g;
-  if (!saved.needs(2)) return result;
-  const Tensor& indices = saved.tensors[0];
-  result[2] = gathered(g, indices, saved_dim(saved));
-  if (indices.shape() == saved.shapes[0]) return result;
-  Tensor whole = zero_tensor(g.dtype(), saved.shapes[0]);
-  write_part(whole, leading_part(whole, indices.shape()), result[2]);
-  result[2] = whole;
-  return result;
-}
-
 }  // namespace
 
-constexpr Op kIndexAdd{.name = "index_add",
-                       .signature = "index_add(tensor x, tensor index, tensor source, int64 dim = 0) -> tensor",
-                       .summary = "x, with each part of source along dim added to that which index (int64, [n]) names.",
-                       .forward = index_add_forward,
-                       .backward = index_add_backward};
+struct IndexAddOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    const size_t dim = checked_dim("index_add", get_int(attributes, "dim", 0), x);
+    const bool has_dims = x.rank() > 0 && inputs[1].rank() == 1;
+    Dims wanted = x.shape();
+    if (has_dims) wanted[dim] = inputs[1].count();
+    check_adds("index_add", x, inputs[1], inputs[2], has_dims && inputs[2].shape() == wanted);
+    const Tensor indices = checked_indices("index_add", inputs[1], x.shape()[dim]);
+    const Tensor terms = inputs[2].contiguous();
+    const bool are_many = terms.count() > 0 && indices.count() >= kMostSummedPlainly;
+    Tensor sums = started_sums(x, are_many ? most_frequent(indices, x.shape()[dim]) + 1 : 0);
+    add_slabs("index_add", sums, terms, indices, dim);
+    save_indices(saved, indices, terms.shape(), dim);
+    return as_dtype(sums, x.dtype());
+  }
 
-constexpr Op kScatterAdd{
-    .name = "scatter_add",
-    .signature = "scatter_add(tensor x, tensor index, tensor source, int64 dim) -> tensor",
-    .summary = "x, with each element of source, up to the shape of index, added at index (int64) along dim.",
-    .forward = scatter_add_forward,
-    .backward = scatter_add_backward};
+  static Tensors backward(const Saved& saved, Tensor g) {
+    Tensors result(3);
+    if (saved.needs(0)) result[0] = g;
+    if (!saved.needs(2)) return result;
+    result[2] = Tensor::empty(g.dtype(), saved.shapes[0]);
+    take_slabs(result[2], g.contiguous(), saved.tensors[0], Slabs(g.shape(), saved_dim(saved)));
+    return result;
+  }
+};
+constexpr Op kIndexAdd =
+    make_op<IndexAddOp>("index_add(tensor x, tensor index, tensor source, int64 dim = 0) -> tensor",
+                        "x, with each part of source along dim added to that which index (int64, [n]) names.");
+
+struct ScatterAddOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    const Tensor& index = inputs[1];
+    const Tensor& source = inputs[2];
+    const size_t dim = checked_dim("scatter_add", get_int(attributes, "dim", 0), x);
+    bool fits = x.rank() > 0 && index.rank() == x.rank() && source.rank() == x.rank();
+    for (size_t d = 0; d < x.rank() && fits; ++d) {
+      fits = index.shape()[d] <= source.shape()[d] && (d == dim || index.shape()[d] <= x.shape()[d]);
+    }
+    check_adds("scatter_add", x, index, source, fits);
+    const Tensor indices = checked_indices("scatter_add", index, x.shape()[dim]);
+    Tensor sums = started_sums(x, indices.count() > 0 ? index.shape()[dim] : 0);
+    const Tensor terms = leading_part(source, index.shape()).contiguous();
+    dispatch_terms("scatter_add", x.dtype(), sums.dtype(), [&]<typename T, typename Total>(T, Total) {
+      if (terms.count() == 0) return;
+      const T* in = terms.data_as<T>();
+      Total* const out = sums.mutable_data_as<Total>();
+      for_each_index_row(indices, sums.strides(), dim, [&](const IndexRow& row) {
+        add_row(out, in, row);
+        in += row.count;
+      });
+    });
+    save_indices(saved, indices, source.shape(), dim);
+    return as_dtype(sums, x.dtype());
+  }
+
+  static Tensors backward(const Saved& saved, Tensor g) {
+    Tensors result(3);
+    if (saved.needs(0)) result[0] = g;
+    if (!saved.needs(2)) return result;
+    const Tensor& indices = saved.tensors[0];
+    result[2] = gathered(g, indices, saved_dim(saved));
+    if (indices.shape() == saved.shapes[0]) return result;
+    Tensor whole = zero_tensor(g.dtype(), saved.shapes[0]);
+    write_part(whole, leading_part(whole, indices.shape()), result[2]);
+    result[2] = whole;
+    return result;
+  }
+};
+constexpr Op kScatterAdd = make_op<ScatterAddOp>(
+    "scatter_add(tensor x, tensor index, tensor source, int64 dim) -> tensor",
+    "x, with each element of source, up to the shape of index, added at index (int64) along dim.");
 
 // ---- one_hot --------------------------------------------------------------------------------------------------------
 
-namespace {
-
-constexpr int64_t kMostClasses = int64_t{1} << 24;
-
-Tensors one_hot_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved*) {
-  const int64_t classes = get_int(attributes, "num_classes", 0);
-  if (classes < 1 || classes > kMostClasses) {
-    fail(Status::kInvalidArgument, "one_hot: num_classes {} is not from 1 to {}", classes, kMostClasses);
+struct OneHotOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved*) {
+    const int64_t classes = get_int(attributes, "num_classes", 0);
+    require(classes >= 1 && classes <= kMostClasses, "one_hot: num_classes {} is not from 1 to {}", classes,
+            kMostClasses);
+    const Tensor indices = checked_indices("one_hot", inputs[0], classes);
+    Dims shape = indices.shape();
+    shape.push_back(classes);
+    Tensor y = zero_tensor(Dtype::kInt64, shape);
+    for (int64_t i = 0; i < indices.count(); ++i) {
+      y.mutable_data_as<int64_t>()[i * classes + indices.data_as<int64_t>()[i]] = 1;
+    }
+    return y;
   }
-  const Tensor indices = checked_indices("one_hot", inputs[0], classes);
-  Dims shape = indices.shape();
-  shape.push_back(classes);
-  Tensor y = zero_tensor(Dtype::kInt64, shape);
-  for (int64_t i = 0; i < indices.count(); ++i) {
-    y.mutable_data_as<int64_t>()[i * classes + indices.data_as<int64_t>()[i]] = 1;
-  }
-  return {y};
-}
 
-}  // namespace
-
-constexpr Op kOneHot{
-    .name = "one_hot",
-    .signature = "one_hot(tensor index, int64 num_classes) -> tensor",
-    .summary = "1 at each index (int64) of num_classes, else 0, as int64: the shape of index, then num_classes.",
-    .forward = one_hot_forward};
+ private:
+  static constexpr int64_t kMostClasses = int64_t{1} << 24;
+};
+constexpr Op kOneHot = make_op<OneHotOp>(
+    "one_hot(tensor index, int64 num_classes) -> tensor",
+    "1 at each index (int64) of num_classes, else 0, as int64: the shape of index, then num_classes.");
 
 }  // namespace distag::ops

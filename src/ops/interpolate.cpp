@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <string>
 
-#include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/binary.h"
 #include "ops/builtins.h"
+#include "ops/require.h"
 #include "ops/views.h"
 
 namespace distag::ops {
@@ -23,12 +23,8 @@ struct Resizing {
       : size(get_dims(attributes, "size")), aligns_corners(get_bool(attributes, "align_corners", false)) {
     const std::string mode = get_text(attributes, "mode", "nearest");
     is_bilinear = mode == "bilinear";
-    if (!is_bilinear && mode != "nearest") {
-      fail(Status::kInvalidArgument, "interpolate: mode \"{}\" is neither nearest nor bilinear", mode);
-    }
-    if (aligns_corners && !is_bilinear) {
-      fail(Status::kInvalidArgument, "interpolate: align_corners needs mode bilinear, not {}", mode);
-    }
+    require(is_bilinear || mode == "nearest", "interpolate: mode \"{}\" is neither nearest nor bilinear", mode);
+    require(!aligns_corners || is_bilinear, "interpolate: align_corners needs mode bilinear, not {}", mode);
     check(x);
   }
   // The side that is resized first: that after which less is left.
@@ -41,17 +37,12 @@ struct Resizing {
 
  private:
   void check(const Tensor& x) const {
-    if (!is_floating(x.dtype())) {
-      fail(Status::kUnsupported, "interpolate: dtype of {} is not supported: cast it first", describe(x));
-    }
-    if (x.rank() != 4 || x.shape()[2] == 0 || x.shape()[3] == 0) {
-      fail(Status::kInvalidArgument, "interpolate: x must be [n, c, h, w] with rows and columns, not {}", describe(x));
-    }
+    require_floating(kInterpolateName, x);
+    require(x.rank() == 4 && x.shape()[2] != 0 && x.shape()[3] != 0,
+            "interpolate: x must be [n, c, h, w] with rows and columns, not {}", x);
     const bool fits =
         size.size() == 2 && size[0] >= 1 && size[1] >= 1 && size[0] <= kMostPixels && size[1] <= kMostPixels / size[0];
-    if (fits) return;
-    fail(Status::kInvalidArgument, "interpolate: size {} must be two numbers above 0 with a product of {} at most",
-         to_string(size), kMostPixels);
+    require(fits, "interpolate: size {} must be two numbers above 0 with a product of {} at most", size, kMostPixels);
   }
 };
 
@@ -114,23 +105,6 @@ constexpr auto kMeanOf = [](const auto& a, const auto& b, const auto& share) {
   return a * (T(1) - share) + b * share;
 };
 
-Tensors interpolate_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Resizing resizing(inputs[0], attributes);
-  if (saved != nullptr) {
-    saved->shapes = {inputs[0].shape()};
-    saved->attributes = attributes;
-  }
-  Tensor x = inputs[0];
-  const size_t first_side = resizing.first_side(x.shape());
-  for (const size_t side : {first_side, 1 - first_side}) {
-    const Sources sources(resizing, x.dtype(), x.shape()[2 + side], side);
-    const Tensor first = taken_at(x, sources.first, 2 + side);
-    x = sources.second ? combine(kInterpolateName, kMeanOf, first, taken_at(x, sources.second, 2 + side), sources.share)
-                       : first;
-  }
-  return {x};
-}
-
 Tensor shared_out(const Tensor& g, const Tensor& share, bool is_first) {
   Tensor part = Tensor::empty(g.dtype(), g.shape());
   dispatch_floating(kInterpolateName, g.dtype(), [&]<typename T>(T) {
@@ -139,37 +113,50 @@ Tensor shared_out(const Tensor& g, const Tensor& share, bool is_first) {
   return part;
 }
 
-Tensors interpolate_backward(const Saved& saved, Tensors gradients) {
-  if (!gradients[0]) return gradients;
-  Tensor g = gradients[0];
-  const Dims& shape = saved.shapes[0];
-  const Resizing resizing(broadcast_to(Tensor::scalar(g.dtype(), 0.0), shape), saved.attributes);
-  const size_t first_side = resizing.first_side(shape);
-  for (const size_t side : {1 - first_side, first_side}) {
-    const size_t dim = 2 + side;
-    const Sources sources(resizing, g.dtype(), shape[dim], side);
-    Dims smaller = g.shape();
-    smaller[dim] = shape[dim];
-    Tensor sums = zero_tensor(g.dtype(), smaller);
-    if (!sources.second) {
-      g = added_at(sums, sources.first, g, dim);
-      continue;
-    }
-    sums = added_at(sums, sources.first, shared_out(g, sources.share, true), dim);
-    g = added_at(sums, sources.second, shared_out(g, sources.share, false), dim);
-  }
-  return {g};
-}
-
 }  // namespace
 
-constexpr Op kInterpolate{
-    .name = "interpolate",
-    .signature = "interpolate(tensor x, int64[] size, text mode = nearest, bool align_corners = false) -> tensor",
-    .summary =
-        "x [n, c, h, w] with size [rows, columns]: nearest takes row floor(i h / rows), bilinear the mean of the four "
-        "elements around a place, centers (or corners) at their places; columns likewise.",
-    .forward = interpolate_forward,
-    .backward = interpolate_backward};
+struct InterpolateOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Resizing resizing(inputs[0], attributes);
+    if (saved != nullptr) {
+      saved->shapes = {inputs[0].shape()};
+      saved->attributes = attributes;
+    }
+    Tensor x = inputs[0];
+    const size_t first_side = resizing.first_side(x.shape());
+    for (const size_t side : {first_side, 1 - first_side}) {
+      const Sources sources(resizing, x.dtype(), x.shape()[2 + side], side);
+      const Tensor first = taken_at(x, sources.first, 2 + side);
+      x = sources.second
+              ? combine(kInterpolateName, kMeanOf, first, taken_at(x, sources.second, 2 + side), sources.share)
+              : first;
+    }
+    return x;
+  }
+
+  static Tensor backward(const Saved& saved, Tensor g) {
+    const Dims& shape = saved.shapes[0];
+    const Resizing resizing(broadcast_to(Tensor::scalar(g.dtype(), 0.0), shape), saved.attributes);
+    const size_t first_side = resizing.first_side(shape);
+    for (const size_t side : {1 - first_side, first_side}) {
+      const size_t dim = 2 + side;
+      const Sources sources(resizing, g.dtype(), shape[dim], side);
+      Dims smaller = g.shape();
+      smaller[dim] = shape[dim];
+      Tensor sums = zero_tensor(g.dtype(), smaller);
+      if (!sources.second) {
+        g = added_at(sums, sources.first, g, dim);
+        continue;
+      }
+      sums = added_at(sums, sources.first, shared_out(g, sources.share, true), dim);
+      g = added_at(sums, sources.second, shared_out(g, sources.share, false), dim);
+    }
+    return g;
+  }
+};
+constexpr Op kInterpolate = make_op<InterpolateOp>(
+    "interpolate(tensor x, int64[] size, text mode = nearest, bool align_corners = false) -> tensor",
+    "x [n, c, h, w] with size [rows, columns]: nearest takes row floor(i h / rows), bilinear the mean of the four "
+    "elements around a place, centers (or corners) at their places; columns likewise.");
 
 }  // namespace distag::ops

@@ -1,7 +1,6 @@
 // Losses of a batch of classifications: cross_entropy, nll_loss.
 #include <cmath>
 
-#include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/binary.h"
 #include "ops/builtins.h"
@@ -9,11 +8,11 @@
 #include "ops/exp_sums.h"
 #include "ops/loss_reduction.h"
 #include "ops/reduce.h"
+#include "ops/require.h"
 #include "ops/softmax.h"
 #include "ops/views.h"
 
 namespace distag::ops {
-namespace {
 
 constexpr uint32_t kWeightOfClasses = 1u << 2;
 
@@ -29,7 +28,7 @@ struct Classification {
   int64_t ignored = 0;
 
   // `all_classes`: where there are more than those of the logits.
-  Classification(const char* op, std::span<const Tensor> inputs, const Attributes& attributes, int64_t all_classes = 0);
+  Classification(const char* op, Inputs inputs, const Attributes& attributes, int64_t all_classes = 0);
   // Weight of a row; 0 for an ignored one. T is the dtype of the logits.
   template <typename T>
   T weight_of(int64_t target) const {
@@ -38,58 +37,6 @@ struct Classification {
   }
 };
 
-// The class dim: the only one, or the second.
-size_t class_dim(const Tensor& logits) { return logits.rank() == 1 ? 0 : 1; }
-
-// Moves the class dim to the end and back: [n, classes, d...] and [n, d..., classes].
-Tensor classes_last(const Tensor& x) {
-  if (x.rank() <= 2) return x;
-  Dims order{0};
-  for (size_t i = 2; i < x.rank(); ++i) order.push_back(static_cast<int64_t>(i));
-  order.push_back(1);
-  return permuted(x, order);
-}
-
-Tensor classes_second(const Tensor& x) {
-  if (x.rank() <= 2) return x;
-  Dims order{0, static_cast<int64_t>(x.rank() - 1)};
-  for (size_t i = 1; i + 1 < x.rank(); ++i) order.push_back(static_cast<int64_t>(i));
-  return permuted(x, order);
-}
-
-Classification::Classification(const char* op, std::span<const Tensor> inputs, const Attributes& attributes,
-                               int64_t all_classes) {
-  const Tensor& logits = inputs[0];
-  targets = inputs[1].contiguous();
-  Tensor given_weight = inputs.size() > 2 ? inputs[2] : Tensor();
-  Dims expected = logits.shape();
-  if (logits.rank() > 0) {
-    std::copy(expected.begin() + class_dim(logits) + 1, expected.end(), expected.begin() + class_dim(logits));
-    expected.pop_back();
-    classes = logits.shape()[class_dim(logits)];
-  }
-  if (logits.rank() == 0 || targets.shape() != expected || targets.dtype() != Dtype::kInt64) {
-    fail(Status::kInvalidArgument,
-         "{}: logits {} and targets {} do not fit: [n, classes] and int64[n] do, or [n, classes, d..] and "
-         "int64[n, d..]",
-         op, describe(logits), describe(targets));
-  }
-  if (given_weight && given_weight.shape() != Dims{classes}) {
-    fail(Status::kInvalidArgument, "{}: weight {} does not fit {} classes", op, describe(given_weight), classes);
-  }
-  rows = classes_last(logits).contiguous();
-  if (given_weight) weight = as_dtype(given_weight, logits.dtype()).contiguous();
-  count = targets.count();
-  ignored = get_int(attributes, "ignore_index", -100);
-  const int64_t limit = std::max(classes, all_classes);
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t target = targets.data_as<int64_t>()[i];
-    if (target != ignored && (target < 0 || target >= limit)) {
-      fail(Status::kInvalidArgument, "{}: target {} at row {} is out of range [0, {})", op, target, i, limit);
-    }
-  }
-}
-
 // log(sum(exp(x))) = largest + log of each row, kept apart: their sum would round away a small loss. Zeros where the
 // rows are logarithms of probabilities already.
 struct LogSums {
@@ -97,6 +44,40 @@ struct LogSums {
   Tensor logs;
   LogSums(Dtype dtype, int64_t rows) : largest(zero_tensor(dtype, Dims{rows})), logs(zero_tensor(dtype, Dims{rows})) {}
 };
+
+namespace {
+
+// The class dim: the only one, or the second.
+DimSet class_dim(const Tensor& logits) { return DimSet(logits.rank() == 1 ? 1 : 2); }
+
+}  // namespace
+
+Classification::Classification(const char* op, Inputs inputs, const Attributes& attributes, int64_t all_classes) {
+  const Tensor& logits = inputs[0];
+  targets = inputs[1].contiguous();
+  Tensor given_weight = inputs.size() > 2 ? inputs[2] : Tensor();
+  const DimsLast moved(logits.shape(), class_dim(logits));
+  const Dims expected = reduced_shape(logits.shape(), class_dim(logits), false);
+  classes = logits.rank() == 0 ? 0 : moved.count;
+  require(
+      logits.rank() != 0 && targets.shape() == expected && targets.dtype() == Dtype::kInt64,
+      "{}: logits {} and targets {} do not fit: [n, classes] and int64[n] do, or [n, classes, d..] and int64[n, d..]",
+      op, logits, targets);
+  require(!given_weight || given_weight.shape() == Dims{classes}, "{}: weight {} does not fit {} classes", op,
+          given_weight, classes);
+  rows = moved.gather(logits);
+  if (given_weight) weight = as_dtype(given_weight, logits.dtype()).contiguous();
+  count = targets.count();
+  ignored = get_int(attributes, "ignore_index", -100);
+  const int64_t limit = std::max(classes, all_classes);
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t target = targets.data_as<int64_t>()[i];
+    require(target == ignored || (target >= 0 && target < limit), "{}: target {} at row {} is out of range [0, {})", op,
+            target, i, limit);
+  }
+}
+
+namespace {
 
 template <typename T>
 LogSums log_sums_of(const Classification& batch) {
@@ -164,20 +145,6 @@ Tensor scales_of(const char* op, const Saved& saved, const Tensor& gradient) {
   return scales;
 }
 
-Tensors cross_entropy_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  LossReduction reduction = loss_reduction("cross_entropy", attributes);
-  Classification batch("cross_entropy", inputs, attributes);
-  Tensor losses;
-  dispatch_floating("cross_entropy", inputs[0].dtype(), [&]<typename T>(T) {
-    LogSums sums = log_sums_of<T>(batch);
-    double divisor = 1;
-    losses = reduced_loss<T>(batch, sums, reduction, divisor);
-    if (saved != nullptr) save_rows<T>(*saved, batch, sums, divisor);
-  });
-  if (saved != nullptr) saved->shapes = {Dims{static_cast<int64_t>(inputs.size())}};
-  return {losses};
-}
-
 // scale (softmax(x) - [target]), 0 for a row without a target (-1). The target may be beyond the row: among classes
 // that others have.
 constexpr auto kCrossEntropyGradient = [](auto out, auto x, auto largest, auto log_sum, auto scale,
@@ -193,95 +160,76 @@ constexpr auto kCrossEntropyGradient = [](auto out, auto x, auto largest, auto l
   out.data_element(place) = scale * std::expm1((x.data_element(place) - largest) - log_sum);
 };
 
-Tensors cross_entropy_backward(const Saved& saved, Tensors gradients) {
-  Tensors result(static_cast<size_t>(saved.shapes[0][0]));
-  if (!gradients[0]) return result;
-  const Tensor& rows = saved.tensors[0];
-  Tensor scales = scales_of("cross_entropy", saved, gradients[0]);
-  Tensor out = Tensor::empty(rows.dtype(), rows.shape());
-  dispatch_floating("cross_entropy", rows.dtype(), [&]<typename T>(T) {
-    if (rows.count() == 0) return;
-    for_rows(scales.count(), rows.shape().back(), kCrossEntropyGradient, Rows(out.mutable_data_as<T>()),
-             Rows(rows.data_as<T>()), OfEach(saved.tensors[1].data_as<T>()), OfEach(saved.tensors[2].data_as<T>()),
-             OfEach(scales.data_as<T>()), OfEach(saved.tensors[3].data_as<int64_t>()));
-  });
-  result[0] = classes_second(out);
-  return result;
-}
-
 }  // namespace
 
-constexpr Op kCrossEntropy{.name = "cross_entropy",
-                           .signature =
-                               "cross_entropy(tensor logits, tensor targets, tensor? weight, "
-                               "text reduction = mean, int64 ignore_index = -100) -> tensor",
-                           .summary =
-                               "-weight[t] * log_softmax(logits)[t] for targets t [n] (int64) of logits [n, classes], "
-                               "without those that are ignore_index; reduced by mean (over the weights), sum or none.",
-                           .forward = cross_entropy_forward,
-                           .backward = cross_entropy_backward,
-                           .is_cheap = true,
-                           .constant = kWeightOfClasses};
+// nll_loss takes what is a log_softmax already.
+template <Name kName, bool kTakesExponentials>
+struct ClassificationOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const LossReduction reduction = loss_reduction(kName.text, attributes);
+    const Classification batch(kName.text, inputs, attributes);
+    Tensor losses;
+    dispatch_floating(kName.text, inputs[0].dtype(), [&]<typename T>(T) {
+      const LogSums sums = kTakesExponentials ? log_sums_of<T>(batch) : LogSums(inputs[0].dtype(), batch.count);
+      double divisor = 1;
+      losses = reduced_loss<T>(batch, sums, reduction, divisor);
+      if (saved != nullptr) save_rows<T>(*saved, batch, sums, divisor);
+    });
+    return losses;
+  }
+};
+
+struct CrossEntropyOp : ClassificationOp<"cross_entropy", true> {
+  static Tensors backward(const Saved& saved, const Tensor& g) {
+    const Tensor& rows = saved.tensors[0];
+    const Tensor scales = scales_of("cross_entropy", saved, g);
+    Tensor out = Tensor::empty(rows.dtype(), rows.shape());
+    dispatch_floating("cross_entropy", rows.dtype(), [&]<typename T>(T) {
+      if (rows.count() == 0) return;
+      for_rows(scales.count(), rows.shape().back(), kCrossEntropyGradient, Rows(out.mutable_data_as<T>()),
+               Rows(rows.data_as<T>()), OfEach(saved.tensors[1].data_as<T>()), OfEach(saved.tensors[2].data_as<T>()),
+               OfEach(scales.data_as<T>()), OfEach(saved.tensors[3].data_as<int64_t>()));
+    });
+    return {DimsLast(out.shape(), class_dim(out)).scatter(out), Tensor(), Tensor()};
+  }
+};
+constexpr Op kCrossEntropy = make_op<CrossEntropyOp>(
+    "cross_entropy(tensor logits, tensor targets, tensor? weight, text reduction = mean, int64 ignore_index = -100) -> "
+    "tensor",
+    "-weight[t] * log_softmax(logits)[t] for targets t [n] (int64) of logits [n, classes], without those that are "
+    "ignore_index; reduced by mean (over the weights), sum or none.",
+    kCheap, kWeightOfClasses);
 
 // ---- nll_loss -------------------------------------------------------------------------------------------------------
 
-namespace {
-
-// cross_entropy of what is a log_softmax already: minus the element of the target.
-Tensors nll_loss_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  LossReduction reduction = loss_reduction("nll_loss", attributes);
-  Classification batch("nll_loss", inputs, attributes);
-  Tensor losses;
-  dispatch_floating("nll_loss", inputs[0].dtype(), [&]<typename T>(T) {
-    LogSums none(inputs[0].dtype(), batch.count);
-    double divisor = 1;
-    losses = reduced_loss<T>(batch, none, reduction, divisor);
-    if (saved != nullptr) save_rows<T>(*saved, batch, none, divisor);
-  });
-  if (saved != nullptr) saved->shapes = {Dims{static_cast<int64_t>(inputs.size())}};
-  return {losses};
-}
-
-Tensors nll_loss_backward(const Saved& saved, Tensors gradients) {
-  Tensors result(static_cast<size_t>(saved.shapes[0][0]));
-  if (!gradients[0]) return result;
-  const Tensor& rows = saved.tensors[0];
-  Tensor scales = scales_of("nll_loss", saved, gradients[0]);
-  Tensor out = zero_tensor(rows.dtype(), rows.shape());
-  dispatch_floating("nll_loss", rows.dtype(), [&]<typename T>(T) {
-    T* row = out.mutable_data_as<T>();
-    const auto* targets = saved.tensors[3].data_as<int64_t>();
-    const int64_t classes = rows.shape().back();
-    for (int64_t r = 0; r < scales.count(); ++r) {
-      if (targets[r] >= 0 && targets[r] < classes) row[r * classes + targets[r]] = -scales.data_as<T>()[r];
-    }
-  });
-  result[0] = classes_second(out);
-  return result;
-}
-
-}  // namespace
-
-constexpr Op kNllLoss{.name = "nll_loss",
-                      .signature =
-                          "nll_loss(tensor logs, tensor targets, tensor? weight, text reduction = mean, "
-                          "int64 ignore_index = -100) -> tensor",
-                      .summary =
-                          "-weight[t] * logs[t] for targets t [n] (int64) of logs [n, classes], without those that are "
-                          "ignore_index; reduced by mean (over the weights), sum or none.",
-                      .forward = nll_loss_forward,
-                      .backward = nll_loss_backward,
-                      .is_cheap = true,
-                      .constant = kWeightOfClasses};
+struct NllLossOp : ClassificationOp<"nll_loss", false> {
+  static Tensors backward(const Saved& saved, const Tensor& g) {
+    const Tensor& rows = saved.tensors[0];
+    const Tensor scales = scales_of("nll_loss", saved, g);
+    Tensor out = zero_tensor(rows.dtype(), rows.shape());
+    dispatch_floating("nll_loss", rows.dtype(), [&]<typename T>(T) {
+      T* row = out.mutable_data_as<T>();
+      const auto* targets = saved.tensors[3].data_as<int64_t>();
+      const int64_t classes = rows.shape().back();
+      for (int64_t r = 0; r < scales.count(); ++r) {
+        if (targets[r] >= 0 && targets[r] < classes) row[r * classes + targets[r]] = -scales.data_as<T>()[r];
+      }
+    });
+    return {DimsLast(out.shape(), class_dim(out)).scatter(out), Tensor(), Tensor()};
+  }
+};
+constexpr Op kNllLoss = make_op<NllLossOp>(
+    "nll_loss(tensor logs, tensor targets, tensor? weight, text reduction = mean, int64 ignore_index = -100) -> tensor",
+    "-weight[t] * logs[t] for targets t [n] (int64) of logs [n, classes], without those that are ignore_index; reduced "
+    "by mean (over the weights), sum or none.",
+    kCheap, kWeightOfClasses);
 
 // ---- classes of which others have some ------------------------------------------------------------------------------
 
-CutClasses::CutClasses(const Op& op, std::span<const Tensor> inputs, const Attributes& attributes, int64_t offset,
-                       int64_t all_classes)
+CutClasses::CutClasses(const Op& op, Inputs inputs, const Attributes& attributes, int64_t offset, int64_t all_classes)
     : op_(op.name),
       takes_exponentials_(&op == &kCrossEntropy),
       keeps_rows_(loss_reduction(op.name, attributes) == LossReduction::kOfEach),
-      input_count_(inputs.size()),
       offset_(offset) {
   dispatch_floating(op_, inputs[0].dtype(), [](auto) {});
   const Classification batch(op_, inputs, attributes, all_classes);
@@ -361,10 +309,7 @@ CutClasses::Loss CutClasses::finish_as(const Tensor& largest, const Tensor& term
     places.mutable_data_as<int64_t>()[r] = counts ? (place < 0 ? classes_ : place) : -1;
   }
   if (!keeps_rows_) *out = static_cast<T>(total);
-  if (saved != nullptr) {
-    saved->tensors = {rows_.snapshot(), sums.largest, sums.logs, places, factors};
-    saved->shapes = {Dims{static_cast<int64_t>(input_count_)}};
-  }
+  if (saved != nullptr) saved->tensors = {rows_.snapshot(), sums.largest, sums.logs, places, factors};
   return loss;
 }
 

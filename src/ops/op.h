@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ops/signature.h"
@@ -15,6 +17,8 @@ namespace distag::ops {
 // INVALID_ARGUMENT. Made and read with attributes.h.
 using Attributes = distag::Attributes;
 
+using Inputs = std::span<const Tensor>;
+
 // State that one application keeps for its backward: snapshots of tensors, and the numbers it needs.
 struct Saved {
   Tensors tensors;
@@ -25,9 +29,8 @@ struct Saved {
   bool needs(size_t input) const { return input >= 64 || ((needed >> input) & 1) != 0; }
 };
 
-// A built-in op: one contiguous block in some .cpp of this folder, listed in builtins.h.
+// A built-in op: one contiguous block in some .cpp of this folder, listed in builtins.h. Made with make_op().
 struct Op {
-  const char* name;
   // "linear(tensor x, tensor weight, tensor? bias) -> tensor", attributes as "int64 dim = -1"; what binds the inputs
   // and attributes, checks their kinds, and tells people. "tensor..." takes any number, "tensor?" may be undefined or,
   // at the end, left out.
@@ -37,7 +40,7 @@ struct Op {
 
   // Computes the outputs; knows nothing of history. With `saved` (whose `needed` is set) it leaves there what backward
   // needs. Throws INVALID_ARGUMENT naming op, shapes and dtypes; UNSUPPORTED for a dtype.
-  Tensors (*forward)(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved);
+  Tensors (*forward)(Inputs inputs, const Attributes& attributes, Saved* saved);
 
   // The gradient of each input (undefined where it is not needed or zero) from that of each output, of which some may
   // be undefined. Owns output_gradients: buffers without another holder may be reused. Its results may be views, or
@@ -63,7 +66,61 @@ struct Op {
   uint32_t constant = 0;
 
   Signature arguments = Signature(signature);
+  const char* name = arguments.op_name();  // or another one
 };
+
+// Of an op what the flags of Op of the same name say.
+enum Trait : unsigned { kNoTrait = 0, kView = 1, kCheap = 2, kSeparable = 4, kOnePass = 8 };
+
+// What Made::forward and Made::backward are as functions of an op. They may give one tensor for a list of one, and
+// backward may take the gradient of the first output alone: then it is called only where there is one.
+template <typename Made>
+struct OpFunctions {
+  static Tensors forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    return listed(Made::forward(inputs, attributes, saved));
+  }
+  static Tensors backward(const Saved& saved, Tensors gradients) {
+    if constexpr (requires { Made::backward(saved, Tensor()); }) {
+      if (!gradients[0]) return {};
+      if constexpr (std::is_same_v<decltype(Made::backward(saved, Tensor())), Tensor>) {
+        gradients[0] = Made::backward(saved, std::move(gradients[0]));
+        gradients.resize(1);
+        return gradients;
+      } else {
+        return Made::backward(saved, std::move(gradients[0]));
+      }
+    } else {
+      return listed(Made::backward(saved, std::move(gradients)));
+    }
+  }
+
+ private:
+  static Tensors listed(Tensors list) { return list; }
+  static Tensors listed(Tensor x) {
+    Tensors list;
+    list.push_back(std::move(x));
+    return list;
+  }
+};
+
+// An op of the static functions of Made: forward, and where it has them backward and backward_onto.
+template <typename Made>
+constexpr Op make_op(const char* signature, const char* summary, unsigned traits = kNoTrait, uint32_t constant = 0) {
+  Tensors (*backward)(const Saved&, Tensors) = nullptr;
+  if constexpr (requires { &Made::backward; }) backward = OpFunctions<Made>::backward;
+  Tensors (*backward_onto)(const Saved&, Tensors, Tensors) = nullptr;
+  if constexpr (requires { &Made::backward_onto; }) backward_onto = Made::backward_onto;
+  return {.signature = signature,
+          .summary = summary,
+          .forward = OpFunctions<Made>::forward,
+          .backward = backward,
+          .backward_onto = backward_onto,
+          .is_view = (traits & kView) != 0,
+          .is_cheap = (traits & kCheap) != 0,
+          .is_separable = (traits & kSeparable) != 0,
+          .is_one_pass = (traits & kOnePass) != 0,
+          .constant = constant};
+}
 
 // All of them, in a fixed order.
 std::span<const Op* const> builtins();
@@ -73,7 +130,7 @@ const Op* find_op(std::string_view name);
 inline const Signature& signature_of(const Op& op) { return op.arguments; }
 
 // Checks inputs and attributes against the signature. Throws NOT_FOUND, INVALID_ARGUMENT.
-void check_arguments(const Op& op, std::span<const Tensor> inputs, const Attributes& attributes);
+void check_arguments(const Op& op, Inputs inputs, const Attributes& attributes);
 
 // Throws INVALID_ARGUMENT where an input that the op does not differentiate is among `needed`, those that require grad.
 void check_needed(const Op& op, uint64_t needed);

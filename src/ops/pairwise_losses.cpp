@@ -8,6 +8,7 @@
 #include "ops/loss_reduction.h"
 #include "ops/math.h"
 #include "ops/reduce.h"
+#include "ops/require.h"
 #include "ops/unary.h"
 
 namespace distag::ops {
@@ -17,7 +18,7 @@ namespace {
 // slope_in_b, to be multiplied by kSlopeFactor.
 template <Name kName, typename Loss>
 struct PairwiseLoss {
-  static Tensors forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
     const Loss loss = loss_of(attributes);
     LossReduction reduction = loss_reduction(kName.text, attributes);
     Pair pair(kName.text, inputs);
@@ -32,18 +33,17 @@ struct PairwiseLoss {
                         Tensor::scalar(pair.dtype(), Loss::kSlopeFactor / divisor)};
       saved->shapes.push_back(pair.shape);
     }
-    if (reduction == LossReduction::kOfEach) return {losses};
+    if (reduction == LossReduction::kOfEach) return losses;
     DimSet all;
     all.set();
-    return {reduction == LossReduction::kOfTheMean ? mean_over(losses, all, Dims()) : sum_over(losses, all, Dims())};
+    return reduction == LossReduction::kOfTheMean ? mean_over(losses, all, Dims()) : sum_over(losses, all, Dims());
   }
 
-  static Tensors backward(const Saved& saved, Tensors gradients) {
+  static Tensors backward(const Saved& saved, Tensor g) {
     Tensors result(2);
-    if (!gradients[0]) return result;
     const Loss loss = loss_of(saved.attributes);
-    if (saved.needs(0)) result[0] = gradient(saved, 0, loss.slope_in_a, gradients[0]);
-    if (saved.needs(1)) result[1] = gradient(saved, 1, loss.slope_in_b, gradients[0]);
+    if (saved.needs(0)) result[0] = gradient(saved, 0, loss.slope_in_a, g);
+    if (saved.needs(1)) result[1] = gradient(saved, 1, loss.slope_in_b, g);
     return result;
   }
 
@@ -72,7 +72,7 @@ struct PairwiseLoss {
 
 template <Name kName, typename Loss>
 constexpr Op of_pairs(const char* signature, const char* summary) {
-  return elementwise_op<PairwiseLoss<kName, Loss>>(kName.text, signature, summary);
+  return make_op<PairwiseLoss<kName, Loss>>(signature, summary, kCheap);
 }
 
 // Slopes are those of half the numbers, whose difference is never too large.
@@ -128,8 +128,7 @@ struct HuberDifference {
 
   explicit HuberDifference(const Attributes& attributes)
       : value{get_float(attributes, "delta", 1.0)}, slope_in_a{value.delta, false}, slope_in_b{value.delta, true} {
-    if (value.delta > 0) return;
-    fail(Status::kInvalidArgument, "huber_loss: delta {} is not above 0", value.delta);
+    require(value.delta > 0, "huber_loss: delta {} is not above 0", value.delta);
   }
 
   Value value;

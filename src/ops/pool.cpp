@@ -3,11 +3,11 @@
 #include <limits>
 #include <vector>
 
-#include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/broadcast.h"
 #include "ops/builtins.h"
 #include "ops/reduce.h"
+#include "ops/require.h"
 #include "ops/rows.h"
 #include "ops/views.h"
 #include "ops/window.h"
@@ -19,13 +19,14 @@ namespace {
 Window pooling_window(const char* op, const Dims& shape, const Attributes& attributes) {
   const Dims kernel = get_dims(attributes, "kernel");
   const Window window = make_window(op, attributes, Dims{shape[2], shape[3]}, kernel, kernel);
-  if (window.rows.padding <= kernel[0] / 2 && window.columns.padding <= kernel[1] / 2) return window;
-  fail(Status::kInvalidArgument, "{}: padding [{}, {}] is more than half of the kernel {}", op, window.rows.padding,
-       window.columns.padding, to_string(kernel));
+  require(window.rows.padding <= kernel[0] / 2 && window.columns.padding <= kernel[1] / 2,
+          "{}: padding [{}, {}] is more than half of the kernel {}", op, window.rows.padding, window.columns.padding,
+          kernel);
+  return window;
 }
 
 void check_images(const char* op, const Tensor& x) {
-  if (x.rank() != 4) fail(Status::kInvalidArgument, "{}: x must be [n, c, h, w], not {}", op, describe(x));
+  require(x.rank() == 4, "{}: x must be [n, c, h, w], not {}", op, x);
 }
 
 // ---- max_pool2d -----------------------------------------------------------------------------------------------------
@@ -129,55 +130,49 @@ void pool_planes(T* out, int64_t* indices, const T* x, int64_t planes, const Win
   }
 }
 
-Tensors max_pool2d_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  check_images("max_pool2d", x);
-  const Window window = pooling_window("max_pool2d", x.shape(), attributes);
-  if (x.count() == 0 && x.shape()[0] * x.shape()[1] > 0) {
-    fail(Status::kInvalidArgument, "max_pool2d: {} has no elements to choose from", describe(x));
-  }
-  Dims shape{x.shape()[0], x.shape()[1], window.rows.out, window.columns.out};
-  Tensor y = Tensor::empty(x.dtype(), shape);
-  Tensor indices = Tensor::empty(Dtype::kInt64, shape);
-  Tensor in = x.contiguous();
-  dispatch_numeric("max_pool2d", x.dtype(), [&]<typename T>(T) {
-    pool_planes(y.mutable_data_as<T>(), indices.mutable_data_as<int64_t>(), in.data_as<T>(), shape[0] * shape[1],
-                window);
-  });
-  if (saved != nullptr) {
-    saved->tensors = {indices};
-    saved->shapes = {x.shape(), Dims{window.rows.overlap() * window.columns.overlap()}};
-  }
-  return {y};
-}
-
-Tensors max_pool2d_backward(const Saved& saved, Tensors gradients) {
-  if (!gradients[0]) return gradients;
-  Tensor g = gradients[0].contiguous();
-  Tensor result = zero_tensor(sum_dtype(g.dtype(), saved.shapes[1][0]), saved.shapes[0]);
-  if (result.count() == 0) return {as_dtype(result, g.dtype())};
-  const auto* indices = saved.tensors[0].data_as<int64_t>();
-  int64_t in_plane = saved.shapes[0][2] * saved.shapes[0][3];
-  int64_t out_plane = g.shape()[2] * g.shape()[3];
-  dispatch_sum("max_pool2d", g.dtype(), result.dtype(), [&]<typename T, typename Total>(T, Total) {
-    Total* out = result.mutable_data_as<Total>();
-    const T* values = g.data_as<T>();
-    for (int64_t done = 0; done < g.count(); done += out_plane, out += in_plane) {
-      for (int64_t i = done; i < done + out_plane; ++i) out[indices[i]] += static_cast<Total>(values[i]);
-    }
-  });
-  return {as_dtype(result, g.dtype())};
-}
-
 }  // namespace
 
-constexpr Op kMaxPool2d{.name = "max_pool2d",
-                        .signature =
-                            "max_pool2d(tensor x, int64[] kernel, int64[] stride = kernel, "
-                            "int64[] padding = [0,0]) -> tensor",
-                        .summary = "The largest element of each window of x [n, c, h, w].",
-                        .forward = max_pool2d_forward,
-                        .backward = max_pool2d_backward};
+struct MaxPool2dOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    check_images("max_pool2d", x);
+    const Window window = pooling_window("max_pool2d", x.shape(), attributes);
+    require(x.count() != 0 || x.shape()[0] * x.shape()[1] == 0, "max_pool2d: {} has no elements to choose from", x);
+    Dims shape{x.shape()[0], x.shape()[1], window.rows.out, window.columns.out};
+    Tensor y = Tensor::empty(x.dtype(), shape);
+    Tensor indices = Tensor::empty(Dtype::kInt64, shape);
+    Tensor in = x.contiguous();
+    dispatch_numeric("max_pool2d", x.dtype(), [&]<typename T>(T) {
+      pool_planes(y.mutable_data_as<T>(), indices.mutable_data_as<int64_t>(), in.data_as<T>(), shape[0] * shape[1],
+                  window);
+    });
+    if (saved != nullptr) {
+      saved->tensors = {indices};
+      saved->shapes = {x.shape(), Dims{window.rows.overlap() * window.columns.overlap()}};
+    }
+    return y;
+  }
+
+  static Tensor backward(const Saved& saved, Tensor g) {
+    g = g.contiguous();
+    Tensor result = zero_tensor(sum_dtype(g.dtype(), saved.shapes[1][0]), saved.shapes[0]);
+    if (result.count() == 0) return as_dtype(result, g.dtype());
+    const auto* indices = saved.tensors[0].data_as<int64_t>();
+    int64_t in_plane = saved.shapes[0][2] * saved.shapes[0][3];
+    int64_t out_plane = g.shape()[2] * g.shape()[3];
+    dispatch_sum("max_pool2d", g.dtype(), result.dtype(), [&]<typename T, typename Total>(T, Total) {
+      Total* out = result.mutable_data_as<Total>();
+      const T* values = g.data_as<T>();
+      for (int64_t done = 0; done < g.count(); done += out_plane, out += in_plane) {
+        for (int64_t i = done; i < done + out_plane; ++i) out[indices[i]] += static_cast<Total>(values[i]);
+      }
+    });
+    return as_dtype(result, g.dtype());
+  }
+};
+constexpr Op kMaxPool2d = make_op<MaxPool2dOp>(
+    "max_pool2d(tensor x, int64[] kernel, int64[] stride = kernel, int64[] padding = [0,0]) -> tensor",
+    "The largest element of each window of x [n, c, h, w].");
 
 // ---- avg_pool2d -----------------------------------------------------------------------------------------------------
 
@@ -265,105 +260,87 @@ Averaging averaging_windows(const Window& window, const Attributes& attributes) 
   return Averaging(window, get_bool(attributes, "count_include_pad", true));
 }
 
-Tensors avg_pool2d_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  check_images("avg_pool2d", x);
-  const Window window = pooling_window("avg_pool2d", x.shape(), attributes);
-  if (saved != nullptr) {
-    saved->shapes = {x.shape()};
-    saved->attributes = attributes;
-  }
-  return {averaged("avg_pool2d", x, window.rows.out, window.columns.out,
-                   [&] { return averaging_windows(window, attributes); })};
-}
-
-Tensors avg_pool2d_backward(const Saved& saved, Tensors gradients) {
-  if (!gradients[0]) return gradients;
-  const Window window = pooling_window("avg_pool2d", saved.shapes[0], saved.attributes);
-  return {averaged_back("avg_pool2d", gradients[0], saved.shapes[0], window.rows.overlap() * window.columns.overlap(),
-                        [&] { return averaging_windows(window, saved.attributes); })};
-}
-
 }  // namespace
 
-constexpr Op kAvgPool2d{
-    .name = "avg_pool2d",
-    .signature =
-        "avg_pool2d(tensor x, int64[] kernel, int64[] stride = kernel, "
-        "int64[] padding = [0,0], bool count_include_pad = true) -> tensor",
-    .summary = "The mean of each window of x [n, c, h, w]; the padding counts as zeros, or not at all.",
-    .forward = avg_pool2d_forward,
-    .backward = avg_pool2d_backward};
+struct AvgPool2dOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    check_images("avg_pool2d", x);
+    const Window window = pooling_window("avg_pool2d", x.shape(), attributes);
+    if (saved != nullptr) {
+      saved->shapes = {x.shape()};
+      saved->attributes = attributes;
+    }
+    return {averaged("avg_pool2d", x, window.rows.out, window.columns.out,
+                     [&] { return averaging_windows(window, attributes); })};
+  }
+  static Tensor backward(const Saved& saved, Tensor g) {
+    const Window window = pooling_window("avg_pool2d", saved.shapes[0], saved.attributes);
+    return averaged_back("avg_pool2d", g, saved.shapes[0], window.rows.overlap() * window.columns.overlap(),
+                         [&] { return averaging_windows(window, saved.attributes); });
+  }
+};
+constexpr Op kAvgPool2d = make_op<AvgPool2dOp>(
+    "avg_pool2d(tensor x, int64[] kernel, int64[] stride = kernel, int64[] padding = [0,0], bool count_include_pad = "
+    "true) -> tensor",
+    "The mean of each window of x [n, c, h, w]; the padding counts as zeros, or not at all.");
 
 // ---- adaptive_avg_pool2d --------------------------------------------------------------------------------------------
 
-namespace {
-
-// The most outputs along a side that has fewer elements.
-constexpr int64_t kMostAdaptiveOutputs = 4096;
-
-void check_adaptive_outputs(const Tensor& x, const Dims& output, size_t side) {
-  const int64_t most = std::max(kMostAdaptiveOutputs, x.shape()[2 + side]);
-  if (output[side] >= 1 && output[side] <= most) return;
-  fail(Status::kInvalidArgument, "adaptive_avg_pool2d: output_size {} of {} is not from 1 to {} along dim {}",
-       to_string(output), describe(x), most, 2 + side);
-}
-
-Dims adaptive_outputs(const Tensor& x, const Attributes& attributes) {
-  check_images("adaptive_avg_pool2d", x);
-  const Dims output = get_dims(attributes, "output_size");
-  if (output.size() != 2) {
-    fail(Status::kInvalidArgument, "adaptive_avg_pool2d: output_size {} must be two numbers", to_string(output));
+struct AdaptiveAvgPool2dOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    const Dims output = adaptive_outputs(x, attributes);
+    if (saved != nullptr) saved->shapes = {x.shape(), output};
+    return {
+        averaged("adaptive_avg_pool2d", x, output[0], output[1], [&] { return adaptive_windows(x.shape(), output); })};
   }
-  for (size_t side = 0; side < 2; ++side) check_adaptive_outputs(x, output, side);
-  if (x.shape()[2] == 0 || x.shape()[3] == 0) {
-    fail(Status::kInvalidArgument, "adaptive_avg_pool2d: {} has no elements to average", describe(x));
+
+  static Tensor backward(const Saved& saved, Tensor g) {
+    const Dims& shape = saved.shapes[0];
+    const Dims& output = saved.shapes[1];
+    const int64_t overlap = adaptive_overlap(shape[2], output[0]) * adaptive_overlap(shape[3], output[1]);
+    return averaged_back("adaptive_avg_pool2d", g, shape, overlap, [&] { return adaptive_windows(shape, output); });
   }
-  return output;
-}
 
-// Window o covers floor(o size / outputs) up to ceil((o + 1) size / outputs).
-std::vector<Places> adaptive_places(int64_t size, int64_t outputs) {
-  std::vector<Places> places(static_cast<size_t>(outputs));
-  for (int64_t o = 0; o < outputs; ++o) {
-    places[static_cast<size_t>(o)] = {o * size / outputs, ((o + 1) * size + outputs - 1) / outputs};
+ private:
+  // The most outputs along a side that has fewer elements.
+  static constexpr int64_t kMostAdaptiveOutputs = 4096;
+
+  static void check_adaptive_outputs(const Tensor& x, const Dims& output, size_t side) {
+    const int64_t most = std::max(kMostAdaptiveOutputs, x.shape()[2 + side]);
+    require(output[side] >= 1 && output[side] <= most,
+            "adaptive_avg_pool2d: output_size {} of {} is not from 1 to {} along dim {}", output, x, most, 2 + side);
   }
-  return places;
-}
 
-Averaging adaptive_windows(const Dims& shape, const Dims& output) {
-  return Averaging(adaptive_places(shape[2], output[0]), adaptive_places(shape[3], output[1]), shape[2], shape[3]);
-}
+  static Dims adaptive_outputs(const Tensor& x, const Attributes& attributes) {
+    check_images("adaptive_avg_pool2d", x);
+    const Dims output = get_dims(attributes, "output_size");
+    require(output.size() == 2, "adaptive_avg_pool2d: output_size {} must be two numbers", output);
+    for (size_t side = 0; side < 2; ++side) check_adaptive_outputs(x, output, side);
+    require(x.shape()[2] != 0 && x.shape()[3] != 0, "adaptive_avg_pool2d: {} has no elements to average", x);
+    return output;
+  }
 
-// The most windows that share an element of a side.
-int64_t adaptive_overlap(int64_t size, int64_t outputs) { return outputs / size + 2; }
+  // Window o covers floor(o size / outputs) up to ceil((o + 1) size / outputs).
+  static std::vector<Places> adaptive_places(int64_t size, int64_t outputs) {
+    std::vector<Places> places(static_cast<size_t>(outputs));
+    for (int64_t o = 0; o < outputs; ++o) {
+      places[static_cast<size_t>(o)] = {o * size / outputs, ((o + 1) * size + outputs - 1) / outputs};
+    }
+    return places;
+  }
 
-Tensors adaptive_avg_pool2d_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  const Dims output = adaptive_outputs(x, attributes);
-  if (saved != nullptr) saved->shapes = {x.shape(), output};
-  return {
-      averaged("adaptive_avg_pool2d", x, output[0], output[1], [&] { return adaptive_windows(x.shape(), output); })};
-}
+  static Averaging adaptive_windows(const Dims& shape, const Dims& output) {
+    return Averaging(adaptive_places(shape[2], output[0]), adaptive_places(shape[3], output[1]), shape[2], shape[3]);
+  }
 
-Tensors adaptive_avg_pool2d_backward(const Saved& saved, Tensors gradients) {
-  if (!gradients[0]) return gradients;
-  const Dims& shape = saved.shapes[0];
-  const Dims& output = saved.shapes[1];
-  const int64_t overlap = adaptive_overlap(shape[2], output[0]) * adaptive_overlap(shape[3], output[1]);
-  return {averaged_back("adaptive_avg_pool2d", gradients[0], shape, overlap,
-                        [&] { return adaptive_windows(shape, output); })};
-}
-
-}  // namespace
-
-constexpr Op kAdaptiveAvgPool2d{
-    .name = "adaptive_avg_pool2d",
-    .signature = "adaptive_avg_pool2d(tensor x, int64[] output_size) -> tensor",
-    .summary =
-        "The means of output_size [oh, ow] windows of x [n, c, h, w]: window i from floor(i h / oh) up to "
-        "ceil((i + 1) h / oh), columns likewise.",
-    .forward = adaptive_avg_pool2d_forward,
-    .backward = adaptive_avg_pool2d_backward};
+  // The most windows that share an element of a side.
+  static int64_t adaptive_overlap(int64_t size, int64_t outputs) { return outputs / size + 2; }
+};
+constexpr Op kAdaptiveAvgPool2d =
+    make_op<AdaptiveAvgPool2dOp>("adaptive_avg_pool2d(tensor x, int64[] output_size) -> tensor",
+                                 "The means of output_size [oh, ow] windows of x [n, c, h, w]: window i from floor(i h "
+                                 "/ oh) up to ceil((i + 1) h / oh), columns likewise.");
 
 }  // namespace distag::ops

@@ -12,13 +12,13 @@
 #include <cmath>
 #include <type_traits>
 
-#include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/builtins.h"
 #include "ops/dispatch.h"
 #include "ops/dropout.h"
 #include "ops/math.h"
 #include "ops/philox.h"
+#include "ops/require.h"
 
 namespace distag::ops {
 namespace {
@@ -145,14 +145,6 @@ Tensors random(const char* op, const Attributes& attributes) {
   return {out};
 }
 
-Tensors rand_forward(std::span<const Tensor>, const Attributes& attributes, Saved*) {
-  return random<Uniform>("rand", attributes);
-}
-
-Tensors randn_forward(std::span<const Tensor>, const Attributes& attributes, Saved*) {
-  return random<Normal>("randn", attributes);
-}
-
 }  // namespace
 
 void fill_random(Distribution distribution, Dtype dtype, std::byte* out, int64_t count, uint64_t seed, uint64_t first) {
@@ -165,15 +157,17 @@ void fill_random(Distribution distribution, Dtype dtype, std::byte* out, int64_t
   });
 }
 
-constexpr Op kRand{.name = "rand",
-                   .signature = "rand(int64 seed, int64[] shape = [], dtype dtype = float32) -> tensor",
-                   .summary = "A tensor of the shape, uniform in [0, 1), from Philox 4x32-10.",
-                   .forward = rand_forward};
+struct RandOp {
+  static Tensors forward(Inputs, const Attributes& attributes, Saved*) { return random<Uniform>("rand", attributes); }
+};
+constexpr Op kRand = make_op<RandOp>("rand(int64 seed, int64[] shape = [], dtype dtype = float32) -> tensor",
+                                     "A tensor of the shape, uniform in [0, 1), from Philox 4x32-10.");
 
-constexpr Op kRandn{.name = "randn",
-                    .signature = "randn(int64 seed, int64[] shape = [], dtype dtype = float32) -> tensor",
-                    .summary = "A tensor of the shape, standard normal, from Philox 4x32-10.",
-                    .forward = randn_forward};
+struct RandnOp {
+  static Tensors forward(Inputs, const Attributes& attributes, Saved*) { return random<Normal>("randn", attributes); }
+};
+constexpr Op kRandn = make_op<RandnOp>("randn(int64 seed, int64[] shape = [], dtype dtype = float32) -> tensor",
+                                       "A tensor of the shape, standard normal, from Philox 4x32-10.");
 
 // ---- dropout --------------------------------------------------------------------------------------------------------
 
@@ -229,7 +223,7 @@ void for_each_run(const Dims& part, const Dims& whole, const Dims& offset, Visit
 
 Tensor dropped(const Tensor& given, const Attributes& attributes, const Dims& whole, const Dims& offset) {
   const double p = get_float(attributes, "p", 0.5);
-  if (!(p >= 0 && p <= 1)) fail(Status::kInvalidArgument, "dropout: p {} is no probability, from 0 to 1", p);
+  require(p >= 0 && p <= 1, "dropout: p {} is no probability, from 0 to 1", p);
   const auto seed = static_cast<uint64_t>(get_int(attributes, "seed", 0));
   const Tensor x = given.contiguous();
   Tensor out = Tensor::empty(x.dtype(), x.shape());
@@ -246,33 +240,24 @@ Tensor dropped(const Tensor& given, const Attributes& attributes, const Dims& wh
   return out;
 }
 
-namespace {
-
-Tensors dropout_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  Dims start;
-  start.resize(x.rank());
-  if (saved != nullptr) {
-    saved->attributes = attributes;
-    saved->shapes = {x.shape(), start};
+struct DropoutOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    Dims start;
+    start.resize(x.rank());
+    if (saved != nullptr) {
+      saved->attributes = attributes;
+      saved->shapes = {x.shape(), start};
+    }
+    return dropped(x, attributes, x.shape(), start);
   }
-  return {dropped(x, attributes, x.shape(), start)};
-}
-
-Tensors dropout_backward(const Saved& saved, Tensors gradients) {
-  if (gradients[0]) gradients[0] = dropped(gradients[0], saved.attributes, saved.shapes[0], saved.shapes[1]);
-  return gradients;
-}
-
-}  // namespace
-
-constexpr Op kDropout{.name = "dropout",
-                      .signature = "dropout(tensor x, float64 p = 0.5, int64 seed) -> tensor",
-                      .summary =
-                          "0 where the element's number of rand (same seed, shape and dtype) is below p, else x / (1 - "
-                          "p); the same with each call, so give each step a seed.",
-                      .forward = dropout_forward,
-                      .backward = dropout_backward,
-                      .is_cheap = true};
+  static Tensor backward(const Saved& saved, Tensor g) {
+    return dropped(g, saved.attributes, saved.shapes[0], saved.shapes[1]);
+  }
+};
+constexpr Op kDropout = make_op<DropoutOp>("dropout(tensor x, float64 p = 0.5, int64 seed) -> tensor",
+                                           "0 where the element's number of rand (same seed, shape and dtype) is below "
+                                           "p, else x / (1 - p); the same with each call, so give each step a seed.",
+                                           kCheap);
 
 }  // namespace distag::ops

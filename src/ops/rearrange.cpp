@@ -2,12 +2,12 @@
 // triu, cumsum.
 #include <utility>
 
-#include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/broadcast.h"
 #include "ops/builtins.h"
 #include "ops/dispatch.h"
 #include "ops/reduce.h"
+#include "ops/require.h"
 #include "ops/rows.h"
 #include "ops/unary.h"
 #include "ops/views.h"
@@ -20,9 +20,7 @@ Dims with_size(Dims shape, size_t dim, int64_t size) {
   return shape;
 }
 
-void check_has_dims(const char* op, const Tensor& x) {
-  if (x.rank() == 0) fail(Status::kInvalidArgument, "{}: {} has no dims", op, describe(x));
-}
+void check_has_dims(const char* op, const Tensor& x) { require(x.rank() != 0, "{}: {} has no dims", op, x); }
 
 // A view with a dim of size 1 before `dim`.
 Tensor with_dim(const Tensor& x, size_t dim) {
@@ -38,335 +36,264 @@ Tensor with_dim(const Tensor& x, size_t dim) {
 // A dim that an op puts in: from -(rank + 1) to rank.
 size_t checked_new_dim(const char* op, int64_t dim, const Tensor& x) {
   auto rank = static_cast<int64_t>(x.rank());
-  if (dim < -rank - 1 || dim > rank) {
-    fail(Status::kInvalidArgument, "{}: dim {} is out of range for {}", op, dim, describe(x));
-  }
+  require(dim >= -rank - 1 && dim <= rank, "{}: dim {} is out of range for {}", op, dim, x);
   return static_cast<size_t>(dim < 0 ? dim + rank + 1 : dim);
 }
 
-// ---- permute --------------------------------------------------------------------------------------------------------
-
-Tensors permute_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  Dims order = get_dims(attributes, "dims");
-  DimSet seen;
-  for (int64_t& dim : order) {
-    dim = static_cast<int64_t>(checked_dim("permute", dim, x));
-    seen.set(static_cast<size_t>(dim));
-  }
-  if (order.size() != x.rank() || seen.count() != x.rank()) {
-    fail(Status::kInvalidArgument, "permute: dims {} do not name each dim of {} once",
-         to_string(get_dims(attributes, "dims")), describe(x));
-  }
-  if (saved != nullptr) {
-    Dims inverse = order;
-    for (size_t i = 0; i < order.size(); ++i) inverse[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
-    saved->shapes = {inverse};
-  }
-  return {permuted(x, order)};
-}
-
-Tensors permute_backward(const Saved& saved, Tensors gradients) {
-  if (gradients[0]) gradients[0] = permuted(gradients[0], saved.shapes[0]);
-  return gradients;
-}
-
 }  // namespace
 
-constexpr Op kPermute{.name = "permute",
-                      .signature = "permute(tensor x, int64[] dims) -> tensor",
-                      .summary = "The dims of x in the order of dims.",
-                      .forward = permute_forward,
-                      .backward = permute_backward,
-                      .is_view = true,
-                      .is_cheap = true};
+// ---- permute --------------------------------------------------------------------------------------------------------
+
+struct PermuteOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    const Dims dims = get_dims(attributes, "dims");
+    Dims order = dims;
+    DimSet seen;
+    for (int64_t& dim : order) {
+      dim = static_cast<int64_t>(checked_dim("permute", dim, x));
+      seen.set(static_cast<size_t>(dim));
+    }
+    require(order.size() == x.rank() && seen.count() == x.rank(), "permute: dims {} do not name each dim of {} once",
+            dims, x);
+    if (saved != nullptr) {
+      Dims inverse = order;
+      for (size_t i = 0; i < order.size(); ++i) inverse[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+      saved->shapes = {inverse};
+    }
+    return permuted(x, order);
+  }
+  static Tensor backward(const Saved& saved, Tensor g) { return permuted(g, saved.shapes[0]); }
+};
+constexpr Op kPermute = make_op<PermuteOp>("permute(tensor x, int64[] dims) -> tensor",
+                                           "The dims of x in the order of dims.", kView | kCheap);
 
 // ---- expand ---------------------------------------------------------------------------------------------------------
 
-namespace {
-
-// The wanted shape with each -1 replaced by the size that the dim has.
-Dims expanded_shape(const Tensor& x, Dims shape) {
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] != -1 || i + x.rank() < shape.size()) continue;
-    shape[i] = x.shape()[i + x.rank() - shape.size()];
+struct ExpandOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    Dims shape = get_dims(attributes, "shape");
+    if (shape.size() >= x.rank()) shape = expanded_shape(x, shape);
+    element_count(shape, dtype_size(x.dtype()));
+    require(shape.size() >= x.rank() && broadcast_shapes("expand", x.shape(), shape) == shape,
+            "expand: {} does not broadcast to {}", x, shape);
+    if (saved != nullptr) {
+      saved->shapes = {x.shape()};
+      saved->dtypes = {x.dtype()};
+    }
+    return x.view(shape, broadcast_strides(x, shape), x.offset());
   }
-  return shape;
-}
-
-Tensors expand_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  Dims shape = get_dims(attributes, "shape");
-  if (shape.size() >= x.rank()) shape = expanded_shape(x, shape);
-  element_count(shape, dtype_size(x.dtype()));
-  if (shape.size() < x.rank() || broadcast_shapes("expand", x.shape(), shape) != shape) {
-    fail(Status::kInvalidArgument, "expand: {} does not broadcast to {}", describe(x), to_string(shape));
+  static Tensor backward(const Saved& saved, Tensor g) {
+    return reduce_to(std::move(g), saved.shapes[0], saved.dtypes[0]);
   }
-  if (saved != nullptr) {
-    saved->shapes = {x.shape()};
-    saved->dtypes = {x.dtype()};
+
+ private:
+  // The wanted shape with each -1 replaced by the size that the dim has.
+  static Dims expanded_shape(const Tensor& x, Dims shape) {
+    for (size_t i = 0; i < shape.size(); ++i) {
+      if (shape[i] != -1 || i + x.rank() < shape.size()) continue;
+      shape[i] = x.shape()[i + x.rank() - shape.size()];
+    }
+    return shape;
   }
-  return {x.view(shape, broadcast_strides(x, shape), x.offset())};
-}
-
-Tensors expand_backward(const Saved& saved, Tensors gradients) {
-  if (gradients[0]) gradients[0] = reduce_to(std::move(gradients[0]), saved.shapes[0], saved.dtypes[0]);
-  return gradients;
-}
-
-}  // namespace
-
-constexpr Op kExpand{.name = "expand",
-                     .signature = "expand(tensor x, int64[] shape) -> tensor",
-                     .summary = "x broadcast to the shape, in which -1 keeps a size.",
-                     .forward = expand_forward,
-                     .backward = expand_backward,
-                     .is_view = true};
+};
+constexpr Op kExpand = make_op<ExpandOp>("expand(tensor x, int64[] shape) -> tensor",
+                                         "x broadcast to the shape, in which -1 keeps a size.", kView);
 
 // ---- squeeze, unsqueeze ---------------------------------------------------------------------------------------------
 
-namespace {
-
-Tensors squeeze_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  size_t dim = checked_dim("squeeze", get_int(attributes, "dim", 0), x);
-  if (saved != nullptr) saved->shapes = {x.shape()};
-  Dims shape = x.shape();
-  Dims strides = x.strides();
-  if (dim < x.rank() && shape[dim] == 1) {
-    std::rotate(shape.begin() + dim, shape.begin() + dim + 1, shape.end());
-    std::rotate(strides.begin() + dim, strides.begin() + dim + 1, strides.end());
-    shape.pop_back();
-    strides.pop_back();
+struct SqueezeOp : ReshapedBack {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    size_t dim = checked_dim("squeeze", get_int(attributes, "dim", 0), x);
+    if (saved != nullptr) saved->shapes = {x.shape()};
+    Dims shape = x.shape();
+    Dims strides = x.strides();
+    if (dim < x.rank() && shape[dim] == 1) {
+      std::rotate(shape.begin() + dim, shape.begin() + dim + 1, shape.end());
+      std::rotate(strides.begin() + dim, strides.begin() + dim + 1, strides.end());
+      shape.pop_back();
+      strides.pop_back();
+    }
+    return x.view(shape, strides, x.offset());
   }
-  return {x.view(shape, strides, x.offset())};
-}
+};
+constexpr Op kSqueeze = make_op<SqueezeOp>("squeeze(tensor x, int64 dim) -> tensor",
+                                           "x without the dim if its size is 1, else x as it is.", kView | kCheap);
 
-Tensors unsqueeze_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  if (saved != nullptr) saved->shapes = {x.shape()};
-  return {with_dim(x, checked_new_dim("unsqueeze", get_int(attributes, "dim", 0), x))};
-}
-
-}  // namespace
-
-constexpr Op kSqueeze{.name = "squeeze",
-                      .signature = "squeeze(tensor x, int64 dim) -> tensor",
-                      .summary = "x without the dim if its size is 1, else x as it is.",
-                      .forward = squeeze_forward,
-                      .backward = reshaped_back,
-                      .is_view = true,
-                      .is_cheap = true};
-
-constexpr Op kUnsqueeze{.name = "unsqueeze",
-                        .signature = "unsqueeze(tensor x, int64 dim) -> tensor",
-                        .summary = "x with a new dim of size 1 before the place dim.",
-                        .forward = unsqueeze_forward,
-                        .backward = reshaped_back,
-                        .is_view = true,
-                        .is_cheap = true};
+struct UnsqueezeOp : ReshapedBack {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    if (saved != nullptr) saved->shapes = {x.shape()};
+    return with_dim(x, checked_new_dim("unsqueeze", get_int(attributes, "dim", 0), x));
+  }
+};
+constexpr Op kUnsqueeze = make_op<UnsqueezeOp>("unsqueeze(tensor x, int64 dim) -> tensor",
+                                               "x with a new dim of size 1 before the place dim.", kView | kCheap);
 
 // ---- stack ----------------------------------------------------------------------------------------------------------
 
-namespace {
-
-Tensors stack_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& first = inputs[0];
-  size_t dim = checked_new_dim("stack", get_int(attributes, "dim", 0), first);
-  Dtype dtype = first.dtype();
-  for (const Tensor& x : inputs) {
-    if (x.shape() != first.shape()) {
-      fail(Status::kInvalidArgument, "stack: {} and {} have different shapes", describe(first), describe(x));
+struct StackOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& first = inputs[0];
+    size_t dim = checked_new_dim("stack", get_int(attributes, "dim", 0), first);
+    Dtype dtype = first.dtype();
+    for (const Tensor& x : inputs) {
+      require(x.shape() == first.shape(), "stack: {} and {} have different shapes", first, x);
+      dtype = promote(dtype, x.dtype());
     }
-    dtype = promote(dtype, x.dtype());
+    Tensor y = Tensor::empty(dtype, with_size(with_dim(first, dim).shape(), dim, static_cast<int64_t>(inputs.size())));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      write_part(y, sliced(y, dim, static_cast<int64_t>(i), 1), with_dim(as_dtype(inputs[i], dtype), dim));
+    }
+    if (saved != nullptr) {
+      saved->shapes = {first.shape(), Dims{static_cast<int64_t>(dim)}};
+      for (const Tensor& x : inputs) saved->dtypes.push_back(x.dtype());
+    }
+    return y;
   }
-  Tensor y = Tensor::empty(dtype, with_size(with_dim(first, dim).shape(), dim, static_cast<int64_t>(inputs.size())));
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    write_part(y, sliced(y, dim, static_cast<int64_t>(i), 1), with_dim(as_dtype(inputs[i], dtype), dim));
-  }
-  if (saved != nullptr) {
-    saved->shapes = {first.shape(), Dims{static_cast<int64_t>(dim)}};
-    for (const Tensor& x : inputs) saved->dtypes.push_back(x.dtype());
-  }
-  return {y};
-}
 
-Tensors stack_backward(const Saved& saved, Tensors gradients) {
-  Tensors result(saved.dtypes.size());
-  if (!gradients[0]) return result;
-  auto dim = static_cast<size_t>(saved.shapes[1][0]);
-  for (size_t i = 0; i < result.size(); ++i) {
-    if (!saved.needs(i)) continue;
-    Tensor part = sliced(gradients[0], dim, static_cast<int64_t>(i), 1);
-    result[i] = as_dtype(with_shape(part, saved.shapes[0]), saved.dtypes[i]);
+  static Tensors backward(const Saved& saved, Tensor g) {
+    Tensors result(saved.dtypes.size());
+    auto dim = static_cast<size_t>(saved.shapes[1][0]);
+    for (size_t i = 0; i < result.size(); ++i) {
+      if (!saved.needs(i)) continue;
+      Tensor part = sliced(g, dim, static_cast<int64_t>(i), 1);
+      result[i] = as_dtype(with_shape(part, saved.shapes[0]), saved.dtypes[i]);
+    }
+    return result;
   }
-  return result;
-}
-
-}  // namespace
-
-constexpr Op kStack{.name = "stack",
-                    .signature = "stack(tensor... xs, int64 dim = 0) -> tensor",
-                    .summary = "Tensors of one shape along a new dim.",
-                    .forward = stack_forward,
-                    .backward = stack_backward};
+};
+constexpr Op kStack =
+    make_op<StackOp>("stack(tensor... xs, int64 dim = 0) -> tensor", "Tensors of one shape along a new dim.");
 
 // ---- split ----------------------------------------------------------------------------------------------------------
 
-namespace {
-
-Tensors split_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  check_has_dims("split", x);
-  size_t dim = checked_dim("split", get_int(attributes, "dim", 0), x);
-  Dims sizes = get_dims(attributes, "sizes");
-  int64_t left = x.shape()[dim];
-  for (int64_t size : sizes) left = size < 0 || size > left ? -1 : left - size;
-  if (left != 0) {
-    fail(Status::kInvalidArgument, "split: sizes {} do not add up to dim {} of {}", to_string(sizes), dim, describe(x));
+struct SplitOp {
+  static Tensors forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    check_has_dims("split", x);
+    size_t dim = checked_dim("split", get_int(attributes, "dim", 0), x);
+    Dims sizes = get_dims(attributes, "sizes");
+    int64_t left = x.shape()[dim];
+    for (int64_t size : sizes) left = size < 0 || size > left ? -1 : left - size;
+    require(left == 0, "split: sizes {} do not add up to dim {} of {}", sizes, dim, x);
+    if (saved != nullptr) {
+      saved->shapes = {x.shape(), sizes, Dims{static_cast<int64_t>(dim)}};
+      saved->dtypes = {x.dtype()};
+    }
+    Tensors parts;
+    int64_t start = 0;
+    for (int64_t size : sizes) {
+      parts.push_back(sliced(x, dim, start, size));
+      start += size;
+    }
+    return parts;
   }
-  if (saved != nullptr) {
-    saved->shapes = {x.shape(), sizes, Dims{static_cast<int64_t>(dim)}};
-    saved->dtypes = {x.dtype()};
-  }
-  Tensors parts;
-  int64_t start = 0;
-  for (int64_t size : sizes) {
-    parts.push_back(sliced(x, dim, start, size));
-    start += size;
-  }
-  return parts;
-}
 
-// Parts that no gradient reached count as zeros.
-Tensors split_backward(const Saved& saved, Tensors gradients) {
-  if (std::none_of(gradients.begin(), gradients.end(), [](const Tensor& g) { return bool(g); })) return {Tensor()};
-  Tensor result = Tensor::empty(saved.dtypes[0], saved.shapes[0]);
-  auto dim = static_cast<size_t>(saved.shapes[2][0]);
-  Tensor zero = Tensor::scalar(saved.dtypes[0], 0.0);
-  int64_t start = 0;
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    int64_t size = saved.shapes[1][i];
-    Tensor part = sliced(result, dim, start, size);
-    write_part(result, part, gradients[i] ? gradients[i] : broadcast_to(zero, part.shape()));
-    start += size;
+  // Parts that no gradient reached count as zeros.
+  static Tensor backward(const Saved& saved, Tensors gradients) {
+    if (std::none_of(gradients.begin(), gradients.end(), [](const Tensor& g) { return bool(g); })) return Tensor();
+    Tensor result = Tensor::empty(saved.dtypes[0], saved.shapes[0]);
+    auto dim = static_cast<size_t>(saved.shapes[2][0]);
+    Tensor zero = Tensor::scalar(saved.dtypes[0], 0.0);
+    int64_t start = 0;
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      int64_t size = saved.shapes[1][i];
+      Tensor part = sliced(result, dim, start, size);
+      write_part(result, part, gradients[i] ? gradients[i] : broadcast_to(zero, part.shape()));
+      start += size;
+    }
+    return result;
   }
-  return {result};
-}
-
-}  // namespace
-
-constexpr Op kSplit{.name = "split",
-                    .signature = "split(tensor x, int64[] sizes, int64 dim = 0) -> tensor...",
-                    .summary = "x cut along dim into parts of the sizes, which add up to its own.",
-                    .forward = split_forward,
-                    .backward = split_backward,
-                    .is_view = true,
-                    .is_cheap = true};
+};
+constexpr Op kSplit =
+    make_op<SplitOp>("split(tensor x, int64[] sizes, int64 dim = 0) -> tensor...",
+                     "x cut along dim into parts of the sizes, which add up to its own.", kView | kCheap);
 
 // ---- flip -----------------------------------------------------------------------------------------------------------
 
-namespace {
-
-// Shorter rows are copied element by element.
-constexpr int64_t kLeastReversed = 64;
-
-Tensor flipped(const Tensor& x, const DimSet& dims) {
-  Dims strides = x.strides();
-  int64_t offset = x.offset();
-  for (size_t i = 0; i < x.rank() && x.count() > 0; ++i) {
-    if (!dims[i]) continue;
-    offset += (x.shape()[i] - 1) * strides[i];
-    strides[i] = -strides[i];
+struct FlipOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    if (saved != nullptr) saved->attributes = attributes;
+    return flipped(inputs[0], flipped_dims(attributes, inputs[0]));
   }
-  const Tensor view = x.view(x.shape(), strides, offset);
-  if (x.count() == 0 || strides.empty() || strides.back() != -1 || x.shape().back() < kLeastReversed)
-    return view.clone();
-  const RowPlan<1> plan(x.shape(), {strides});
-  Tensor y = empty_like(x);
-  dispatch(x.dtype(), [&]<typename T>(T) {
-    T* to = y.mutable_data_as<T>();
-    plan.for_each_row([&](const std::array<int64_t, 1>& offsets) {
-      for_rows(
-          1, plan.row_length,
-          [](auto row, const auto& reversed)
-              DISTAG_INLINE_LAMBDA { std::copy(reversed.crbegin(), reversed.crend(), row.begin()); },
-          Rows(to), Rows(view.data_as<T>() + offsets[0] - (plan.row_length - 1)));
-      to += plan.row_length;
+  static Tensor backward(const Saved& saved, Tensor g) { return flipped(g, flipped_dims(saved.attributes, g)); }
+
+ private:
+  // Shorter rows are copied element by element.
+  static constexpr int64_t kLeastReversed = 64;
+
+  static Tensor flipped(const Tensor& x, const DimSet& dims) {
+    Dims strides = x.strides();
+    int64_t offset = x.offset();
+    for (size_t i = 0; i < x.rank() && x.count() > 0; ++i) {
+      if (!dims[i]) continue;
+      offset += (x.shape()[i] - 1) * strides[i];
+      strides[i] = -strides[i];
+    }
+    const Tensor view = x.view(x.shape(), strides, offset);
+    if (x.count() == 0 || strides.empty() || strides.back() != -1 || x.shape().back() < kLeastReversed)
+      return view.clone();
+    const RowPlan<1> plan(x.shape(), {strides});
+    Tensor y = empty_like(x);
+    dispatch(x.dtype(), [&]<typename T>(T) {
+      T* to = y.mutable_data_as<T>();
+      plan.for_each_row([&](const std::array<int64_t, 1>& offsets) {
+        for_rows(
+            1, plan.row_length,
+            [](auto row, const auto& reversed)
+                DISTAG_INLINE_LAMBDA { std::copy(reversed.crbegin(), reversed.crend(), row.begin()); },
+            Rows(to), Rows(view.data_as<T>() + offsets[0] - (plan.row_length - 1)));
+        to += plan.row_length;
+      });
     });
-  });
-  return y;
-}
+    return y;
+  }
 
-DimSet flipped_dims(const Attributes& attributes, const Tensor& x) {
-  return checked_dims("flip", get_dims(attributes, "dims"), x);
-}
-
-Tensors flip_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  if (saved != nullptr) saved->attributes = attributes;
-  return {flipped(inputs[0], flipped_dims(attributes, inputs[0]))};
-}
-
-Tensors flip_backward(const Saved& saved, Tensors gradients) {
-  Tensor& g = gradients[0];
-  if (g) g = flipped(g, flipped_dims(saved.attributes, g));
-  return gradients;
-}
-
-}  // namespace
-
-constexpr Op kFlip{.name = "flip",
-                   .signature = "flip(tensor x, int64[] dims = []) -> tensor",
-                   .summary = "x with the order of the dims reversed; [] for all.",
-                   .forward = flip_forward,
-                   .backward = flip_backward,
-                   .is_cheap = true};
+  static DimSet flipped_dims(const Attributes& attributes, const Tensor& x) {
+    return checked_dims("flip", get_dims(attributes, "dims"), x);
+  }
+};
+constexpr Op kFlip = make_op<FlipOp>("flip(tensor x, int64[] dims = []) -> tensor",
+                                     "x with the order of the dims reversed; [] for all.", kCheap);
 
 // ---- pad ------------------------------------------------------------------------------------------------------------
 
-namespace {
-
-Tensors pad_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  check_has_dims("pad", x);
-  size_t dim = checked_dim("pad", get_int(attributes, "dim", -1), x);
-  int64_t before = get_int(attributes, "before", 0);
-  int64_t after = get_int(attributes, "after", 0);
-  if (before < 0 || after < 0) {
-    fail(Status::kInvalidArgument, "pad: {} before and {} after are no numbers of elements", before, after);
+struct PadOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    check_has_dims("pad", x);
+    size_t dim = checked_dim("pad", get_int(attributes, "dim", -1), x);
+    int64_t before = get_int(attributes, "before", 0);
+    int64_t after = get_int(attributes, "after", 0);
+    require(before >= 0 && after >= 0, "pad: {} before and {} after are no numbers of elements", before, after);
+    Dims shape = with_size(x.shape(), dim, joined_size("pad", joined_size("pad", before, x.shape()[dim]), after));
+    element_count(shape, dtype_size(x.dtype()));
+    const double number = get_float(attributes, "value", 0.0);
+    check_fits("pad", x.dtype(), number);
+    Tensor value = as_dtype(Tensor::scalar(Dtype::kFloat64, number), x.dtype());
+    Tensor y = Tensor::empty(x.dtype(), shape);
+    int64_t start = 0;
+    const auto write = [&](int64_t size, const Tensor* given) {
+      const Tensor part = sliced(y, dim, std::exchange(start, start + size), size);
+      write_part(y, part, given != nullptr ? *given : broadcast_to(value, part.shape()));
+    };
+    write(before, nullptr);
+    write(x.shape()[dim], &x);
+    write(after, nullptr);
+    if (saved != nullptr) saved->shapes = {Dims{static_cast<int64_t>(dim), before, x.shape()[dim]}};
+    return y;
   }
-  Dims shape = with_size(x.shape(), dim, joined_size("pad", joined_size("pad", before, x.shape()[dim]), after));
-  element_count(shape, dtype_size(x.dtype()));
-  const double number = get_float(attributes, "value", 0.0);
-  check_fits("pad", x.dtype(), number);
-  Tensor value = as_dtype(Tensor::scalar(Dtype::kFloat64, number), x.dtype());
-  Tensor y = Tensor::empty(x.dtype(), shape);
-  int64_t start = 0;
-  const auto write = [&](int64_t size, const Tensor* given) {
-    const Tensor part = sliced(y, dim, std::exchange(start, start + size), size);
-    write_part(y, part, given != nullptr ? *given : broadcast_to(value, part.shape()));
-  };
-  write(before, nullptr);
-  write(x.shape()[dim], &x);
-  write(after, nullptr);
-  if (saved != nullptr) saved->shapes = {Dims{static_cast<int64_t>(dim), before, x.shape()[dim]}};
-  return {y};
-}
-
-Tensors pad_backward(const Saved& saved, Tensors gradients) {
-  const Dims& what = saved.shapes[0];
-  if (gradients[0]) gradients[0] = sliced(gradients[0], static_cast<size_t>(what[0]), what[1], what[2]);
-  return gradients;
-}
-
-}  // namespace
-
-constexpr Op kPad{
-    .name = "pad",
-    .signature = "pad(tensor x, int64 dim = -1, int64 before = 0, int64 after = 0, float64 value = 0) -> tensor",
-    .summary = "x with `before` and `after` elements of value at the ends of dim.",
-    .forward = pad_forward,
-    .backward = pad_backward};
+  static Tensor backward(const Saved& saved, Tensor g) {
+    const Dims& what = saved.shapes[0];
+    return sliced(g, static_cast<size_t>(what[0]), what[1], what[2]);
+  }
+};
+constexpr Op kPad =
+    make_op<PadOp>("pad(tensor x, int64 dim = -1, int64 before = 0, int64 after = 0, float64 value = 0) -> tensor",
+                   "x with `before` and `after` elements of value at the ends of dim.");
 
 // ---- tril, triu -----------------------------------------------------------------------------------------------------
 
@@ -393,28 +320,26 @@ Tensor triangle_of(const Tensor& x, Triangle triangle, int64_t diagonal) {
 
 template <Name kName, Triangle kTriangle>
 struct TriangleOp {
-  static Tensors forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
     const Tensor& x = inputs[0];
-    if (x.rank() < 2) fail(Status::kInvalidArgument, "{}: {} is no matrix", kName.text, describe(x));
+    require(x.rank() >= 2, "{}: {} is no matrix", kName.text, x);
     if (saved != nullptr) saved->attributes = attributes;
-    return {triangle_of(x, kTriangle, get_int(attributes, "diagonal", 0))};
+    return triangle_of(x, kTriangle, get_int(attributes, "diagonal", 0));
   }
-  static Tensors backward(const Saved& saved, Tensors gradients) {
-    Tensor& g = gradients[0];
-    if (g) g = triangle_of(g, kTriangle, get_int(saved.attributes, "diagonal", 0));
-    return gradients;
+  static Tensor backward(const Saved& saved, Tensor g) {
+    return triangle_of(g, kTriangle, get_int(saved.attributes, "diagonal", 0));
   }
 };
 
 }  // namespace
 
-constexpr Op kTril = elementwise_op<TriangleOp<"tril", Triangle::kLower>>(
-    "tril", "tril(tensor x, int64 diagonal = 0) -> tensor",
-    "x [.., n, m] with zeros above a diagonal; 0 is the main one, 1 the one above it.");
+constexpr Op kTril = make_op<TriangleOp<"tril", Triangle::kLower>>(
+    "tril(tensor x, int64 diagonal = 0) -> tensor",
+    "x [.., n, m] with zeros above a diagonal; 0 is the main one, 1 the one above it.", kCheap);
 
-constexpr Op kTriu = elementwise_op<TriangleOp<"triu", Triangle::kUpper>>(
-    "triu", "triu(tensor x, int64 diagonal = 0) -> tensor",
-    "x [.., n, m] with zeros below a diagonal; 0 is the main one, 1 the one above it.");
+constexpr Op kTriu = make_op<TriangleOp<"triu", Triangle::kUpper>>(
+    "triu(tensor x, int64 diagonal = 0) -> tensor",
+    "x [.., n, m] with zeros below a diagonal; 0 is the main one, 1 the one above it.", kCheap);
 
 // ---- cumsum ---------------------------------------------------------------------------------------------------------
 
@@ -474,24 +399,20 @@ Tensor running_sums(const Tensor& input, size_t dim, bool from_the_end) {
   return y;
 }
 
-Tensors cumsum_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  size_t dim = checked_dim("cumsum", get_int(attributes, "dim", -1), inputs[0]);
-  if (saved != nullptr) saved->shapes = {Dims{static_cast<int64_t>(dim)}};
-  return {running_sums(inputs[0], dim, false)};
-}
-
-Tensors cumsum_backward(const Saved& saved, Tensors gradients) {
-  if (gradients[0]) gradients[0] = running_sums(gradients[0], static_cast<size_t>(saved.shapes[0][0]), true);
-  return gradients;
-}
-
 }  // namespace
 
-constexpr Op kCumsum{.name = "cumsum",
-                     .signature = "cumsum(tensor x, int64 dim = -1) -> tensor",
-                     .summary = "The sums of the first elements along dim, up to each, in the shape of x.",
-                     .forward = cumsum_forward,
-                     .backward = cumsum_backward,
-                     .is_cheap = true};
+struct CumsumOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    size_t dim = checked_dim("cumsum", get_int(attributes, "dim", -1), inputs[0]);
+    if (saved != nullptr) saved->shapes = {Dims{static_cast<int64_t>(dim)}};
+    return running_sums(inputs[0], dim, false);
+  }
+  static Tensor backward(const Saved& saved, Tensor g) {
+    return running_sums(g, static_cast<size_t>(saved.shapes[0][0]), true);
+  }
+};
+constexpr Op kCumsum =
+    make_op<CumsumOp>("cumsum(tensor x, int64 dim = -1) -> tensor",
+                      "The sums of the first elements along dim, up to each, in the shape of x.", kCheap);
 
 }  // namespace distag::ops

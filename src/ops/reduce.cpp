@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "base/error.h"
+#include "ops/require.h"
 #include "ops/rows.h"
 #include "ops/views.h"
 
@@ -138,7 +138,7 @@ DimSet checked_dims(const char* op, const Dims& dims, const Tensor& x) {
   }
   for (int64_t dim : dims) {
     size_t index = checked_dim(op, dim, x);
-    if (set[index]) fail(Status::kInvalidArgument, "{}: dim {} is named twice for {}", op, dim, describe(x));
+    require(!set[index], "{}: dim {} is named twice for {}", op, dim, x);
     set.set(index);
   }
   if (x.rank() == 0) set.reset();
@@ -156,6 +156,11 @@ Dims reduced_shape(const Dims& shape, const DimSet& dims, bool keepdim) {
   }
   return reduced;
 }
+
+Reduction::Reduction(const char* op, const Tensor& x, const Attributes& attributes)
+    : dims(checked_dims(op, get_dims(attributes, "dims"), x)),
+      shape(reduced_shape(x.shape(), dims, get_bool(attributes, "keepdim", false))),
+      kept_shape(reduced_shape(x.shape(), dims, true)) {}
 
 int64_t reduced_count(const Dims& shape, const DimSet& dims) {
   int64_t count = 1;

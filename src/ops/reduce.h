@@ -2,6 +2,7 @@
 
 #include <bitset>
 
+#include "tensor/attributes.h"
 #include "tensor/tensor.h"
 
 namespace distag::ops {
@@ -15,6 +16,15 @@ DimSet checked_dims(const char* op, const Dims& dims, const Tensor& x);
 Dims reduced_shape(const Dims& shape, const DimSet& dims, bool keepdim);
 // The number of elements that each element of the result is made of.
 int64_t reduced_count(const Dims& shape, const DimSet& dims);
+
+// Which dims an application reduces by its attributes "dims" and "keepdim", and what shape that gives.
+struct Reduction {
+  DimSet dims;
+  Dims shape;       // of the result
+  Dims kept_shape;  // with the reduced dims as 1: broadcasts to x
+
+  Reduction(const char* op, const Tensor& x, const Attributes& attributes);
+};
 
 // Row-major results of `out_shape`, which is reduced_shape() or another shape of that count. Sums of bool are int64.
 // Floats are summed in double, in blocks, in an order that no machine changes. Without elements a sum is 0.

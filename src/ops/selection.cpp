@@ -5,35 +5,16 @@
 #include <numeric>
 #include <vector>
 
-#include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/builtins.h"
+#include "ops/require.h"
 #include "ops/rows.h"
 #include "ops/views.h"
 
 namespace distag::ops {
 namespace {
 
-// The dims of a tensor with one of them made the last, and back; of no dims there is nothing to move.
-struct MovedLast {
-  Dims order;
-  Dims inverse;
-
-  MovedLast(size_t rank, size_t dim) {
-    for (size_t d = 0; d < rank; ++d) {
-      if (d != dim) order.push_back(static_cast<int64_t>(d));
-    }
-    if (rank > 0) order.push_back(static_cast<int64_t>(dim));
-    inverse = order;
-    for (size_t d = 0; d < rank; ++d) inverse[static_cast<size_t>(order[d])] = static_cast<int64_t>(d);
-  }
-  // Row-major, with a row for each place of the other dims.
-  Tensor rows_of(const Tensor& x) const {
-    const bool is_last = order.empty() || order.back() + 1 == static_cast<int64_t>(order.size());
-    return is_last ? x.contiguous() : permuted(x, order).contiguous();
-  }
-  Tensor back(const Tensor& rows) const { return permuted(rows, inverse).contiguous(); }
-};
+DimSet only(size_t dim) { return DimSet(1) << dim; }
 
 // ---- topk, sort -----------------------------------------------------------------------------------------------------
 
@@ -72,89 +53,74 @@ void choose_rows(T* values, int64_t* indices, const T* x, int64_t rows, int64_t 
   }
 }
 
-int64_t checked_k(int64_t k, const Tensor& x, size_t dim) {
-  const int64_t least = x.rank() == 0 ? 1 : 0;
-  const int64_t most = x.rank() == 0 ? 1 : x.shape()[dim];
-  if (k >= least && k <= most) return k;
-  fail(Status::kInvalidArgument, "topk: k {} is not from {} to {}, the elements of {} along dim {}", k, least, most,
-       describe(x), dim);
-}
-
 Tensors chosen_along(const char* op, const Tensor& x, size_t dim, int64_t k, bool largest, Saved* saved) {
-  const MovedLast moved(x.rank(), dim);
-  const Tensor rows = moved.rows_of(x);
-  Dims shape = rows.shape();
-  const int64_t count = x.rank() == 0 ? 1 : shape.back();
+  const DimsLast moved(x.shape(), only(dim));
+  const Tensor rows = moved.gather(x);
+  Dims shape = moved.shape;
   if (x.rank() > 0) shape[x.rank() - 1] = k;
   Tensor values = Tensor::empty(x.dtype(), shape);
   Tensor indices = Tensor::empty(Dtype::kInt64, shape);
   dispatch_numeric(op, x.dtype(), [&]<typename T>(T) {
     if (values.count() == 0) return;
-    choose_rows(values.mutable_data_as<T>(), indices.mutable_data_as<int64_t>(), rows.data_as<T>(), values.count() / k,
-                count, k, largest);
+    choose_rows(values.mutable_data_as<T>(), indices.mutable_data_as<int64_t>(), rows.data_as<T>(), moved.rows,
+                moved.count, k, largest);
   });
   if (saved != nullptr) {
     saved->tensors = {indices.snapshot()};
     saved->shapes = {x.shape(), Dims{static_cast<int64_t>(dim)}};
   }
-  return {moved.back(values), moved.back(indices)};
-}
-
-Tensors topk_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  const size_t dim = checked_dim("topk", get_int(attributes, "dim", -1), x);
-  const int64_t k = checked_k(get_int(attributes, "k", 0), x, dim);
-  return chosen_along("topk", x, dim, k, get_bool(attributes, "largest", true), saved);
-}
-
-Tensors sort_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  const size_t dim = checked_dim("sort", get_int(attributes, "dim", -1), x);
-  const int64_t count = x.rank() == 0 ? 1 : x.shape()[dim];
-  return chosen_along("sort", x, dim, count, get_bool(attributes, "descending", false), saved);
-}
-
-// An element that was chosen has the gradient of its value, others have none.
-Tensors chosen_along_backward(const Saved& saved, Tensors gradients) {
-  if (!gradients[0]) return Tensors(1);
-  const Dims& shape = saved.shapes[0];
-  const MovedLast moved(shape.size(), static_cast<size_t>(saved.shapes[1][0]));
-  const Tensor g = moved.rows_of(gradients[0]);
-  Dims rows_shape = shape;
-  for (size_t d = 0; d < shape.size(); ++d) rows_shape[d] = shape[static_cast<size_t>(moved.order[d])];
-  Tensor result = zero_tensor(g.dtype(), rows_shape);
-  const int64_t k = shape.empty() ? 1 : g.shape().back();
-  const int64_t count = shape.empty() ? 1 : rows_shape.back();
-  dispatch_floating("gradient of chosen elements", g.dtype(), [&]<typename T>(T) {
-    if (g.count() == 0) return;
-    T* out = result.mutable_data_as<T>();
-    const T* in = g.data_as<T>();
-    const auto* places = saved.tensors[0].data_as<int64_t>();
-    for (int64_t i = 0; i < g.count(); ++i) out[i / k * count + places[i]] = in[i];
-  });
-  return {moved.back(result)};
+  return {moved.scatter(values).contiguous(), moved.scatter(indices).contiguous()};
 }
 
 }  // namespace
 
-constexpr Op kTopk{
-    .name = "topk",
-    .signature = "topk(tensor x, int64 k, int64 dim = -1, bool largest = true) -> tensor, tensor",
-    .summary =
-        "The k largest (or smallest) elements of x along dim in their order, and their indices (int64); a NaN is the "
-        "largest, of equal ones the first comes first.",
-    .forward = topk_forward,
-    .backward = chosen_along_backward,
-    .is_cheap = true};
+// An element that was chosen has the gradient of its value, others have none.
+struct ChosenAlong {
+  static Tensor backward(const Saved& saved, const Tensor& of_values) {
+    const DimsLast moved(saved.shapes[0], only(static_cast<size_t>(saved.shapes[1][0])));
+    const Tensor g = moved.gather(of_values);
+    Tensor result = zero_tensor(g.dtype(), moved.shape);
+    const int64_t k = g.rank() == 0 ? 1 : g.shape().back();
+    dispatch_floating("gradient of chosen elements", g.dtype(), [&]<typename T>(T) {
+      if (g.count() == 0) return;
+      T* out = result.mutable_data_as<T>();
+      const T* in = g.data_as<T>();
+      const auto* places = saved.tensors[0].data_as<int64_t>();
+      for (int64_t i = 0; i < g.count(); ++i) out[i / k * moved.count + places[i]] = in[i];
+    });
+    return moved.scatter(result).contiguous();
+  }
+};
 
-constexpr Op kSort{.name = "sort",
-                   .signature = "sort(tensor x, int64 dim = -1, bool descending = false) -> tensor, tensor",
-                   .summary =
-                       "The elements of x along dim in their order, and their indices (int64); a NaN is the largest, "
-                       "equal ones stay in order.",
-                   .forward = sort_forward,
-                   .backward = chosen_along_backward,
-                   .is_cheap = true};
+struct TopkOp : ChosenAlong {
+  static Tensors forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    const size_t dim = checked_dim("topk", get_int(attributes, "dim", -1), x);
+    const int64_t k = get_int(attributes, "k", 0);
+    const int64_t least = x.rank() == 0 ? 1 : 0;
+    const int64_t most = x.rank() == 0 ? 1 : x.shape()[dim];
+    require(k >= least && k <= most, "topk: k {} is not from {} to {}, the elements of {} along dim {}", k, least, most,
+            x, dim);
+    return chosen_along("topk", x, dim, k, get_bool(attributes, "largest", true), saved);
+  }
+};
+constexpr Op kTopk = make_op<TopkOp>("topk(tensor x, int64 k, int64 dim = -1, bool largest = true) -> tensor, tensor",
+                                     "The k largest (or smallest) elements of x along dim in their order, and their "
+                                     "indices (int64); a NaN is the largest, of equal ones the first comes first.",
+                                     kCheap);
+
+struct SortOp : ChosenAlong {
+  static Tensors forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    const size_t dim = checked_dim("sort", get_int(attributes, "dim", -1), x);
+    const int64_t count = x.rank() == 0 ? 1 : x.shape()[dim];
+    return chosen_along("sort", x, dim, count, get_bool(attributes, "descending", false), saved);
+  }
+};
+constexpr Op kSort = make_op<SortOp>("sort(tensor x, int64 dim = -1, bool descending = false) -> tensor, tensor",
+                                     "The elements of x along dim in their order, and their indices (int64); a NaN is "
+                                     "the largest, equal ones stay in order.",
+                                     kCheap);
 
 // ---- argmax, min_with_indices, max_with_indices ---------------------------------------------------------------------
 
@@ -207,131 +173,108 @@ Dims without_dim(Dims shape, size_t dim) {
   return shape;
 }
 
-Tensors argmax_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved*) {
-  const Tensor& x = inputs[0];
-  const size_t dim = checked_dim("argmax", get_int(attributes, "dim", -1), x);
-  Tensor out = Tensor::empty(Dtype::kInt64, without_dim(x.shape(), dim));
-  if (out.count() == 0) return {out};
-  if (x.count() == 0) fail(Status::kInvalidArgument, "argmax: {} has no elements to choose from", describe(x));
-  const Tensor rows = MovedLast(x.rank(), dim).rows_of(x);
-  choose_first<Maximum, std::greater<>>(out.mutable_data_as<int64_t>(), rows, out.count(), x.count() / out.count());
-  return {out};
-}
-
-template <template <typename> typename F, typename Better>
-Tensors extreme_along(const char* op, const Tensor& x, const Attributes& attributes, Saved* saved) {
-  const size_t dim = checked_dim(op, get_int(attributes, "dim", -1), x);
-  const Tensor rows = MovedLast(x.rank(), dim).rows_of(x);
-  Dims shape = without_dim(x.shape(), dim);
-  if (get_bool(attributes, "keepdim", false) && x.rank() > 0) shape = x.shape(), shape[dim] = 1;
-  if (x.count() == 0 && element_count(shape) > 0) {
-    fail(Status::kInvalidArgument, "{}: {} has no elements along dim {}", op, describe(x), dim);
+template <Name kName, template <typename> typename F, typename Better>
+struct ExtremeOp {
+  static Tensors forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    const size_t dim = checked_dim(kName.text, get_int(attributes, "dim", -1), x);
+    const Tensor rows = DimsLast(x.shape(), only(dim)).gather(x);
+    Dims shape = without_dim(x.shape(), dim);
+    if (get_bool(attributes, "keepdim", false) && x.rank() > 0) shape = x.shape(), shape[dim] = 1;
+    require(x.count() > 0 || element_count(shape) == 0, "{}: {} has no elements along dim {}", kName.text, x, dim);
+    Tensor values = Tensor::empty(x.dtype(), shape);
+    Tensor indices = Tensor::empty(Dtype::kInt64, shape);
+    if (values.count() > 0) {
+      const int64_t count = x.count() / values.count();
+      auto* index = indices.mutable_data_as<int64_t>();
+      choose_first<F, Better>(index, rows, values.count(), count);
+      dispatch(x.dtype(), [&]<typename T>(T) {
+        T* value = values.mutable_data_as<T>();
+        for (int64_t r = 0; r < values.count(); ++r) value[r] = rows.data_as<T>()[r * count + index[r]];
+      });
+    }
+    if (saved != nullptr) {
+      Dims rows_shape = rows.shape();
+      if (x.rank() > 0) rows_shape[x.rank() - 1] = 1;
+      saved->tensors = {with_shape(indices, rows_shape).snapshot()};
+      saved->shapes = {x.shape(), Dims{static_cast<int64_t>(dim)}};
+    }
+    return {values, indices};
   }
-  Tensor values = Tensor::empty(x.dtype(), shape);
-  Tensor indices = Tensor::empty(Dtype::kInt64, shape);
-  if (values.count() > 0) {
-    const int64_t count = x.count() / values.count();
-    auto* index = indices.mutable_data_as<int64_t>();
-    choose_first<F, Better>(index, rows, values.count(), count);
-    dispatch(x.dtype(), [&]<typename T>(T) {
-      T* value = values.mutable_data_as<T>();
-      for (int64_t r = 0; r < values.count(); ++r) value[r] = rows.data_as<T>()[r * count + index[r]];
-    });
+
+  // As if the dim had been kept.
+  static Tensor backward(const Saved& saved, const Tensor& of_values) {
+    Dims kept = saved.shapes[0];
+    if (!kept.empty()) kept[static_cast<size_t>(saved.shapes[1][0])] = 1;
+    return ChosenAlong::backward(saved, with_shape(of_values, kept));
   }
-  if (saved != nullptr) {
-    Dims rows_shape = rows.shape();
-    if (x.rank() > 0) rows_shape[x.rank() - 1] = 1;
-    saved->tensors = {with_shape(indices, rows_shape).snapshot()};
-    saved->shapes = {x.shape(), Dims{static_cast<int64_t>(dim)}};
-  }
-  return {values, indices};
-}
-
-Tensors min_with_indices_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  return extreme_along<Minimum, std::less<>>("min_with_indices", inputs[0], attributes, saved);
-}
-
-Tensors max_with_indices_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  return extreme_along<Maximum, std::greater<>>("max_with_indices", inputs[0], attributes, saved);
-}
-
-// As if the dim had been kept.
-Tensors extreme_along_backward(const Saved& saved, Tensors gradients) {
-  if (!gradients[0]) return Tensors(1);
-  Dims kept = saved.shapes[0];
-  if (!kept.empty()) kept[static_cast<size_t>(saved.shapes[1][0])] = 1;
-  return chosen_along_backward(saved, {with_shape(gradients[0], kept)});
-}
+};
 
 }  // namespace
 
-constexpr Op kArgmax{.name = "argmax",
-                     .signature = "argmax(tensor x, int64 dim = -1) -> tensor",
-                     .summary = "The index (int64) of the first largest element along dim, which goes away.",
-                     .forward = argmax_forward,
-                     .is_cheap = true};
+struct ArgmaxOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved*) {
+    const Tensor& x = inputs[0];
+    const size_t dim = checked_dim("argmax", get_int(attributes, "dim", -1), x);
+    Tensor out = Tensor::empty(Dtype::kInt64, without_dim(x.shape(), dim));
+    if (out.count() == 0) return out;
+    require(x.count() > 0, "argmax: {} has no elements to choose from", x);
+    const Tensor rows = DimsLast(x.shape(), only(dim)).gather(x);
+    choose_first<Maximum, std::greater<>>(out.mutable_data_as<int64_t>(), rows, out.count(), x.count() / out.count());
+    return out;
+  }
+};
+constexpr Op kArgmax =
+    make_op<ArgmaxOp>("argmax(tensor x, int64 dim = -1) -> tensor",
+                      "The index (int64) of the first largest element along dim, which goes away.", kCheap);
 
-constexpr Op kMinWithIndices{
-    .name = "min_with_indices",
-    .signature = "min_with_indices(tensor x, int64 dim = -1, bool keepdim = false) -> tensor, tensor",
-    .summary =
-        "The smallest elements of x along dim, which goes away or stays with size 1, and their indices (int64): the "
-        "first NaN, or else the first of equal ones, which has the gradient.",
-    .forward = min_with_indices_forward,
-    .backward = extreme_along_backward,
-    .is_cheap = true};
+constexpr Op kMinWithIndices = make_op<ExtremeOp<"min_with_indices", Minimum, std::less<>>>(
+    "min_with_indices(tensor x, int64 dim = -1, bool keepdim = false) -> tensor, tensor",
+    "The smallest elements of x along dim, which goes away or stays with size 1, and their indices (int64): the first "
+    "NaN, or else the first of equal ones, which has the gradient.",
+    kCheap);
 
-constexpr Op kMaxWithIndices{
-    .name = "max_with_indices",
-    .signature = "max_with_indices(tensor x, int64 dim = -1, bool keepdim = false) -> tensor, tensor",
-    .summary =
-        "The largest elements of x along dim, which goes away or stays with size 1, and their indices (int64): the "
-        "first NaN, or else the first of equal ones, which has the gradient.",
-    .forward = max_with_indices_forward,
-    .backward = extreme_along_backward,
-    .is_cheap = true};
+constexpr Op kMaxWithIndices = make_op<ExtremeOp<"max_with_indices", Maximum, std::greater<>>>(
+    "max_with_indices(tensor x, int64 dim = -1, bool keepdim = false) -> tensor, tensor",
+    "The largest elements of x along dim, which goes away or stays with size 1, and their indices (int64): the first "
+    "NaN, or else the first of equal ones, which has the gradient.",
+    kCheap);
 
 // ---- nonzero --------------------------------------------------------------------------------------------------------
 
-namespace {
-
-// Calls visit(i) for each element of a row-major x that is not 0.
-template <typename T, typename Visit>
-void for_each_truth(const Tensor& x, Visit visit) {
-  const T* data = x.data_as<T>();
-  for (int64_t i = 0; i < x.count(); ++i) {
-    if (data[i] != T(0)) visit(i);
-  }
-}
-
-Tensors nonzero_forward(std::span<const Tensor> inputs, const Attributes&, Saved*) {
-  const Tensor x = inputs[0].contiguous();
-  const auto rank = static_cast<int64_t>(x.rank());
-  Tensor out;
-  dispatch(x.dtype(), [&]<typename T>(T) {
-    int64_t count = 0;
-    for_each_truth<T>(x, [&count](int64_t) { ++count; });
-    out = Tensor::empty(Dtype::kInt64, Dims{count, rank});
-    if (out.count() == 0) return;
-    auto* index = out.mutable_data_as<int64_t>();
-    for_each_truth<T>(x, [&index, &x, rank](int64_t place) {
-      for (int64_t d = rank; d-- > 0; place /= x.shape()[static_cast<size_t>(d)]) {
-        index[d] = place % x.shape()[static_cast<size_t>(d)];
-      }
-      index += rank;
+struct NonzeroOp {
+  static Tensor forward(Inputs inputs, const Attributes&, Saved*) {
+    const Tensor x = inputs[0].contiguous();
+    const auto rank = static_cast<int64_t>(x.rank());
+    Tensor out;
+    dispatch(x.dtype(), [&]<typename T>(T) {
+      int64_t count = 0;
+      for_each_truth<T>(x, [&count](int64_t) { ++count; });
+      out = Tensor::empty(Dtype::kInt64, Dims{count, rank});
+      if (out.count() == 0) return;
+      auto* index = out.mutable_data_as<int64_t>();
+      for_each_truth<T>(x, [&index, &x, rank](int64_t place) {
+        for (int64_t d = rank; d-- > 0; place /= x.shape()[static_cast<size_t>(d)]) {
+          index[d] = place % x.shape()[static_cast<size_t>(d)];
+        }
+        index += rank;
+      });
     });
-  });
-  return {out};
-}
+    return out;
+  }
 
-}  // namespace
-
-constexpr Op kNonzero{.name = "nonzero",
-                      .signature = "nonzero(tensor x) -> tensor",
-                      .summary =
-                          "[n, dims of x]: the indices (int64) of the n elements that are not 0 (a NaN is not), "
-                          "in row-major order.",
-                      .forward = nonzero_forward,
-                      .is_cheap = true};
+ private:
+  // Calls visit(i) for each element of a row-major x that is not 0.
+  template <typename T, typename Visit>
+  static void for_each_truth(const Tensor& x, Visit visit) {
+    const T* data = x.data_as<T>();
+    for (int64_t i = 0; i < x.count(); ++i) {
+      if (data[i] != T(0)) visit(i);
+    }
+  }
+};
+constexpr Op kNonzero = make_op<NonzeroOp>(
+    "nonzero(tensor x) -> tensor",
+    "[n, dims of x]: the indices (int64) of the n elements that are not 0 (a NaN is not), in row-major order.", kCheap);
 
 }  // namespace distag::ops

@@ -27,6 +27,7 @@ class Signature {
   constexpr explicit Signature(const char* text) {
     std::string_view rest(text);
     size_t open = rest.find('(');
+    for (size_t k = 0; k < open; ++k) op_name_[k] = rest[k];
     size_t close = rest.find(')');
     std::string_view arguments = rest.substr(open + 1, close - open - 1);
     while (!arguments.empty()) {
@@ -38,6 +39,7 @@ class Signature {
   Signature(const Signature&) = delete;  // attribute names point into it
   Signature& operator=(const Signature&) = delete;
 
+  constexpr const char* op_name() const { return op_name_.data(); }
   constexpr uint32_t min_inputs() const { return min_inputs_; }
   constexpr uint32_t max_inputs() const { return max_inputs_; }  // UINT32_MAX: any number
   // Whether input i may be undefined.
@@ -48,6 +50,7 @@ class Signature {
 
  private:
   static constexpr size_t kMaxName = 24;
+  static constexpr size_t kMaxOpName = 40;
 
   constexpr void add(std::string_view argument) {
     size_t space = argument.find(' ');
@@ -83,6 +86,7 @@ class Signature {
     throw "unknown kind of attribute";
   }
 
+  std::array<char, kMaxOpName> op_name_{};
   uint32_t min_inputs_ = 0;
   uint32_t max_inputs_ = 0;
   std::array<bool, kMaxInputs> optional_{};

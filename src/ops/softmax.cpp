@@ -4,6 +4,7 @@
 #include "ops/attributes.h"
 #include "ops/builtins.h"
 #include "ops/exp_sums.h"
+#include "ops/unary.h"
 #include "ops/views.h"
 
 namespace distag::ops {
@@ -29,31 +30,29 @@ void over_rows(const char* op, const Program& program, Tensor& out, const Inputs
   });
 }
 
-template <typename Program>
-Tensors forward(const char* op, const Program& program, const Tensor& input, const Attributes& attributes,
-                Saved* saved) {
-  Tensor x = is_floating(input.dtype()) ? input : as_dtype(input, Dtype::kFloat32);
-  size_t dim = checked_dim(op, get_int(attributes, "dim", -1), x);
-  Tensor rows = with_last(x, dim);
-  Tensor y = Tensor::empty(x.dtype(), rows.shape());
-  over_rows(op, program, y, rows);
-  if (saved != nullptr) {
-    saved->tensors = {y.snapshot()};
-    saved->shapes = {Dims{static_cast<int64_t>(dim)}};
+// kOfRow writes a row of y; kGradientOfRow one of the gradient, made of those of the gradient of y and of y.
+template <Name kName, auto kOfRow, auto kGradientOfRow>
+struct AlongDimOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor x = is_floating(inputs[0].dtype()) ? inputs[0] : as_dtype(inputs[0], Dtype::kFloat32);
+    const size_t dim = checked_dim(kName.text, get_int(attributes, "dim", -1), x);
+    const Tensor rows = with_last(x, dim);
+    Tensor y = Tensor::empty(x.dtype(), rows.shape());
+    over_rows(kName.text, kOfRow, y, rows);
+    if (saved != nullptr) {
+      saved->tensors = {y.snapshot()};
+      saved->shapes = {Dims{static_cast<int64_t>(dim)}};
+    }
+    return from_last(y, dim);
   }
-  return {from_last(y, dim)};
-}
-
-template <typename Program>
-Tensors backward(const char* op, const Program& program, const Saved& saved, Tensors gradients) {
-  if (!gradients[0]) return gradients;
-  auto dim = static_cast<size_t>(saved.shapes[0][0]);
-  Tensor g = with_last(gradients[0], dim);
-  gradients.clear();
-  Tensor out = output_for(g, g.dtype(), g.shape());
-  over_rows(op, program, out, g, saved.tensors[0]);
-  return {from_last(out, dim)};
-}
+  static Tensor backward(const Saved& saved, Tensor g) {
+    const auto dim = static_cast<size_t>(saved.shapes[0][0]);
+    g = with_last(g, dim);
+    Tensor out = output_for(g);
+    over_rows(kName.text, kGradientOfRow, out, g, saved.tensors[0]);
+    return from_last(out, dim);
+  }
+};
 
 // ---- softmax --------------------------------------------------------------------------------------------------------
 
@@ -76,22 +75,11 @@ constexpr auto kSoftmaxGradientOfRow = [](auto out, auto g, auto y) DISTAG_INLIN
   put(out, y * (h - dot));
 };
 
-Tensors softmax_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  return forward("softmax", kSoftmaxOfRow, inputs[0], attributes, saved);
-}
-
-Tensors softmax_backward(const Saved& saved, Tensors gradients) {
-  return backward("softmax", kSoftmaxGradientOfRow, saved, std::move(gradients));
-}
-
 }  // namespace
 
-constexpr Op kSoftmax{.name = "softmax",
-                      .signature = "softmax(tensor x, int64 dim = -1) -> tensor",
-                      .summary = "exp(x) / sum(exp(x)) along dim, in the shape of x, without overflow.",
-                      .forward = softmax_forward,
-                      .backward = softmax_backward,
-                      .is_cheap = true};
+constexpr Op kSoftmax = make_op<AlongDimOp<"softmax", kSoftmaxOfRow, kSoftmaxGradientOfRow>>(
+    "softmax(tensor x, int64 dim = -1) -> tensor",
+    "exp(x) / sum(exp(x)) along dim, in the shape of x, without overflow.", kCheap);
 
 // ---- log_softmax ----------------------------------------------------------------------------------------------------
 
@@ -117,14 +105,6 @@ constexpr auto kLogSoftmaxGradientOfRow = [](auto out, auto g, auto y) DISTAG_IN
   put(out, each(LogSoftmaxGradient(), g, y, sum));
 };
 
-Tensors log_softmax_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  return forward("log_softmax", kLogSoftmaxOfRow, inputs[0], attributes, saved);
-}
-
-Tensors log_softmax_backward(const Saved& saved, Tensors gradients) {
-  return backward("log_softmax", kLogSoftmaxGradientOfRow, saved, std::move(gradients));
-}
-
 struct LogOfTerms {
   template <typename T>
   DISTAG_INLINE T operator()(T ones, T rest) const {
@@ -145,11 +125,8 @@ Tensor log_softmax_gradient(const Tensor& gradient, const Tensor& y, const Tenso
       gradient, y, sums);
 }
 
-constexpr Op kLogSoftmax{.name = "log_softmax",
-                         .signature = "log_softmax(tensor x, int64 dim = -1) -> tensor",
-                         .summary = "The logarithm of softmax along dim, in the shape of x, without overflow.",
-                         .forward = log_softmax_forward,
-                         .backward = log_softmax_backward,
-                         .is_cheap = true};
+constexpr Op kLogSoftmax = make_op<AlongDimOp<"log_softmax", kLogSoftmaxOfRow, kLogSoftmaxGradientOfRow>>(
+    "log_softmax(tensor x, int64 dim = -1) -> tensor",
+    "The logarithm of softmax along dim, in the shape of x, without overflow.", kCheap);
 
 }  // namespace distag::ops

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <utility>
 
-#include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/binary.h"
 #include "ops/builtins.h"
@@ -13,45 +12,17 @@
 #include "ops/exp_sums.h"
 #include "ops/finite.h"
 #include "ops/reduce.h"
+#include "ops/require.h"
 #include "ops/views.h"
 
 namespace distag::ops {
 namespace {
 
-// A tensor whose reduced dims are made its last ones, row-major: a matrix with a row for each result.
-struct Grouped {
-  Dims order;  // of the dims of x
-  Dims permuted_shape;
-  int64_t rows = 1;
-  int64_t count = 1;
-
-  Grouped(const Dims& shape, const DimSet& dims) {
-    for (bool reduced : {false, true}) {
-      for (size_t i = 0; i < shape.size(); ++i) {
-        if (dims[i] != reduced) continue;
-        order.push_back(static_cast<int64_t>(i));
-        permuted_shape.push_back(shape[i]);
-        (reduced ? count : rows) *= shape[i];
-      }
-    }
-  }
-  Tensor gather(const Tensor& x) const { return permuted(x, order).contiguous(); }
-  Tensor scatter(const Tensor& matrix) const {
-    Dims inverse = order;
-    for (size_t i = 0; i < order.size(); ++i) inverse[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
-    return permuted(matrix, inverse);
-  }
-};
-
-struct Statistic {
-  DimSet dims;
-  Dims shape;
-  Grouped groups;
+struct Statistic : Reduction {
+  DimsLast groups;
 
   Statistic(const char* op, const Tensor& x, const Attributes& attributes)
-      : dims(checked_dims(op, get_dims(attributes, "dims"), x)),
-        shape(reduced_shape(x.shape(), dims, get_bool(attributes, "keepdim", false))),
-        groups(x.shape(), dims) {}
+      : Reduction(op, x, attributes), groups(x.shape(), dims) {}
 };
 
 Tensor as_floating(const Tensor& x) { return is_floating(x.dtype()) ? x : as_dtype(x, Dtype::kFloat32); }
@@ -59,6 +30,10 @@ Tensor as_floating(const Tensor& x) { return is_floating(x.dtype()) ? x : as_dty
 void save_groups(Saved* saved, const Tensor& x, const Tensor& matrix, const DimSet& dims) {
   saved->tensors = {matrix.snapshot()};
   saved->shapes = {x.shape(), Dims{static_cast<int64_t>(dims.to_ulong())}};
+}
+
+DimsLast saved_groups(const Saved& saved) {
+  return DimsLast(saved.shapes[0], DimSet(static_cast<uint64_t>(saved.shapes[1][0])));
 }
 
 // ---- logsumexp ------------------------------------------------------------------------------------------------------
@@ -89,52 +64,48 @@ struct ExpOfDifference {
   }
 };
 
-// log(sum(exp(x))), without overflow.
-Tensors logsumexp_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  Tensor x = as_floating(inputs[0]);
-  Statistic statistic("logsumexp", x, attributes);
-  const Grouped& groups = statistic.groups;
-  Tensor matrix = groups.gather(x);
-  Tensor sums = Tensor::empty(Dtype::kFloat64, statistic.shape);
-  dispatch_floating("logsumexp", x.dtype(), [&]<typename T>(T) {
-    if (sums.count() == 0) return;
-    Tensor scratch = Tensor::empty(x.dtype(), Dims{groups.count});
-    for_rows(groups.rows, groups.count, kLogSumExpOfRow, OfEach(sums.mutable_data_as<double>()),
-             SameRow(scratch.mutable_data_as<T>()), Rows(matrix.data_as<T>()));
-  });
-  if (saved != nullptr) {
-    save_groups(saved, x, matrix, statistic.dims);
-    saved->tensors.push_back(sums.snapshot());
-  }
-  return {as_dtype(sums, x.dtype())};
-}
-
-Tensors logsumexp_backward(const Saved& saved, Tensors gradients) {
-  if (!gradients[0]) return gradients;
-  const Tensor& matrix = saved.tensors[0];
-  Grouped groups(saved.shapes[0], DimSet(static_cast<uint64_t>(saved.shapes[1][0])));
-  Tensor g = gradients[0].contiguous();
-  Tensor out = Tensor::empty(matrix.dtype(), groups.permuted_shape);
-  if (out.count() == 0) return {groups.scatter(out)};
-  dispatch_floating("logsumexp", matrix.dtype(), [&]<typename T>(T) {
-    const auto gradient = [](auto to, auto x, double sum, T g_of_row) DISTAG_INLINE_LAMBDA {
-      put(to, each(ExpOfDifference(), x, sum) * static_cast<double>(g_of_row));
-    };
-    for_rows(groups.rows, groups.count, gradient, Rows(out.mutable_data_as<T>()), Rows(matrix.data_as<T>()),
-             OfEach(saved.tensors[1].data_as<double>()), OfEach(g.data_as<T>()));
-  });
-  return {groups.scatter(out)};
-}
-
 }  // namespace
 
-constexpr Op kLogsumexp{
-    .name = "logsumexp",
-    .signature = "logsumexp(tensor x, int64[] dims = [], bool keepdim = false) -> tensor",
-    .summary = "log(sum(exp(x))) over dims ([] for all), which go away or stay with size 1, without overflow.",
-    .forward = logsumexp_forward,
-    .backward = logsumexp_backward,
-    .is_cheap = true};
+struct LogsumexpOp {
+  // log(sum(exp(x))), without overflow.
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    Tensor x = as_floating(inputs[0]);
+    Statistic statistic("logsumexp", x, attributes);
+    const DimsLast& groups = statistic.groups;
+    Tensor matrix = groups.gather(x);
+    Tensor sums = Tensor::empty(Dtype::kFloat64, statistic.shape);
+    dispatch_floating("logsumexp", x.dtype(), [&]<typename T>(T) {
+      if (sums.count() == 0) return;
+      Tensor scratch = Tensor::empty(x.dtype(), Dims{groups.count});
+      for_rows(groups.rows, groups.count, kLogSumExpOfRow, OfEach(sums.mutable_data_as<double>()),
+               SameRow(scratch.mutable_data_as<T>()), Rows(matrix.data_as<T>()));
+    });
+    if (saved != nullptr) {
+      save_groups(saved, x, matrix, statistic.dims);
+      saved->tensors.push_back(sums.snapshot());
+    }
+    return as_dtype(sums, x.dtype());
+  }
+
+  static Tensor backward(const Saved& saved, Tensor g) {
+    const Tensor& matrix = saved.tensors[0];
+    const DimsLast groups = saved_groups(saved);
+    g = g.contiguous();
+    Tensor out = Tensor::empty(matrix.dtype(), groups.shape);
+    if (out.count() == 0) return groups.scatter(out);
+    dispatch_floating("logsumexp", matrix.dtype(), [&]<typename T>(T) {
+      const auto gradient = [](auto to, auto x, double sum, T g_of_row) DISTAG_INLINE_LAMBDA {
+        put(to, each(ExpOfDifference(), x, sum) * static_cast<double>(g_of_row));
+      };
+      for_rows(groups.rows, groups.count, gradient, Rows(out.mutable_data_as<T>()), Rows(matrix.data_as<T>()),
+               OfEach(saved.tensors[1].data_as<double>()), OfEach(g.data_as<T>()));
+    });
+    return groups.scatter(out);
+  }
+};
+constexpr Op kLogsumexp = make_op<LogsumexpOp>(
+    "logsumexp(tensor x, int64[] dims = [], bool keepdim = false) -> tensor",
+    "log(sum(exp(x))) over dims ([] for all), which go away or stay with size 1, without overflow.", kCheap);
 
 // ---- var ------------------------------------------------------------------------------------------------------------
 
@@ -174,7 +145,7 @@ double divisor_of(const Attributes& attributes, int64_t count) {
 // float64[rows]: sum((x - mean)^2) / (n - correction). Leaves what centered_gradient takes.
 Tensor variances_of(const char* op, const Tensor& x, const Statistic& statistic, const Attributes& attributes,
                     Saved* saved) {
-  const Grouped& groups = statistic.groups;
+  const DimsLast& groups = statistic.groups;
   get_finite(op, attributes, "correction", 1.0);
   Tensor matrix = groups.gather(x);
   Moments moments(op, matrix, divisor_of(attributes, groups.count), groups.rows, groups.count);
@@ -188,112 +159,65 @@ Tensor variances_of(const char* op, const Tensor& x, const Statistic& statistic,
 
 // (x - mean) slope of each row; slopes: float64[rows].
 Tensor centered_gradient(const char* op, const Saved& saved, const Tensor& slopes) {
-  const Grouped groups(saved.shapes[0], DimSet(static_cast<uint64_t>(saved.shapes[1][0])));
+  const DimsLast groups = saved_groups(saved);
   return groups.scatter(centered_rows(op, saved.tensors[0], saved.tensors[1], slopes, groups.rows, groups.count));
 }
 
-int64_t count_of_rows(const Saved& saved) {
-  return Grouped(saved.shapes[0], DimSet(static_cast<uint64_t>(saved.shapes[1][0]))).count;
-}
-
-void check_has_moments(const char* op, const Tensor& x) {
-  if (is_floating(x.dtype())) return;
-  fail(Status::kUnsupported, "{}: dtype of {} is not supported: cast it first", op, describe(x));
-}
-
-Tensors var_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  check_has_moments("var", x);
-  const Statistic statistic("var", x, attributes);
-  const Tensor variances = variances_of("var", x, statistic, attributes, saved);
-  return {as_dtype(with_shape(variances, statistic.shape), x.dtype())};
-}
-
-// 2 (x - mean) g / divisor
-Tensors var_backward(const Saved& saved, Tensors gradients) {
-  if (!gradients[0]) return gradients;
-  Tensor slopes = as_dtype(gradients[0], Dtype::kFloat64).contiguous();
-  const double factor = 2.0 / divisor_of(saved.attributes, count_of_rows(saved));
-  slopes = combine(
-      "var", [factor](const auto& g) { return g * factor; }, slopes);
-  return {centered_gradient("var", saved, slopes)};
-}
-
 }  // namespace
 
-constexpr Op kVar{
-    .name = "var",
-    .signature = "var(tensor x, int64[] dims = [], bool keepdim = false, float64 correction = 1) -> tensor",
-    .summary = "sum((x - mean)^2) / (n - correction) over dims ([] for all), which go away or stay with size 1.",
-    .forward = var_forward,
-    .backward = var_backward,
-    .is_cheap = true};
+struct VarOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    require_floating("var", x);
+    const Statistic statistic("var", x, attributes);
+    const Tensor variances = variances_of("var", x, statistic, attributes, saved);
+    return as_dtype(with_shape(variances, statistic.shape), x.dtype());
+  }
+
+  // 2 (x - mean) g / divisor
+  static Tensor backward(const Saved& saved, Tensor g) {
+    Tensor slopes = as_dtype(g, Dtype::kFloat64).contiguous();
+    const double factor = 2.0 / divisor_of(saved.attributes, saved_groups(saved).count);
+    slopes = combine(
+        "var", [factor](const auto& slope) { return slope * factor; }, slopes);
+    return centered_gradient("var", saved, slopes);
+  }
+};
+constexpr Op kVar = make_op<VarOp>(
+    "var(tensor x, int64[] dims = [], bool keepdim = false, float64 correction = 1) -> tensor",
+    "sum((x - mean)^2) / (n - correction) over dims ([] for all), which go away or stay with size 1.", kCheap);
 
 // ---- std ------------------------------------------------------------------------------------------------------------
 
-namespace {
+struct StdOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    require_floating("std", x);
+    const Statistic statistic("std", x, attributes);
+    const auto root = [](const auto& variance) { return xt::sqrt(variance); };
+    Tensor roots = combine("std", root, variances_of("std", x, statistic, attributes, saved));
+    roots = with_shape(roots, statistic.shape);
+    if (saved != nullptr) saved->tensors.push_back(roots.snapshot());
+    return as_dtype(roots, x.dtype());
+  }
 
-Tensors std_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  const Tensor& x = inputs[0];
-  check_has_moments("std", x);
-  const Statistic statistic("std", x, attributes);
-  const auto root = [](const auto& variance) { return xt::sqrt(variance); };
-  Tensor roots = combine("std", root, variances_of("std", x, statistic, attributes, saved));
-  roots = with_shape(roots, statistic.shape);
-  if (saved != nullptr) saved->tensors.push_back(roots.snapshot());
-  return {as_dtype(roots, x.dtype())};
-}
-
-// (x - mean) g / (divisor y); 0 where y is.
-Tensors std_backward(const Saved& saved, Tensors gradients) {
-  if (!gradients[0]) return gradients;
-  const double divisor = divisor_of(saved.attributes, count_of_rows(saved));
-  const auto slope = [divisor](const auto& g, const auto& y) {
-    return select(xt::equal(y, 0.0), 0.0, g / (y * divisor));
-  };
-  const Tensor g = as_dtype(gradients[0], Dtype::kFloat64).contiguous();
-  return {centered_gradient("std", saved, combine("std", slope, g, saved.tensors[2]))};
-}
-
-}  // namespace
-
-constexpr Op kStd{
-    .name = "std",
-    .signature = "std(tensor x, int64[] dims = [], bool keepdim = false, float64 correction = 1) -> tensor",
-    .summary = "The root of var over dims ([] for all), which go away or stay with size 1; its gradient at 0 is 0.",
-    .forward = std_forward,
-    .backward = std_backward,
-    .is_cheap = true};
+  // (x - mean) g / (divisor y); 0 where y is.
+  static Tensor backward(const Saved& saved, Tensor g) {
+    const double divisor = divisor_of(saved.attributes, saved_groups(saved).count);
+    const auto slope = [divisor](const auto& of_y, const auto& y) {
+      return select(xt::equal(y, 0.0), 0.0, of_y / (y * divisor));
+    };
+    g = as_dtype(g, Dtype::kFloat64).contiguous();
+    return centered_gradient("std", saved, combine("std", slope, g, saved.tensors[2]));
+  }
+};
+constexpr Op kStd = make_op<StdOp>(
+    "std(tensor x, int64[] dims = [], bool keepdim = false, float64 correction = 1) -> tensor",
+    "The root of var over dims ([] for all), which go away or stay with size 1; its gradient at 0 is 0.", kCheap);
 
 // ---- layer_norm -----------------------------------------------------------------------------------------------------
 
 namespace {
-
-// The last dims of x, each row of which is normalized, and weight and bias of their shape.
-struct Normalization {
-  int64_t rows = 1;
-  int64_t count = 1;
-  double epsilon;
-
-  Normalization(const Tensor& x, std::span<const Tensor> inputs, const Attributes& attributes)
-      : epsilon(get_epsilon("layer_norm", attributes)) {
-    int64_t dims = get_int(attributes, "normalized_dims", 1);
-    if (dims < 1 || dims > static_cast<int64_t>(x.rank())) {
-      fail(Status::kInvalidArgument, "layer_norm: normalized_dims {} do not fit {}", dims, describe(x));
-    }
-    size_t first = x.rank() - static_cast<size_t>(dims);
-    Dims normalized;
-    for (size_t i = 0; i < x.rank(); ++i) {
-      (i < first ? rows : count) *= x.shape()[i];
-      if (i >= first) normalized.push_back(x.shape()[i]);
-    }
-    for (const Tensor& factor : inputs.subspan(1)) {
-      if (!factor || (factor.shape() == normalized && factor.dtype() == x.dtype())) continue;
-      fail(Status::kInvalidArgument, "layer_norm: {} does not fit the last {} dims of {}", describe(factor), dims,
-           describe(x));
-    }
-  }
-};
 
 // A second program over the rows, after that of the moments: in one, each row waits for a root that others would hide.
 constexpr auto kNormalized = [](auto y, auto normal, auto& scale, auto x, double mean, double variance, double epsilon,
@@ -306,33 +230,6 @@ constexpr auto kNormalized = [](auto y, auto normal, auto& scale, auto x, double
   if (bias.data() != nullptr) return put(y, normal + bias);
   put(y, normal);
 };
-
-Tensors layer_norm_forward(std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-  Tensor x = inputs[0].contiguous();
-  Normalization norm(x, inputs, attributes);
-  Tensor weight = inputs.size() > 1 && inputs[1] ? inputs[1].contiguous() : Tensor();
-  Tensor bias = inputs.size() > 2 && inputs[2] ? inputs[2].contiguous() : Tensor();
-  Tensor y = Tensor::empty(x.dtype(), x.shape());
-  Tensor normal = Tensor::empty(x.dtype(), x.shape());
-  Tensor scales = Tensor::empty(x.dtype(), Dims{norm.rows});
-  dispatch_floating("layer_norm", x.dtype(), [&]<typename T>(T) {
-    if (y.count() == 0) return;
-    const Moments moments("layer_norm", x, static_cast<double>(norm.count), norm.rows, norm.count);
-    for_rows(norm.rows, norm.count, kNormalized, Rows(y.mutable_data_as<T>()), Rows(normal.mutable_data_as<T>()),
-             OfEach(scales.mutable_data_as<T>()), Rows(x.data_as<T>()), OfEach(moments.means.data_as<double>()),
-             OfEach(moments.variances.data_as<double>()), Same(norm.epsilon),
-             SameRow(weight ? weight.data_as<T>() : nullptr), SameRow(bias ? bias.data_as<T>() : nullptr));
-  });
-  if (saved != nullptr) {
-    saved->tensors = {normal, scales, weight ? weight.snapshot() : Tensor()};
-    saved->shapes = {Dims{norm.rows, norm.count, static_cast<int64_t>(inputs.size())}};
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      saved->shapes.push_back(inputs[i] ? inputs[i].shape() : Dims());
-      if (!inputs[i]) saved->needed &= ~(uint64_t{1} << i);
-    }
-  }
-  return {y};
-}
 
 // Of h, the gradient of the normal rows: (h - mean(h) - normal mean(h normal)) scale.
 template <typename Out, typename H, typename Normal, typename T>
@@ -355,39 +252,85 @@ Tensor layer_norm_input_gradient(const Saved& saved, const Tensor& g, int64_t ro
   return result;
 }
 
-Tensors layer_norm_backward(const Saved& saved, Tensors gradients) {
-  int64_t rows = saved.shapes[0][0];
-  int64_t count = saved.shapes[0][1];
-  Tensors result(static_cast<size_t>(saved.shapes[0][2]));
-  if (!gradients[0]) return result;
-  Tensor g = gradients[0].contiguous();
-  Tensor g_rows = with_shape(g, Dims{rows, count});
-  const DimSet over_rows(1);
-  dispatch_floating("layer_norm", g.dtype(), [&]<typename T>(T) {
-    if (saved.needs(0)) {
-      result[0] = g.count() > 0 ? layer_norm_input_gradient<T>(saved, g, rows, count) : g.clone();
-    }
-    if (result.size() > 1 && saved.needs(1)) {
-      Tensor products = Tensor::empty(g.dtype(), g_rows.shape());
-      compute_alike<T>(products, kProductOf, g_rows, with_shape(saved.tensors[0], g_rows.shape()));
-      result[1] = sum_over(products, over_rows, saved.shapes[2]);
-    }
-    if (result.size() > 2 && saved.needs(2)) result[2] = sum_over(g_rows, over_rows, saved.shapes[3]);
-  });
-  return result;
-}
-
 }  // namespace
 
-constexpr Op kLayerNorm{.name = "layer_norm",
-                        .signature =
-                            "layer_norm(tensor x, tensor? weight, tensor? bias, int64 normalized_dims = 1, "
-                            "float64 eps = 1e-5) -> tensor",
-                        .summary =
-                            "(x - mean) / sqrt(var + eps) over the last normalized_dims dims, times weight, plus bias, "
-                            "both of their shape.",
-                        .forward = layer_norm_forward,
-                        .backward = layer_norm_backward,
-                        .is_cheap = true};
+struct LayerNormOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    Tensor x = inputs[0].contiguous();
+    Normalization norm(x, inputs, attributes);
+    Tensor weight = inputs.size() > 1 && inputs[1] ? inputs[1].contiguous() : Tensor();
+    Tensor bias = inputs.size() > 2 && inputs[2] ? inputs[2].contiguous() : Tensor();
+    Tensor y = Tensor::empty(x.dtype(), x.shape());
+    Tensor normal = Tensor::empty(x.dtype(), x.shape());
+    Tensor scales = Tensor::empty(x.dtype(), Dims{norm.rows});
+    dispatch_floating("layer_norm", x.dtype(), [&]<typename T>(T) {
+      if (y.count() == 0) return;
+      const Moments moments("layer_norm", x, static_cast<double>(norm.count), norm.rows, norm.count);
+      for_rows(norm.rows, norm.count, kNormalized, Rows(y.mutable_data_as<T>()), Rows(normal.mutable_data_as<T>()),
+               OfEach(scales.mutable_data_as<T>()), Rows(x.data_as<T>()), OfEach(moments.means.data_as<double>()),
+               OfEach(moments.variances.data_as<double>()), Same(norm.epsilon),
+               SameRow(weight ? weight.data_as<T>() : nullptr), SameRow(bias ? bias.data_as<T>() : nullptr));
+    });
+    if (saved != nullptr) {
+      saved->tensors = {normal, scales, weight ? weight.snapshot() : Tensor()};
+      saved->shapes = {Dims{norm.rows, norm.count, static_cast<int64_t>(inputs.size())}};
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        saved->shapes.push_back(inputs[i] ? inputs[i].shape() : Dims());
+        if (!inputs[i]) saved->needed &= ~(uint64_t{1} << i);
+      }
+    }
+    return y;
+  }
+
+  static Tensors backward(const Saved& saved, Tensor g) {
+    int64_t rows = saved.shapes[0][0];
+    int64_t count = saved.shapes[0][1];
+    Tensors result(static_cast<size_t>(saved.shapes[0][2]));
+    g = g.contiguous();
+    Tensor g_rows = with_shape(g, Dims{rows, count});
+    const DimSet over_rows(1);
+    dispatch_floating("layer_norm", g.dtype(), [&]<typename T>(T) {
+      if (saved.needs(0)) {
+        result[0] = g.count() > 0 ? layer_norm_input_gradient<T>(saved, g, rows, count) : g.clone();
+      }
+      if (result.size() > 1 && saved.needs(1)) {
+        Tensor products = Tensor::empty(g.dtype(), g_rows.shape());
+        compute_alike<T>(products, kProductOf, g_rows, with_shape(saved.tensors[0], g_rows.shape()));
+        result[1] = sum_over(products, over_rows, saved.shapes[2]);
+      }
+      if (result.size() > 2 && saved.needs(2)) result[2] = sum_over(g_rows, over_rows, saved.shapes[3]);
+    });
+    return result;
+  }
+
+ private:
+  // The last dims of x, each row of which is normalized, and weight and bias of their shape.
+  struct Normalization {
+    int64_t rows = 1;
+    int64_t count = 1;
+    double epsilon;
+
+    Normalization(const Tensor& x, Inputs inputs, const Attributes& attributes)
+        : epsilon(get_epsilon("layer_norm", attributes)) {
+      int64_t dims = get_int(attributes, "normalized_dims", 1);
+      require(dims >= 1 && dims <= static_cast<int64_t>(x.rank()), "layer_norm: normalized_dims {} do not fit {}", dims,
+              x);
+      size_t first = x.rank() - static_cast<size_t>(dims);
+      Dims normalized;
+      for (size_t i = 0; i < x.rank(); ++i) {
+        (i < first ? rows : count) *= x.shape()[i];
+        if (i >= first) normalized.push_back(x.shape()[i]);
+      }
+      for (const Tensor& factor : inputs.subspan(1)) {
+        require(!factor || (factor.shape() == normalized && factor.dtype() == x.dtype()),
+                "layer_norm: {} does not fit the last {} dims of {}", factor, dims, x);
+      }
+    }
+  };
+};
+constexpr Op kLayerNorm = make_op<LayerNormOp>(
+    "layer_norm(tensor x, tensor? weight, tensor? bias, int64 normalized_dims = 1, float64 eps = 1e-5) -> tensor",
+    "(x - mean) / sqrt(var + eps) over the last normalized_dims dims, times weight, plus bias, both of their shape.",
+    kCheap);
 
 }  // namespace distag::ops

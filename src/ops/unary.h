@@ -31,74 +31,58 @@ Tensor value_of(const char* op, const F& value, const Tensor& x) {
 
 // gradient(g, s) of the gradient of the result and what was saved, in place of g where that is exclusive.
 template <typename F>
-Tensors gradients_of(const char* op, const F& gradient, const Tensor& saved, Tensors gradients) {
-  if (!gradients[0]) return gradients;
-  const Tensor g = std::move(gradients[0]);
+Tensor gradient_by(const char* op, const F& gradient, Tensor g, const Tensor& saved) {
   Tensor out = output_for(g, saved.dtype(), saved.shape());
   dispatch_floating(op, saved.dtype(), [&]<typename T>(T) { compute_alike<T>(out, gradient, g, saved); });
-  return {out};
+  return out;
 }
 
 enum class Saves { kResult, kArgument };
 
 template <Name kName, Saves kSaves, auto kValue, auto kGradient>
 struct UnaryOp {
-  static Tensors forward(std::span<const Tensor> inputs, const Attributes&, Saved* saved) {
+  static Tensor forward(Inputs inputs, const Attributes&, Saved* saved) {
     const Tensor x = floating_row_major(inputs[0]);
     Tensor y = value_of(kName.text, kValue, x);
     if (saved != nullptr) saved->tensors = {kSaves == Saves::kResult ? y.snapshot() : x.snapshot()};
-    return {y};
+    return y;
   }
-  static Tensors backward(const Saved& saved, Tensors gradients) {
-    return gradients_of(kName.text, kGradient, saved.tensors[0], std::move(gradients));
+  static Tensor backward(const Saved& saved, Tensor g) {
+    return gradient_by(kName.text, kGradient, std::move(g), saved.tensors[0]);
   }
 };
-
-enum Passes : bool { kSeveral, kOnePass };
-
-template <typename Made>
-constexpr Op elementwise_op(const char* name, const char* signature, const char* summary, Passes passes = kSeveral) {
-  return {.name = name,
-          .signature = signature,
-          .summary = summary,
-          .forward = Made::forward,
-          .backward = Made::backward,
-          .is_cheap = true,
-          .is_one_pass = passes == kOnePass};
-}
 
 // An op whose gradient is one of g and the result y, or of g and the argument x.
 template <Name kName, auto kValue, auto kGradient>
 constexpr Op of_result(const char* signature, const char* summary) {
-  return elementwise_op<UnaryOp<kName, Saves::kResult, kValue, kGradient>>(kName.text, signature, summary);
+  return make_op<UnaryOp<kName, Saves::kResult, kValue, kGradient>>(signature, summary, kCheap);
 }
 
 template <Name kName, auto kValue, auto kGradient>
 constexpr Op of_argument(const char* signature, const char* summary) {
-  return elementwise_op<UnaryOp<kName, Saves::kArgument, kValue, kGradient>>(kName.text, signature, summary);
+  return make_op<UnaryOp<kName, Saves::kArgument, kValue, kGradient>>(signature, summary, kCheap);
 }
 
 // An op with attributes: a Curve is made of them, and has value(x) and gradient(g, x).
 template <Name kName, typename Curve>
+struct CurveOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor x = floating_row_major(inputs[0]);
+    if (saved != nullptr) saved->attributes = attributes, saved->tensors = {x.snapshot()};
+    const auto value = [curve = Curve(attributes)](const auto& row) { return curve.value(row); };
+    return value_of(kName.text, value, x);
+  }
+  static Tensor backward(const Saved& saved, Tensor g) {
+    const auto gradient = [curve = Curve(saved.attributes)](const auto& of_y, const auto& x) {
+      return curve.gradient(of_y, x);
+    };
+    return gradient_by(kName.text, gradient, std::move(g), saved.tensors[0]);
+  }
+};
+
+template <Name kName, typename Curve>
 constexpr Op of_curve(const char* signature, const char* summary) {
-  return {.name = kName.text,
-          .signature = signature,
-          .summary = summary,
-          .forward =
-              [](std::span<const Tensor> inputs, const Attributes& attributes, Saved* saved) {
-                const Tensor x = floating_row_major(inputs[0]);
-                if (saved != nullptr) saved->attributes = attributes, saved->tensors = {x.snapshot()};
-                const Curve curve(attributes);
-                return Tensors{value_of(
-                    kName.text, [curve](const auto& row) { return curve.value(row); }, x)};
-              },
-          .backward =
-              [](const Saved& saved, Tensors gradients) {
-                const Curve curve(saved.attributes);
-                const auto gradient = [curve](const auto& g, const auto& x) { return curve.gradient(g, x); };
-                return gradients_of(kName.text, gradient, saved.tensors[0], std::move(gradients));
-              },
-          .is_cheap = true};
+  return make_op<CurveOp<kName, Curve>>(signature, summary, kCheap);
 }
 
 }  // namespace distag::ops

@@ -1,4 +1,5 @@
 #include "ops/views.h"
+#include "ops/require.h"
 
 #include <cstring>
 
@@ -9,9 +10,7 @@ namespace distag::ops {
 
 size_t checked_dim(const char* op, int64_t dim, const Tensor& x) {
   int64_t rank = std::max<int64_t>(static_cast<int64_t>(x.rank()), 1);
-  if (dim < -rank || dim >= rank) {
-    fail(Status::kInvalidArgument, "{}: dim {} is out of range for {}", op, dim, describe(x));
-  }
+  require(dim >= -rank && dim < rank, "{}: dim {} is out of range for {}", op, dim, x);
   return static_cast<size_t>(dim < 0 ? dim + rank : dim);
 }
 
@@ -31,6 +30,23 @@ Tensor permuted(const Tensor& x, const Dims& order) {
     strides[i] = x.strides()[static_cast<size_t>(order[i])];
   }
   return x.view(shape, strides, x.offset());
+}
+
+DimsLast::DimsLast(const Dims& tensor_shape, const DimSet& last) {
+  for (const bool is_last : {false, true}) {
+    for (size_t i = 0; i < tensor_shape.size(); ++i) {
+      if (last[i] != is_last) continue;
+      order.push_back(static_cast<int64_t>(i));
+      shape.push_back(tensor_shape[i]);
+      (is_last ? count : rows) *= tensor_shape[i];
+    }
+  }
+}
+
+Tensor DimsLast::scatter(const Tensor& matrix) const {
+  Dims inverse = order;
+  for (size_t i = 0; i < order.size(); ++i) inverse[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  return in_order(matrix, inverse);
 }
 
 Tensor zero_tensor(Dtype dtype, const Dims& shape) {
@@ -60,10 +76,7 @@ int64_t joined_size(const char* op, int64_t a, int64_t b) {
 }
 
 bool strides_for_shape(const Tensor& x, const Dims& shape, Dims& out_strides) {
-  if (element_count(shape) != x.count()) {
-    fail(Status::kInvalidArgument, "{} has {} elements and does not fit shape {}", describe(x), x.count(),
-         to_string(shape));
-  }
+  require(element_count(shape) == x.count(), "{} has {} elements and does not fit shape {}", x, x.count(), shape);
   if (x.is_contiguous()) {
     out_strides = row_major_strides(shape);
     return true;

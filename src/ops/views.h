@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
+
 #include "ops/op.h"
+#include "ops/reduce.h"
 
 namespace distag::ops {
 
@@ -14,11 +17,10 @@ Tensor transposed(const Tensor& x, size_t dim0, size_t dim1);
 // for a shape of another count.
 Tensor with_shape(const Tensor& x, const Dims& shape);
 
-// The backward of ops that only give another shape, and save that of their input.
-inline Tensors reshaped_back(const Saved& saved, Tensors gradients) {
-  if (gradients[0]) gradients[0] = with_shape(gradients[0], saved.shapes[0]);
-  return gradients;
-}
+// Ops that only give another shape, and save that of their input.
+struct ReshapedBack {
+  static Tensor backward(const Saved& saved, Tensor g) { return with_shape(g, saved.shapes[0]); }
+};
 
 // The strides that `x` has under another shape of the same count; false where only a copy can have it. Throws
 // INVALID_ARGUMENT for a shape of another count.
@@ -46,5 +48,25 @@ void write_part(Tensor& target, const Tensor& part, const Tensor& x);
 
 // All dims in this order.
 Tensor permuted(const Tensor& x, const Dims& order);
+
+// Some dims of a tensor made its last ones: a matrix with a row for each place
+// of the others.
+struct DimsLast {
+  Dims order;  // of the dims of the tensor
+  Dims shape;  // of the tensor in that order
+  int64_t rows = 1;
+  int64_t count = 1;
+
+  DimsLast(const Dims& tensor_shape, const DimSet& last);
+  // Row-major.
+  Tensor gather(const Tensor& x) const { return in_order(x, order).contiguous(); }
+  // The dims of `matrix`, of whatever sizes, as they were.
+  Tensor scatter(const Tensor& matrix) const;
+
+ private:
+  static Tensor in_order(const Tensor& x, const Dims& dims) {
+    return std::is_sorted(dims.begin(), dims.end()) ? x : permuted(x, dims);
+  }
+};
 
 }  // namespace distag::ops

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "ops/attributes.h"
+#include "ops/require.h"
 #include "ops/views.h"
 
 namespace distag::ops {
@@ -15,10 +15,7 @@ constexpr int64_t kLargestSetting = int64_t{1} << 30;
 Dims checked_pair(const char* op, const char* name, const Dims& pair, int64_t least) {
   bool fits = pair.size() == 2;
   for (int64_t item : pair) fits = fits && item >= least && item <= kLargestSetting;
-  if (!fits) {
-    fail(Status::kInvalidArgument, "{}: {} {} must be two numbers (rows, columns) from {} to {}", op, name,
-         to_string(pair), least, kLargestSetting);
-  }
+  require(fits, "{}: {} {} must be two numbers (rows, columns) from {} to {}", op, name, pair, least, kLargestSetting);
   return pair;
 }
 
@@ -54,10 +51,8 @@ Window make_window(const char* op, const Attributes& attributes, const Dims& ima
   for (size_t i = 0; i < 2; ++i) {
     axes[i] = {image[i], kernel[i], stride[i], padding[i], dilation[i], 0};
     int64_t room = joined_size(op, image[i], 2 * padding[i]) - dilation[i] * (kernel[i] - 1) - 1;
-    if (room < 0) {
-      fail(Status::kInvalidArgument, "{}: a window of {} with dilation {} does not fit into {} with padding {}", op,
-           to_string(kernel), to_string(dilation), to_string(image), to_string(padding));
-    }
+    require(room >= 0, "{}: a window of {} with dilation {} does not fit into {} with padding {}", op, kernel, dilation,
+            image, padding);
     axes[i].out = room / stride[i] + 1;
   }
   return {axes[0], axes[1]};

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "apply_op.h"
+#include "ops/require.h"
 
 namespace distag::ops {
 namespace {
@@ -14,10 +15,9 @@ using testing::floats;
 
 Tensors nothing(std::span<const Tensor>, const Attributes&, Saved*) { return {}; }
 
-constexpr Op kMade{.name = "made",
-                   .signature = "made(tensor x, tensor? y, int64 n, int64[] dims = [1,1], text mode = plain) -> tensor",
+constexpr Op kMade{.signature = "made(tensor x, tensor? y, int64 n, int64[] dims = [1,1], text mode = plain) -> tensor",
                    .forward = nothing};
-constexpr Op kJoin{.name = "join", .signature = "join(tensor... xs, bool flat = false) -> tensor", .forward = nothing};
+constexpr Op kJoin{.signature = "join(tensor... xs, bool flat = false) -> tensor", .forward = nothing};
 
 TEST(SignatureTest, IsReadByTheCompiler) {
   static_assert(kMade.arguments.min_inputs() == 1);
@@ -40,6 +40,72 @@ TEST(SignatureTest, OfEachOpStartsWithItsName) {
     EXPECT_EQ(find_op(op->name), op);
   }
   EXPECT_EQ(find_op("nothing"), nullptr);
+}
+
+// Gives the gradient back, and whether it alone holds it.
+struct PassedOn {
+  static Tensor forward(Inputs inputs, const Attributes&, Saved*) { return inputs[0]; }
+  static Tensors backward(const Saved&, const Tensor& g) {
+    const bool is_alone = g.is_exclusive();
+    return {g, Tensor::scalar(Dtype::kBool, is_alone ? 1 : 0)};
+  }
+};
+constexpr Op kPassedOn = make_op<PassedOn>("passed_on(tensor x) -> tensor", "x.", kCheap | kOnePass, 0b10);
+
+// Of both outputs.
+struct Chosen {
+  static Tensors forward(Inputs inputs, const Attributes&, Saved*) { return {inputs[0], inputs[0]}; }
+  static Tensor backward(const Saved&, Tensors gradients) { return gradients[1]; }
+};
+constexpr Op kChosen = make_op<Chosen>("chosen(tensor x) -> tensor, tensor", "x, twice.");
+
+struct WithoutGradient {
+  static Tensor forward(Inputs inputs, const Attributes&, Saved*) { return inputs[0]; }
+};
+constexpr Op kWithoutGradient = make_op<WithoutGradient>("plain(tensor x) -> tensor", "x.");
+
+TEST(MakeOpTest, TakesTheNameFromTheSignatureAndTheTraitsAsFlags) {
+  EXPECT_STREQ(kPassedOn.name, "passed_on");
+  EXPECT_TRUE(kPassedOn.is_cheap && kPassedOn.is_one_pass);
+  EXPECT_FALSE(kPassedOn.is_view || kPassedOn.is_separable);
+  EXPECT_EQ(kPassedOn.constant, 0b10u);
+  EXPECT_EQ(kWithoutGradient.backward, nullptr);
+  EXPECT_EQ(kPassedOn.backward_onto, nullptr);
+}
+
+TEST(MakeOpTest, ListsOneResult) {
+  const Tensor x = floats({1}, {1});
+  const Tensors results = kPassedOn.forward(Tensors{x}, {}, nullptr);
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].id(), x.id());
+}
+
+TEST(MakeOpTest, HandsTheOnlyGradientOverAndCallsNothingWithoutOne) {
+  Tensors gradients;
+  gradients.push_back(floats({1}, {2}));
+  const Tensors results = kPassedOn.backward({}, std::move(gradients));
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(*results[1].data_as<uint8_t>(), 1);
+  EXPECT_TRUE(kPassedOn.backward({}, Tensors(1)).empty());
+}
+
+TEST(MakeOpTest, GivesTheGradientsOfAllOutputsWhereTheyAreTaken) {
+  const Tensor g = floats({1}, {2});
+  const Tensors results = kChosen.backward({}, {Tensor(), g});
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].id(), g.id());
+}
+
+TEST(RequireTest, SaysWhatDoesNotHold) {
+  const Tensor x = floats({1, 2}, {1, 2});
+  require(true, "{}", x);
+  EXPECT_EQ(failure_of([&] {
+              require(false, "made: {} does not fit {}", x, Dims{3, 4});
+            }),
+            "INVALID_ARGUMENT: made: float32[1, 2] does not fit [3, 4]");
+  require_floating("made", x);
+  EXPECT_EQ(failure_of([] { require_floating("made", Tensor::scalar(Dtype::kInt64, 1.0)); }),
+            "UNSUPPORTED: made: dtype of int64[] is not supported: cast it first");
 }
 
 TEST(CheckArgumentsTest, CountsInputs) {

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "tensor/tensor.h"
+
+namespace distag::ops {
+
+// In checks of what ops are given {} is the text of a tensor or of dims, which is made only where a check fails.
+template <typename T, std::string (*kTextOf)(const T&)>
+struct TextOf {
+  static constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
+  static auto format(const T& x, fmt::format_context& context) {
+    return fmt::format_to(context.out(), "{}", kTextOf(x));
+  }
+};
+
+}  // namespace distag::ops
+
+template <>
+struct fmt::formatter<distag::Tensor> : distag::ops::TextOf<distag::Tensor, distag::describe> {};
+template <>
+struct fmt::formatter<distag::Dims> : distag::ops::TextOf<distag::Dims, distag::to_string> {};
+
+namespace distag::ops {
+
+// Throws INVALID_ARGUMENT with the text unless it holds.
+template <typename... Args>
+void require(bool holds, fmt::format_string<Args...> text, Args&&... args) {
+  if (!holds) fail(Status::kInvalidArgument, text, std::forward<Args>(args)...);
+}
+
+// Throws UNSUPPORTED for a tensor of another than a floating dtype.
+inline void require_floating(const char* op, const Tensor& x) {
+  if (is_floating(x.dtype())) return;
+  fail(Status::kUnsupported, "{}: dtype of {} is not supported: cast it first", op, x);
+}
+
+}  // namespace distag::ops

@@ -22,55 +22,21 @@ class FullInitialiser final : public Initialiser {
   const Tensor element_;  // held
 };
 
-// Elements of a box that lie one after the other in the whole, and how many such runs there are.
-struct Runs {
-  size_t outer_dims;  // of the box, that a run has one index of
-  int64_t length;
-};
-
-Runs runs_of(const Dims& whole, const Dims& extent) {
-  Runs runs{extent.size(), 1};
-  while (runs.outer_dims > 0) {
-    const size_t dim = --runs.outer_dims;
-    runs.length *= extent[dim];
-    if (extent[dim] != whole[dim]) break;
-  }
-  return runs;
-}
-
 class RandomInitialiser final : public Initialiser {
  public:
   RandomInitialiser(Dtype dtype, const Dims& shape, const RandomElements& elements)
-      : dtype_(dtype), shape_(shape), strides_(row_major_strides(shape)), elements_(elements) {}
+      : dtype_(dtype), shape_(shape), elements_(elements) {}
 
   void fill(const Dims& offset, const Dims& extent, std::byte* out) const override {
-    const Runs runs = runs_of(shape_, extent);
-    const int64_t count = element_count(extent);
-    Dims at = offset;
     std::byte* next = out;
-    for (int64_t done = 0; done < count; done += runs.length) {
-      fill_random(elements_.distribution, dtype_, next, runs.length, elements_.seed, index_of(at));
-      next += static_cast<size_t>(runs.length) * dtype_size(dtype_);
-      step(at, offset, extent, runs.outer_dims);
-    }
-    scale_and_shift(out, count);
+    for_each_run(extent, shape_, offset, [this, &next](uint64_t first, int64_t count) {
+      fill_random(elements_.distribution, dtype_, next, count, elements_.seed, first);
+      next += static_cast<size_t>(count) * dtype_size(dtype_);
+    });
+    scale_and_shift(out, element_count(extent));
   }
 
  private:
-  uint64_t index_of(const Dims& at) const {
-    uint64_t index = 0;
-    for (size_t d = 0; d < at.size(); ++d) index += static_cast<uint64_t>(at[d]) * static_cast<uint64_t>(strides_[d]);
-    return index;
-  }
-
-  // The next index of the first `dims` dims of the box, row-major.
-  static void step(Dims& at, const Dims& offset, const Dims& extent, size_t dims) {
-    for (size_t d = dims; d-- > 0;) {
-      if (++at[d] < offset[d] + extent[d]) return;
-      at[d] = offset[d];
-    }
-  }
-
   void scale_and_shift(std::byte* out, int64_t count) const {
     dispatch_floating("rand", dtype_, [&]<typename T>(T) {
       auto* data = reinterpret_cast<T*>(out);
@@ -87,7 +53,6 @@ class RandomInitialiser final : public Initialiser {
 
   const Dtype dtype_;
   const Dims shape_;
-  const Dims strides_;
   const RandomElements elements_;
 };
 

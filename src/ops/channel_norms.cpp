@@ -5,6 +5,7 @@
 #include "ops/attributes.h"
 #include "ops/binary.h"
 #include "ops/builtins.h"
+#include "ops/finite.h"
 #include "ops/reduce.h"
 #include "ops/require.h"
 #include "ops/rows.h"
@@ -13,12 +14,6 @@
 
 namespace distag::ops {
 namespace {
-
-double checked_epsilon(const char* op, const Attributes& attributes) {
-  const double epsilon = get_float(attributes, "eps", 1e-5);
-  require(epsilon >= 0, "{}: eps {} is not 0 or more", op, epsilon);
-  return epsilon;
-}
 
 // An input that may be left out, checked and row-major.
 Tensor factor_at(const char* op, Inputs inputs, size_t i, const Dims& shape) {
@@ -62,7 +57,7 @@ struct RmsNormOp {
   static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
     const Tensor& x = inputs[0];
     require_floating("rms_norm", x);
-    const double epsilon = checked_epsilon("rms_norm", attributes);
+    const double epsilon = get_epsilon("rms_norm", attributes);
     const int64_t dims = get_int(attributes, "normalized_dims", 1);
     require(dims >= 1 && dims <= static_cast<int64_t>(x.rank()), "rms_norm: normalized_dims {} do not fit {}", dims, x);
     const Dims tail(std::span<const int64_t>(x.shape()).last(static_cast<size_t>(dims)));
@@ -202,7 +197,7 @@ Tensors scaled_normals(const char* op, Inputs inputs, const Attributes& attribut
 // Rows of mean 0 and variance 1.
 Tensors normalized_by_moments(const char* op, Inputs inputs, const Attributes& attributes, const NormRows& plan,
                               Saved* saved) {
-  const double epsilon = checked_epsilon(op, attributes);
+  const double epsilon = get_epsilon(op, attributes);
   const Tensor matrix = plan.gather(inputs[0]);
   const Moments moments(op, matrix, static_cast<double>(plan.count), plan.rows, plan.count);
   const Tensor factors = root_factors(op, moments.variances, epsilon);
@@ -296,7 +291,7 @@ struct BatchNormOp {
     }
     require(mean && variance, "batch_norm: without training it needs running_mean and running_var");
     const Tensor factors =
-        root_factors("batch_norm", as_dtype(variance, Dtype::kFloat64), checked_epsilon("batch_norm", attributes));
+        root_factors("batch_norm", as_dtype(variance, Dtype::kFloat64), get_epsilon("batch_norm", attributes));
     const Tensor means = as_dtype(mean, Dtype::kFloat64);
     const Tensors result =
         scaled_normals("batch_norm", inputs, attributes, plan, plan.gather(x), means.snapshot(), factors, saved);

@@ -154,6 +154,7 @@ TEST(EdgesTest, AttributesThatAreNoNumbersAreRefusedByName) {
   const std::pair<const char*, const char*> attributes[] = {{"var", "correction"},
                                                             {"std", "correction"},
                                                             {"layer_norm", "eps"},
+                                                            {"rms_norm", "eps"},
                                                             {"leaky_relu", "negative_slope"},
                                                             {"elu", "alpha"}};
   for (const auto& [op, attribute] : attributes) {

@@ -9,11 +9,8 @@
 namespace distag {
 namespace {
 
-// It is being dialled, and may turn out to be one that cannot be for want of something here: WELCOME says it then.
-bool is_unsaid(const PeerRecord& record) {
-  return record.is_member() && record.owes_ack() && !record.connection.empty() && !record.outgoing.is_open() &&
-         !record.outgoing.lack().is_unmet();
-}
+// WELCOME says it later.
+bool is_unsaid(const PeerRecord& record) { return record.owes_ack() && record.hears_welcome_alone(); }
 
 }  // namespace
 
@@ -38,29 +35,44 @@ void Acknowledgements::note_received(PeerRecord& record, size_t bytes, bool is_p
   record.note_spoken(shared_.loop.now());
   record.ack.bytes += bytes;
   // Nothing is under way that could take it along, and a timer is one more time to wake.
-  if (is_ping && record.is_member()) return send(record);
+  if (is_ping && record.is_member()) {
+    send(record);
+    if (!is_unsaid(record)) return;
+    record.ack.due = record.ack.welcomed + kAckAgain;
+  }
   if (record.ack.due == kNever) record.ack.due = record.last.heard + kAckDelay;
+  list(record);
+}
+
+void Acknowledgements::list(PeerRecord& record) {
   if (!record.ack.is_listed) owed_.push_back(&record);  // there is room for all
   record.ack.is_listed = true;
-  if (timer_ == 0) start_timer(record.ack.due);
+  if (timer_ == 0 || record.ack.due < timer_due_) start_timer(record.ack.due);
 }
 
 // Without memory for the timer the next message tries again, and a stream that stalls dials again.
 void Acknowledgements::start_timer(Nanos due) noexcept {
   EachStep each;
-  each([this, due] { timer_ = shared_.loop.start_timer(due, [this] { on_timer(); }); });
+  each([this, due] {
+    const Loop::TimerId timer = shared_.loop.start_timer(due, [this] { on_timer(); });
+    shared_.loop.cancel_timer(std::exchange(timer_, timer));
+    timer_due_ = due;
+  });
 }
 
-void Acknowledgements::send(PeerRecord& record) {
+void Acknowledgements::send(PeerRecord& record, bool is_last) {
   assert_on_loop(shared_.loop);
   record.outgoing.send_ack();
-  const bool cannot_go = !record.outgoing.is_open() && record.outgoing.lack().is_there(shared_.loop.now());
-  if (!cannot_go || !record.is_member() || record.connection.empty()) return;
+  if (!record.hears_welcome_alone()) return;
+  const Nanos now = shared_.loop.now();
+  const bool is_short = record.outgoing.lack().is_there(now);
+  if (!is_short && !is_last && record.ack.welcomed >= 0 && now - record.ack.welcomed < kAckAgain) return;
+  record.ack.welcomed = now;
   EachStep each;  // without memory for it the peer asks again
-  each([this, &record] {
+  each([this, &record, is_short] {
     wire::Welcome welcome{shared_.config.self.incarnation, record.next_number};
-    welcome.lack = record.outgoing.lack().error().message();
-    replies_.send(record.connection, std::move(welcome));
+    if (is_short) welcome.lack = record.outgoing.lack().error().message();
+    if (replies_.send(record.connection, std::move(welcome))) record.note_acknowledged(record.next_number - 1);
   });
 }
 
@@ -74,7 +86,7 @@ void Acknowledgements::on_timer() {
       record->ack.due = kNever;
       // Of repetitions too: what acknowledged them first may be lost.
       if (record->is_member()) send(*record);
-      if (is_unsaid(*record)) record->ack.due = now + kAckAgain;
+      if (is_unsaid(*record)) record->ack.due = record->ack.welcomed + kAckAgain;
     }
     next = std::min(next, record->ack.due);
     record->ack.is_listed = record->ack.due != kNever;

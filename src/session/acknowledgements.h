@@ -21,21 +21,24 @@ class Acknowledgements {
   void make_room(size_t peers);
   // A message of the peer has come, new or repeated.
   void note_received(PeerRecord& record, size_t bytes, bool is_ping = false);
-  // Alone, and now. A peer that cannot be dialled for want of something here hears that by WELCOME, on the connection
-  // that it has dialled.
-  void send(PeerRecord& record);
+  // Alone, and now. As long as this worker's connection is not open it goes by WELCOME, on the connection that the peer
+  // has dialled: at once where that cannot be dialled for want of something here, which WELCOME says, or `is_last`;
+  // else once every kAckAgain.
+  void send(PeerRecord& record, bool is_last = false);
   // Before the record is destroyed.
   void forget(PeerRecord& record);
   void close();
 
  private:
   void on_timer();
+  void list(PeerRecord& record);
   void start_timer(Nanos due) noexcept;
 
   StreamShared& shared_;
   Replies& replies_;
   std::vector<PeerRecord*> owed_;
   Loop::TimerId timer_ = 0;
+  Nanos timer_due_ = kNever;
 };
 
 }  // namespace distag

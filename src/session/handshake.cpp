@@ -40,7 +40,8 @@ void Handshake::on_hello(const ConnectionToken& from, const wire::Hello& hello, 
   // WELCOME first: the peer can send then, whatever comes of the dial back.
   wire::Welcome welcome{shared_.config.self.incarnation, record->next_number};
   replies_.send(from, std::move(welcome));
-  record->ack.sent = record->next_number - 1;
+  record->note_acknowledged(record->next_number - 1);
+  record->ack.welcomed = shared_.loop.now();
   liveness_.open(*record);
   if (record->outgoing.lack().is_there(shared_.loop.now())) acks_.send(*record);
 }
@@ -215,18 +216,18 @@ void Handshake::on_answer(PeerRecord& record, const Frames& frames) {
   }
 }
 
-// A WELCOME that names a lack may come on a stream that is open, and counts as an acknowledgement: the peer hears this
-// worker, and cannot answer by its own stream.
+// A WELCOME on a stream that is open counts as an acknowledgement: the peer hears this worker, and does not answer by
+// its own stream yet, or cannot, for the lack that it names.
 void Handshake::on_welcome(PeerRecord& record, const wire::Welcome& welcome) {
   if (welcome.incarnation != record.peer.incarnation) {
     return standings_.lose_once_heard(record, Status::kPeerRestarted, "another incarnation listens at its address",
                                       wire::RefuseReason::kFenced);
   }
   if (!welcome.proof.empty()) violation("it proves that it knows the key of a group, and this worker has none");
+  const bool was_open = record.outgoing.is_open();
   if (!record.outgoing.on_welcome(welcome)) violation("it expects message {}, which was never sent", welcome.next);
-  if (welcome.lack.empty()) return;
-  record.last.ack = record.last.heard;
-  record.lack.note(Error(Status::kOutOfMemory, welcome.lack), record.last.heard);
+  if (was_open || !welcome.lack.empty()) record.last.ack = record.last.heard;
+  if (!welcome.lack.empty()) record.lack.note(Error(Status::kOutOfMemory, welcome.lack), record.last.heard);
 }
 
 void Handshake::on_refuse(PeerRecord& record, const wire::Refuse& refusal) {

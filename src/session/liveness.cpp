@@ -9,17 +9,18 @@ namespace distag {
 namespace {
 
 // For which a peer may acknowledge nothing more while parts of its messages arrive, behind which its acknowledgements
-// wait, or while it tells that parts arrive there: both over a slow link.
+// wait, or while it tells that parts arrive there: both over a slow link. Or while bytes of its handshake arrive.
 constexpr int kMostLeases = 4;
+constexpr int kMostLateTicks = 4;
 
 // Empty: it is not.
 std::string why_lost(PeerRecord& record, const StreamShared& shared) {
   const Nanos now = shared.loop.now(), lease = shared.config.lease;
-  const Nanos owed = record.outgoing.owed_for(now);
-  if (owed < 0) return {};
-  const bool is_slow = record.hears_at() >= 0 && now - record.hears_at() < lease;
-  if (owed >= lease && (!is_slow || owed >= kMostLeases * lease)) {
-    return fmt::format("it has acknowledged nothing for {:.2f} s", static_cast<double>(owed) / kSecond);
+  const OutgoingStream::Owed owed = record.outgoing.owed(now);
+  const Nanos shown_at = std::max(record.hears_at(), owed.heard_at);
+  const bool is_slow = shown_at >= 0 && now - shown_at < lease;
+  if (owed.time >= lease && (!is_slow || owed.time >= kMostLeases * lease)) {
+    return fmt::format("it has acknowledged nothing for {:.2f} s", static_cast<double>(owed.time) / kSecond);
   }
   if (record.outgoing.kept() <= shared.config.max_kept) return {};
   return fmt::format("{} messages wait for its acknowledgement", record.outgoing.kept());
@@ -51,22 +52,30 @@ void Liveness::close() {
 void Liveness::tick() {
   timer_ = 0;
   const Nanos now = shared_.loop.now();
-  const bool was_paused = now - next_tick_ > shared_.config.lease / 4;
+  const Nanos late = now - next_tick_;
+  const bool judges = may_judge(late);
   start();
   keep_house_();
   EachStep each;  // without memory for one of these the next tick is there
   const std::vector<PeerRecord*>& peers = peers_.all();
   for (size_t i = 0; i < peers.size(); ++i) {
-    each([this, &peers, i, now, was_paused] { tick(*peers[i], now, was_paused); });
+    each([this, &peers, i, now, late, judges] { tick(*peers[i], now, late, judges); });
   }
 }
 
+bool Liveness::may_judge(Nanos late) {
+  const bool is_late = late > shared_.config.lease / 16;
+  late_ticks_ = is_late && late_ticks_ < kMostLateTicks ? late_ticks_ + 1 : 0;
+  return late_ticks_ == 0;
+}
+
 // Whether it is lost is asked before anything is said to it; a peer that was lost just now is not asked to answer.
-void Liveness::tick(PeerRecord& record, Nanos now, bool was_paused) {
+void Liveness::tick(PeerRecord& record, Nanos now, Nanos late, bool judges) {
   record.inbox.drain();
   if (!record.is_member() || record.outgoing.is_idle()) return;
-  if (was_paused) return record.outgoing.restart_lease(now);
-  if (std::string why = why_lost(record, shared_); !why.empty()) {
+  if (late > shared_.config.lease / 4) return record.outgoing.excuse(now, kNever);
+  if (late > shared_.config.lease / 16) record.outgoing.excuse(now, late);
+  if (std::string why = judges ? why_lost(record, shared_) : std::string(); !why.empty()) {
     return standings_.lose_once_heard(record, Status::kDisconnected, std::move(why), wire::RefuseReason::kFenced);
   }
   const Obstacle obstacle = obstacle_between(record, shared_);

@@ -8,7 +8,9 @@ namespace distag {
 
 // The ticks of a session, each quarter of a lease from the first stream that is opened, and what they find out about
 // each peer: it is lost when it has acknowledged nothing for a lease, which is counted only while this worker could
-// have heard it. A tick that comes late by more than a quarter restarts all leases: this worker was away. On the loop.
+// have heard it. A tick that comes late by more than a quarter restarts all leases: this worker was away. In one that
+// comes late by more than a sixteenth no peer is lost, and none owes for the time by which it is late: what came
+// meanwhile is not heard yet. Of such ticks in a row every fifth judges all the same. On the loop.
 class Liveness {
  public:
   // `keep_house` runs with each tick, before the peers.
@@ -27,7 +29,8 @@ class Liveness {
 
  private:
   void tick();
-  void tick(PeerRecord& record, Nanos now, bool was_paused);
+  bool may_judge(Nanos late);
+  void tick(PeerRecord& record, Nanos now, Nanos late, bool judges);
   void report_lack(const PeerRecord& record, const Obstacle& obstacle);
 
   StreamShared& shared_;
@@ -37,6 +40,7 @@ class Liveness {
   const std::function<void()> keep_house_;
   Loop::TimerId timer_ = 0;
   Nanos next_tick_ = 0;
+  int late_ticks_ = 0;  // in a row, in which no peer was judged
 };
 
 }  // namespace distag

@@ -13,11 +13,26 @@ constexpr Nanos kFirstRetry = 10 * kMillisecond;
 constexpr unsigned kMaxDoublings = 5;
 // Redials without an answer, after a drop: then the peer's process is gone.
 constexpr unsigned kRefusalsToLoss = 2;
+// Of handshakes until one has ended: above all that the other side says in several (greeting, WELCOME and READY of
+// CURVE, WELCOME). Who says more is no listener that is slow.
+constexpr uint64_t kHandshakeBytes = 4096;
+
+Error why_dead(bool was_denied) {
+  if (!was_denied) return {Status::kDisconnected, "connection dropped and two redials were refused"};
+  return {Status::kDenied,
+          "it does not let this worker in, or has another key than its name: their keys do not fit (give each the key "
+          "of the "
+          "other); or over ipc://, without keys of their own, they are of two users (run them as one)"};
+}
 
 }  // namespace
 
 OutgoingConnection::OutgoingConnection(StreamShared& shared, const Peer& peer, Lack& lack, Owner& owner)
-    : shared_(shared), peer_(peer), lack_(lack), owner_(owner) {}
+    : shared_(shared),
+      peer_(peer),
+      place_(shared.line, [this] { transition(Event::kTurn); }),
+      lack_(lack),
+      owner_(owner) {}
 
 OutgoingConnection::~OutgoingConnection() {
   shared_.loop.cancel_timer(retry_timer_);
@@ -25,14 +40,15 @@ OutgoingConnection::~OutgoingConnection() {
 }
 
 //   from        event               to         action
-//   Idle        Needed              Dialling   dial
+//   Idle        Needed              InLine     wait for the turn
+//   InLine      Turn                Dialling   dial
 //   Dialling    Connected           Greeting   send HELLO
 //   Greeting    Welcomed            Open       tell the owner, who sends again what is unacknowledged, then what waits
 //   Dialling, Greeting, Open
 //               Dropped, Refused    Waiting    drop the connection, dial later; dead after a drop and two refusals
 //   Dialling, Greeting, Open
 //               Stalled, Short      Waiting    the same, without counting; Short: for want of something here
-//   Waiting     RetryDue            Dialling   dial
+//   Waiting     RetryDue            Dialling   dial, after a drop; a first dial that stalls, or was short: InLine
 //   any         Closed              Closed     drop the connection, tell the owner
 //
 // After end() every drop is Closed.
@@ -46,10 +62,15 @@ void OutgoingConnection::transition(Event event) {
   if (ending_ && (has_ended || event == Event::kShort)) event = Event::kClosed;
   switch (event) {
     case Event::kNeeded:
-      if (state_ == State::kIdle) dial();
-      break;
     case Event::kRetryDue:
-      if (state_ == State::kWaiting) dial();
+      if (state_ != (event == Event::kNeeded ? State::kIdle : State::kWaiting)) break;
+      if (was_open_ || drops_ > 0) return dial();
+      enter(State::kInLine);
+      owner_.on_in_line();
+      place_.enter();
+      break;
+    case Event::kTurn:
+      if (state_ == State::kInLine) dial();
       break;
     case Event::kConnected:
       if (state_ != State::kDialling) break;
@@ -66,7 +87,7 @@ void OutgoingConnection::transition(Event event) {
       if (!has_connection) break;
       drop_connection();
       wait_to_retry();
-      if (note_drop(event == Event::kRefused)) owner_.on_dead(why_dead());
+      if (note_drop(event == Event::kRefused)) owner_.on_dead(why_dead(attempt_.was_denied));
       break;
     case Event::kStalled:
     case Event::kShort:
@@ -84,17 +105,10 @@ void OutgoingConnection::transition(Event event) {
   }
 }
 
-Error OutgoingConnection::why_dead() const {
-  if (!attempt_.was_denied) return {Status::kDisconnected, "connection dropped and two redials were refused"};
-  return {Status::kDenied,
-          "it does not let this worker in, or has another key than its name: their keys do not fit (give each the key "
-          "of the "
-          "other); or over ipc://, without keys of their own, they are of two users (run them as one)"};
-}
-
 void OutgoingConnection::enter(State state) {
   if (state_ == State::kOpen) --shared_.stats.peers_connected;
   if (state == State::kOpen) ++shared_.stats.peers_connected;
+  if (state != State::kDialling) place_.leave();
   state_ = state;
 }
 
@@ -103,14 +117,17 @@ void OutgoingConnection::dial() {
   enter(State::kDialling);
   owner_.on_dialling();
   lack_.try_again(shared_.loop.now());
+  const uint64_t heard_before = attempt_.heard_before + attempt_.heard;
   attempt_ = {shared_.loop.now()};
+  attempt_.heard_before = heard_before;
   try {
     dropped_.reserve(dropped_.size() + 1);  // for this one, whose end needs no memory then
     connection_ = shared_.transport.dial_worker(peer_.name, peer_.endpoint, events_of(++epoch_));
   } catch (...) {
     const Error error = current_error();
     if (error.status() == Status::kOutOfMemory) return stall_for(error);
-    shared_.log.write(LogLevel::kWarning, fmt::format("{}: {}", describe_peer(peer_), error.message()));
+    EachStep each;  // without memory there is no record
+    each([&] { shared_.log.write(LogLevel::kWarning, fmt::format("{}: {}", describe_peer(peer_), error.message())); });
     transition(Event::kDropped);
     // Of an address that is invalid, or takes a key that we have not.
     const bool is_denied = error.status() == Status::kDenied;
@@ -191,6 +208,7 @@ void OutgoingConnection::welcome() {
   drops_ = 0;
   refusals_ = 0;
   was_open_ = true;
+  attempt_.heard = attempt_.heard_before = 0;
   transition(Event::kWelcomed);
 }
 
@@ -226,7 +244,7 @@ void OutgoingConnection::drop_connection() {
       if (alive.lock()) dropped_.clear();
     });
   } catch (const std::bad_alloc&) {
-    // It goes with the next one.
+    // It goes with the next one, or at the next tick.
   }
 }
 
@@ -249,9 +267,25 @@ void OutgoingConnection::wait_to_retry() {
   }
 }
 
-void OutgoingConnection::tick() {
+void OutgoingConnection::tick(Nanos now) {
   assert_on_loop(shared_.loop);
+  dropped_.clear();  // those for whose end there was no memory
   if (retry_timer_ == 0) transition(Event::kRetryDue);
+  if (!place_.has_turn()) return;
+  look_at_handshake(now);
+  const Nanos lease = shared_.config.lease;
+  const bool has_stalled = now - silent_since() >= lease / 4;
+  const bool is_long = now - attempt_.at >= lease;
+  if (has_stalled || is_long) place_.leave();
+}
+
+Nanos OutgoingConnection::look_at_handshake(Nanos now) {
+  assert_on_loop(shared_.loop);
+  if ((state_ != State::kDialling && state_ != State::kGreeting) || connection_ == nullptr) return -1;
+  const uint64_t heard = std::min(connection_->heard_bytes(), kHandshakeBytes - attempt_.heard_before);
+  if (heard > attempt_.heard) attempt_.heard_at = now;
+  attempt_.heard = std::max(attempt_.heard, heard);
+  return attempt_.heard_at;
 }
 
 // True: the peer is gone. The first drop may itself be a refusal.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,15 +11,17 @@ namespace distag {
 
 // The connection to one peer: dialled, greeted, and dialled again after a drop. Knows nothing of numbers. There is a
 // connection exactly in the states from kDialling to kOpen; what calls back later is known by its epoch, and left
-// alone. On the loop.
+// alone. The first dial waits in the line of the worker; it has its turn only in kDialling. On the loop.
 class OutgoingConnection {
  public:
   // The stream that goes over it. None of these may destroy the connection.
   class Owner {
    public:
     virtual ~Owner() = default;
-    // It dials, or waits to dial: the peer owes an answer.
+    // It dials, or waits to dial again: the peer owes an answer.
     virtual void on_dialling() = 0;
+    // It waits in the line of first dials, for which the peer is not to blame.
+    virtual void on_in_line() = 0;
     // It takes messages, for the first time or again.
     virtual void on_ready() = 0;
     // WELCOME or REFUSE has come; leads to welcome() or close().
@@ -40,8 +43,10 @@ class OutgoingConnection {
   // Ends the connection, and dials again later. `drop` counts towards the end of the peer, `stall` does not.
   void drop();
   void stall();
-  // Dials, if there was no memory for the timer that would.
-  void tick();
+  // A message waits for it.
+  void hurry() { place_.hurry(); }
+  // Dials, if there was no memory for the timer that would. A first dial of which nothing comes gives up its turn.
+  void tick(Nanos now);
   // The answer of the other side was lost for want of something here: it is dialled again.
   void stall_for(const Error& lack);
   // From now on each drop is the end.
@@ -66,20 +71,23 @@ class OutgoingConnection {
   // As Connection::lend.
   void lend(Frames& frames, size_t ahead) { connection_->lend(frames, ahead); }
 
-  // Since when this connection has been tried.
-  Nanos dialled_at() const { return attempt_.at; }
-  void restart_lease(Nanos now) { attempt_.at = now; }
+  // When it was last seen that bytes of its handshake have come; -1: none, or the handshake is over.
+  Nanos look_at_handshake(Nanos now);
+  // Since when nothing has come of this attempt.
+  Nanos silent_since() const { return std::max(attempt_.at, attempt_.heard_at); }
+  void excuse(Nanos now, Nanos time) { attempt_.at = now - attempt_.at > time ? attempt_.at + time : now; }
 
  private:
   enum class State {
     kIdle,
+    kInLine,    // to dial for the first time
     kDialling,  // no connection yet
     kGreeting,  // HELLO is out
     kOpen,      // WELCOME has come
     kWaiting,   // to dial again
     kClosed,
   };
-  enum class Event { kNeeded, kConnected, kWelcomed, kDropped, kRefused, kStalled, kShort, kRetryDue, kClosed };
+  enum class Event { kNeeded, kConnected, kWelcomed, kDropped, kRefused, kStalled, kShort, kRetryDue, kTurn, kClosed };
 
   // What is known of the connection that was dialled last; each dial begins anew.
   struct Attempt {
@@ -87,10 +95,12 @@ class OutgoingConnection {
     bool is_blocked = false;   // the connection takes no more for now
     bool has_greeted = false;  // HELLO was taken by the connection
     bool was_denied = false;
+    uint64_t heard = 0;         // bytes of the handshake, at the last look
+    uint64_t heard_before = 0;  // of those before it, since it was open
+    Nanos heard_at = -1;        // the last look that found more
   };
 
   void transition(Event event);
-  Error why_dead() const;
   void enter(State state);
   void dial();
   ConnectionEvents events_of(uint64_t epoch);
@@ -102,6 +112,7 @@ class OutgoingConnection {
 
   StreamShared& shared_;
   const Peer& peer_;
+  DialLine::Place place_;
   Lack& lack_;
   Owner& owner_;
   State state_ = State::kIdle;

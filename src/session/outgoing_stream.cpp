@@ -43,16 +43,15 @@ void OutgoingStream::drop_messages() {
   abandoned_.clear();
   sent_.clear();
   farewell_ = Farewell::kSaid;
-  owed_since_ = kNever;
+  debt_.settle();
 }
 
 bool OutgoingStream::on_welcome(const wire::Welcome& welcome) {
   assert_on_loop(shared_.loop);
-  if (!connection_.is_greeting() && welcome.lack.empty()) return true;
   if (!on_ack(welcome.next - 1)) return false;
   if (!connection_.is_greeting()) return true;
   sent_.rewind();
-  if (sent_.is_empty()) owed_since_ = kNever;
+  if (sent_.is_empty()) debt_.settle();
   ack_due_ = owner_.received() > 0;
   connection_.welcome();
   return true;
@@ -62,6 +61,7 @@ bool OutgoingStream::on_welcome(const wire::Welcome& welcome) {
 
 Session::Ticket OutgoingStream::send(Session::Ticket ticket, wire::Body body, SendOptions options, size_t size) {
   assert_on_loop(shared_.loop);
+  connection_.hurry();
   if (size > kMaxDirectBytes) {
     wire::Payload payload = wire::payload_of(body, shared_.numbering_limits());
     large_.push_back(
@@ -287,7 +287,7 @@ void OutgoingStream::keep(wire::Message& message, wire::Encoded encoded, size_t 
   sent_.add({message.number, std::move(encoded.header), std::move(encoded.payload), bytes, chunk_bytes, {}});
   sent_.last().on_acknowledged = std::move(on_acknowledged);
   owner_.on_ack_sent(message.ack);
-  if (owed_since_ == kNever) owed_since_ = last_numbered_;
+  debt_.begin(last_numbered_);
 }
 
 // Something could not go on for want of memory: the peer may have heard nothing.
@@ -415,8 +415,8 @@ bool OutgoingStream::on_ack(uint64_t number) {
     if (sent->on_acknowledged) sent->on_acknowledged();
   }
   if (!progress) return true;
-  owed_since_ = kNever;
-  if (!sent_.is_empty()) owe_from_now();
+  debt_.settle();
+  if (!sent_.is_empty()) debt_.begin(shared_.loop.now());
   if (connection_.is_ready()) on_ready();
   owner_.on_progress();
   return true;
@@ -424,35 +424,31 @@ bool OutgoingStream::on_ack(uint64_t number) {
 
 // ---- liveness ----
 
-void OutgoingStream::owe_from_now() {
-  if (owed_since_ == kNever) owed_since_ = shared_.loop.now();
+OutgoingStream::Owed OutgoingStream::owed(Nanos now) {
+  assert_on_loop(shared_.loop);
+  debt_.excuse(now, lack_.take_time(now));
+  if (!debt_.is_there()) return {};
+  return {now - debt_.since(), connection_.look_at_handshake(now)};
 }
 
-Nanos OutgoingStream::owed_for(Nanos now) {
+void OutgoingStream::excuse(Nanos now, Nanos time) {
   assert_on_loop(shared_.loop);
-  const Nanos excused = lack_.take_time(now);
-  if (owed_since_ == kNever) return -1;
-  owed_since_ = std::min(now, owed_since_ + excused);
-  return now - owed_since_;
-}
-
-void OutgoingStream::restart_lease(Nanos now) {
-  assert_on_loop(shared_.loop);
-  if (owed_since_ != kNever) owed_since_ = now;
-  connection_.restart_lease(now);
+  debt_.excuse(now, time);
+  connection_.excuse(now, time);
 }
 
 void OutgoingStream::tick(Nanos now, Nanos heard_at, Nanos hears_at) {
   assert_on_loop(shared_.loop);
   const Nanos lease = shared_.config.lease;
-  connection_.tick();
+  connection_.tick(now);
   if (lack_.is_unmet() && connection_.is_ready()) {
     on_ready();
   } else if (lack_.is_unmet() && connection_.is_open()) {
     lack_.try_again(now);  // what waits for the peer to take more does not wait for want of something here
   }
-  const Nanos patience = hears_at >= 0 && now - hears_at < lease / 2 ? 2 * lease : lease / 2;
-  if (owed_since_ != kNever && now - std::max(owed_since_, connection_.dialled_at()) >= patience) {
+  const bool is_slow = hears_at >= 0 && now - hears_at < lease / 2;
+  const Nanos patience = is_slow ? 2 * lease : is_open() ? lease / 2 : lease / 4 * 3;
+  if (debt_.is_there() && now - std::max(debt_.since(), connection_.silent_since()) >= patience) {
     connection_.stall();
   } else if (is_open() && sent_.is_empty() && now - std::max(last_numbered_, heard_at) >= lease / 8) {
     if (shared_.transport.reports_every_loss()) return;

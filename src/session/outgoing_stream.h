@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/fifo.h"
+#include "session/debt.h"
 #include "session/large_message.h"
 #include "session/outgoing_connection.h"
 #include "session/sent_messages.h"
@@ -78,18 +79,24 @@ class OutgoingStream final : OutgoingConnection::Owner {
 
   // Messages that are kept for the peer: it has not acknowledged them, or they wait to be numbered.
   size_t kept() const { return sent_.size() + queue_.size() + large_.size(); }
-  // For how long the peer has owed an acknowledgement or an answer, without the time of what was lacking here; -1: it
-  // owes none.
-  Nanos owed_for(Nanos now);
-  // The loop was away: what is owed counts from now.
-  void restart_lease(Nanos now);
+  // For how long the peer has owed an acknowledgement or an answer, without the time of what was lacking here, and that
+  // in the line of first dials; -1: it owes none. And when bytes of a handshake of it that goes on have last come; -1:
+  // none have.
+  struct Owed {
+    Nanos time = -1;
+    Nanos heard_at = -1;
+  };
+  Owed owed(Nanos now);
+  // The loop was away for that time, which is not the peer's.
+  void excuse(Nanos now, Nanos time);
   // Keeps the stream alive where the transport does not report every loss, or dials again where half a lease has
-  // brought nothing, or two where the link is slow. A peer that was heard just now has asked whether this worker lives,
-  // and is not asked in turn.
+  // brought nothing, in a handshake three quarters of one, or two where the link is slow. A peer that was heard just
+  // now has asked whether this worker lives, and is not asked in turn.
   void tick(Nanos now, Nanos heard_at, Nanos hears_at);
 
  private:
-  void on_dialling() override { owe_from_now(); }
+  void on_dialling() override { debt_.begin(shared_.loop.now()); }
+  void on_in_line() override { debt_.put_off(shared_.loop.now()); }
   void on_ready() override;
   void on_answer(Frames frames) override { owner_.on_answer(std::move(frames)); }
   void on_dead(const Error& why) override { owner_.on_dead(why); }
@@ -126,7 +133,6 @@ class OutgoingStream final : OutgoingConnection::Owner {
   void transmit_last();
   uint64_t send_ahead(const Frame& frame);
   bool transmit(SentMessages::Sent& sent);
-  void owe_from_now();
 
   StreamShared& shared_;
   Owner& owner_;
@@ -135,7 +141,7 @@ class OutgoingStream final : OutgoingConnection::Owner {
 
   // Side by side, for the tick of an idle stream.
   SentMessages sent_;
-  Nanos owed_since_ = kNever;
+  Debt debt_;
   Nanos last_numbered_ = 0;
   enum class Farewell : uint8_t { kNone, kDue, kSaid };
   Farewell farewell_ = Farewell::kNone;

@@ -66,6 +66,7 @@ class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
     uint64_t sent = 0;       // all up to this number is acknowledged
     size_t bytes = 0;        // of those behind it
     Nanos due = kNever;      // for one that goes alone; kNever: none does
+    Nanos welcomed = -1;     // when WELCOME last went, the answer to HELLO too; -1: never
     bool is_listed = false;  // see Acknowledgements
   };
   Ack ack;
@@ -75,17 +76,20 @@ class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
     lack.end();
   }
   bool owes_ack() const { return ack.sent + 1 < next_number; }
+  void note_acknowledged(uint64_t number) {
+    ack.sent = number;
+    ack.bytes = 0;
+    ack.due = kNever;
+  }
+  // It hears this worker by WELCOME alone: no connection to it is open, and it has dialled one.
+  bool hears_welcome_alone() const { return is_member() && !connection.empty() && !outgoing.is_open(); }
   // Whatever else it says, it may be deaf.
   Nanos hears_at() const { return std::max(last.part, last.ack); }
   bool is_member() const { return standing == Standing::kMember; }
 
  private:
   uint64_t received() const override { return next_number - 1; }
-  void on_ack_sent(uint64_t number) override {
-    ack.sent = number;
-    ack.bytes = 0;
-    ack.due = kNever;
-  }
+  void on_ack_sent(uint64_t number) override { note_acknowledged(number); }
   void on_answer(Frames frames) override { events_.on_answer(*this, std::move(frames)); }
   void on_dead(const Error& why) override { events_.on_dead(*this, why); }
   void on_progress() override { events_.on_progress(); }

@@ -41,11 +41,11 @@ void Replies::refuse(const ConnectionToken& to, wire::RefuseReason reason, const
   send(to, std::move(refuse));
 }
 
-void Replies::send(const ConnectionToken& to, wire::Body body) {
+bool Replies::send(const ConnectionToken& to, wire::Body body) {
   assert_on_loop(shared_.loop);
   Frames frames = wire::pack({0, 0, {}, std::move(body)}, shared_.config.limits, shared_.transport);
   for (const Frame& frame : frames) shared_.stats.bytes_sent += frame.size();
-  acceptor_->reply(to, std::move(frames));
+  return acceptor_->reply(to, std::move(frames));
 }
 
 }  // namespace distag

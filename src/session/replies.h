@@ -21,7 +21,8 @@ class Replies {
   std::string name_of(const ConnectionToken& from) const { return acceptor_->name_of(from); }
   bool close_some() { return acceptor_ != nullptr && acceptor_->close_some(); }
 
-  void send(const ConnectionToken& to, wire::Body body);
+  // False: the connection is gone or full.
+  bool send(const ConnectionToken& to, wire::Body body);
   void refuse(const ConnectionToken& to, wire::RefuseReason reason, const std::string& text);
   // Without a word when all that were ready are used up: half a lease without an answer makes the other side dial.
   void ask_to_dial_again(const ConnectionToken& to);

@@ -205,6 +205,7 @@ void Session::leave(Nanos deadline, Task done) {
 bool Session::close_some() {
   assert_on_loop(state_->shared.loop);
   state_->shared.alive.reset();
+  state_->shared.line.close();
   state_->liveness.close();
   state_->farewell.close();
   state_->acks.close();

@@ -14,7 +14,9 @@ bool Standings::add(const Peer& peer) {
   NamedPeer& name = peers_.name_of(peer);
   if (name.latest.incarnation != 0 && name.latest.generation < peer.generation) replace_latest(name);
   if (name.latest.incarnation == 0 || name.latest.generation <= peer.generation) name.latest = peer;
-  acks_.make_room(peers_.make_room());
+  const size_t room = peers_.make_room();
+  acks_.make_room(room);
+  shared_.line.make_room(room);
   peers_.add(peer);
   return true;
 }
@@ -98,8 +100,8 @@ void Standings::lose_for(PeerRecord& record, const Violation& violation) {
 void Standings::on_leave(PeerRecord& record) {
   assert_on_loop(shared_.loop);
   Error why(Status::kDisconnected, fmt::format("{} has left the group", describe_peer(record.peer)));
-  // Before it is retired: by WELCOME, where the peer cannot be dialled, only a member gets it.
-  acks_.send(record);
+  // Before it is retired: by WELCOME, where no connection to it is open, only a member gets it.
+  acks_.send(record, true);
   retire(record, Standing::kLeft, std::move(why));
   record.outgoing.end();
   if (!farewell_.has_begun()) {

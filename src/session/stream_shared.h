@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/random.h"
+#include "session/dial_line.h"
 #include "session/lack.h"
 #include "session/session.h"
 #include "transport/transport.h"
@@ -16,7 +17,8 @@ inline constexpr size_t kChunkBytes = size_t{1} << 20;
 inline constexpr size_t kMaxUnacknowledgedChunkBytes = size_t{8} << 20;
 // An acknowledgement goes alone after this time or this much.
 inline constexpr Nanos kAckDelay = 5 * kMillisecond;
-inline constexpr Nanos kAckAgain = 50 * kMillisecond;  // of one that no connection could take
+// By WELCOME, while no connection to the peer is open: no more often than this, as few of them are worth a message.
+inline constexpr Nanos kAckAgain = 50 * kMillisecond;
 inline constexpr size_t kAckBytes = size_t{256} << 10;
 
 // The state that all streams of a session share.
@@ -29,6 +31,7 @@ struct StreamShared {
   SessionStats stats;
   // What keeps this worker from hearing those that dial it: descriptors, or memory for what they say.
   Lack deafness{config.lease / 2};
+  DialLine line{loop, random};
   std::shared_ptr<char> alive = std::make_shared<char>();  // nullptr: the session is being closed, and reports nothing
   // For the header that is being read.
   std::vector<std::byte> header_room = std::vector<std::byte>(config.limits.max_header_bytes);

@@ -117,6 +117,7 @@ class FaultyConnection final : public Connection {
   void lend(Frames& frames, size_t ahead) override { below_->lend(frames, ahead); }
   void distrust() override { below_->distrust(); }
   std::string found() const override { return below_->found(); }
+  uint64_t heard_bytes() const override { return below_->heard_bytes(); }
 
  private:
   const std::shared_ptr<void> alive_;

@@ -41,9 +41,10 @@ class Rogue {
 
   void dial(const std::string& endpoint) {
     ConnectionEvents events;
-    events.on_message = [this](const Frames& frames) { answers.push_back(wire::unpack(frames, {}, transport_)); };
+    events.on_message = [this](const Frames& frames) { hear(wire::unpack(frames, {}, transport_)); };
     loop_.run([&] { connection_ = transport_.dial(endpoint, std::move(events)); });
     answers.clear();
+    is_welcomed_ = false;
     line = Line::kDialled;
   }
   // False: the connection does not take it.
@@ -102,11 +103,19 @@ class Rogue {
   bool are_transfers_known = true;
 
  private:
+  // WELCOME that comes again acknowledges, and is no answer.
+  void hear(wire::Message message) {
+    const bool is_welcome = std::holds_alternative<wire::Welcome>(message.body);
+    if (is_welcome && std::exchange(is_welcomed_, true)) return;
+    answers.push_back(std::move(message));
+  }
+
   SimLoop loop_;
   SimTransport transport_;
   std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<Connection> connection_;
-  ConnectionToken back_;  // the connection of the other
+  ConnectionToken back_;      // the connection of the other
+  bool is_welcomed_ = false;  // on its own
 };
 
 }  // namespace distag::fuzz

@@ -328,8 +328,9 @@ class Streams:
         """WELCOME or REFUSE on the connection that was dialled."""
         if kind(body) == "Welcome":
             self.acknowledged(peer, body.next - 1)
-            for number, frames in peer.unacked:
-                self.transmit(peer, number, frames)
+            if not peer.welcomed:  # one that comes again acknowledges alone
+                for number, frames in peer.unacked:
+                    self.transmit(peer, number, frames)
             peer.welcomed, peer.dropped = True, 0
         elif body.reason == number_of("RefuseReason", "Damaged"):
             self.dial(peer)

@@ -12,6 +12,8 @@ constexpr Nanos kRetryParted = 5 * kMillisecond;
 constexpr Nanos kPartEvery = 100 * kMillisecond;
 constexpr Nanos kDialTimeout = 2 * kSecond;
 constexpr Nanos kAcceptAgain = 20 * kMillisecond;
+constexpr int kHandshakeWords = 3;
+constexpr uint64_t kWordBytes = 100;
 
 ConnectionToken make_token(uint64_t id) {
   ConnectionToken token;
@@ -62,6 +64,43 @@ void SimLink::establish(const std::string& endpoint) {
     return scheduler.now() < dial_ends_ ? establish_at(scheduler.now() + kAcceptAgain, endpoint) : drop(false);
   }
   if (scheduler.chance(network_.faults.fail_dial)) return drop(false);
+  if (network_.drips_.contains(acceptor_host_)) return drip(network_.drips_.at(acceptor_host_));
+  shake(network_.faults.handshake_work == 0 ? 0 : kHandshakeWords, endpoint);
+}
+
+// What it has cost is lost when the dialler gives it up.
+void SimLink::shake(int words, const std::string& endpoint) {
+  if (dropped_ || dialer_ == nullptr) return;
+  if (words == 0) return connect(endpoint);
+  SimScheduler& scheduler = network_.scheduler_;
+  const auto at = [this, &scheduler](Nanos when, auto step) {
+    scheduler.at(when, [weak = weak_from_this(), step] {
+      const auto link = weak.lock();
+      if (link && !link->dropped_ && link->dialer_ != nullptr) step(*link);
+    });
+  };
+  if (is_parted()) {
+    return at(scheduler.now() + kRetryParted, [words, endpoint](SimLink& link) { link.shake(words, endpoint); });
+  }
+  at(network_.work_at(acceptor_host_) + network_.delay(), [words, endpoint, at](SimLink& link) {
+    link.heard_bytes_ += kWordBytes;
+    at(link.network_.work_at(link.dialer_host_), [words, endpoint](SimLink& same) { same.shake(words - 1, endpoint); });
+  });
+}
+
+void SimLink::drip(Nanos every) {
+  if (every == 0) return;
+  network_.scheduler_.at(network_.scheduler_.now() + every, [weak = weak_from_this(), every] {
+    const auto link = weak.lock();
+    if (!link || link->dropped_ || link->dialer_ == nullptr) return;
+    ++link->heard_bytes_;
+    link->drip(every);
+  });
+}
+
+void SimLink::connect(const std::string& endpoint) {
+  const auto found = network_.acceptors_.find(endpoint);
+  if (found == network_.acceptors_.end()) return drop(true);
   acceptor_ = found->second;
   acceptor_->accept(shared_from_this());
   connected_ = true;

@@ -31,6 +31,7 @@ class SimLink : public std::enable_shared_from_this<SimLink> {
     return dialer_host_ == from && acceptor_host_ == to;
   }
   bool has_dead_side() const;
+  uint64_t heard_bytes() const { return heard_bytes_; }
   // Nobody can hear anything of it any more but those who hold it.
   bool is_over() const { return dropped_ && forward_.queue.empty(); }
   const ConnectionToken& token() const { return token_; }
@@ -44,6 +45,9 @@ class SimLink : public std::enable_shared_from_this<SimLink> {
 
   void establish_at(Nanos when, const std::string& endpoint);
   void establish(const std::string& endpoint);
+  void shake(int words, const std::string& endpoint);
+  void connect(const std::string& endpoint);
+  void drip(Nanos every);
   void end_without_port();
   void put(Direction& direction, Frames frames, const std::string& from, const std::string& to);
   void deliver(Direction& direction);
@@ -66,6 +70,7 @@ class SimLink : public std::enable_shared_from_this<SimLink> {
   Direction forward_;
   Direction backward_;
   Nanos dial_ends_ = kNever;
+  uint64_t heard_bytes_ = 0;  // of the handshake, by the dialler
   bool connected_ = false;
   bool dropped_ = false;
   bool told_ = false;     // on_dropped has been called: nothing follows
@@ -80,6 +85,7 @@ class SimConnection final : public Connection {
   void lend(Frames&, size_t) override {}
   void distrust() override {}
   std::string found() const override { return {}; }
+  uint64_t heard_bytes() const override { return link_->heard_bytes(); }
 
  private:
   const std::shared_ptr<SimLink> link_;

@@ -84,6 +84,11 @@ void SimNetwork::set_without_ports(const std::string& host, bool has_none) { put
 
 void SimNetwork::set_without_memory(const std::string& host, bool has_none) { put(without_memory_, host, has_none); }
 
+Nanos SimNetwork::work_at(const std::string& host) {
+  Nanos& until = busy_until_[host];
+  return until = std::max(until, scheduler_.now()) + faults.handshake_work;
+}
+
 void SimNetwork::kill(const std::string& host) {
   for (SimTransport* transport : transports_) {
     if (transport->host_ == host) transport->dead_ = true;

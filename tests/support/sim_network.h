@@ -26,6 +26,9 @@ struct SimFaults {
   double would_block = 0;   // chance for each send to be told to come back later
   Nanos delay_per_kib = 0;  // the larger, the later
   size_t capacity = 1000;   // messages on their way in one direction of a connection
+  // What each of the three words of a handshake costs the host that says it, and the one that hears it: a host works at
+  // one at a time, in the order in which they come. 0: a handshake takes no time.
+  Nanos handshake_work = 0;
 };
 
 struct SimTraffic {
@@ -70,6 +73,10 @@ class SimNetwork {
   void set_without_ports(const std::string& host, bool has_none);
   // The host has no memory to send: std::bad_alloc.
   void set_without_memory(const std::string& host, bool has_none);
+  // Who dials the host from now on hears a byte of a handshake each time so much has passed (0: none), and never the
+  // end of it.
+  void let_drip(const std::string& host, Nanos every) { drips_[host] = every; }
+  void stop_drip(const std::string& host) { drips_.erase(host); }
   // From now on the host has descriptors for redials alone.
   void let_redial_only(const std::string& host) { redial_only_.insert(host); }
   // The host's process dies: its connections drop, its endpoints refuse. A transport made later on it lives.
@@ -91,6 +98,8 @@ class SimNetwork {
   bool is_short(const std::string& host) const { return short_.contains(host); }
   bool is_mute(const std::string& host) const { return is_short(host) || mute_.contains(host); }
   bool is_deaf(const std::string& host) const { return is_short(host) || deaf_.contains(host); }
+  // When the host has done a piece of work that begins now, or once it has done those before.
+  Nanos work_at(const std::string& host);
   Nanos delay() { return scheduler_.between(faults.min_delay, faults.max_delay); }
   void drop_where(const std::function<bool(const SimLink&)>& chosen);
 
@@ -107,6 +116,8 @@ class SimNetwork {
   std::set<std::string> without_ports_;
   std::set<std::string> without_memory_;
   std::set<std::string> redial_only_;
+  std::map<std::string, Nanos> drips_;
+  std::map<std::string, Nanos> busy_until_;
   uint64_t next_name_ = 1;
 };
 

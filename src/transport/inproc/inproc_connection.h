@@ -16,6 +16,7 @@ class InprocConnection final : public Connection {
   void lend(Frames&, size_t) override {}  // frames are handed over as they are
   void distrust() override {}
   std::string found() const override { return {}; }
+  uint64_t heard_bytes() const override { return 0; }
 
  private:
   class State;

@@ -37,6 +37,7 @@ class LaneConnection::State final : public std::enable_shared_from_this<LaneConn
   void lend(Frames& frames, size_t ahead);
   void distrust();
   std::string found() const;
+  uint64_t heard_bytes() const;
   void close();
 
  private:
@@ -256,6 +257,11 @@ std::string LaneConnection::State::found() const {
   return connection_ == nullptr ? std::string() : connection_->found();
 }
 
+uint64_t LaneConnection::State::heard_bytes() const {
+  assert_on_loop(context_->loop());
+  return connection_ == nullptr ? 0 : connection_->heard_bytes();
+}
+
 void LaneConnection::State::close() {
   phase_ = Phase::kEnded;
   end_offer();
@@ -286,5 +292,7 @@ void LaneConnection::lend(Frames& frames, size_t ahead) { state_->lend(frames, a
 void LaneConnection::distrust() { state_->distrust(); }
 
 std::string LaneConnection::found() const { return state_->found(); }
+
+uint64_t LaneConnection::heard_bytes() const { return state_->heard_bytes(); }
 
 }  // namespace distag

@@ -19,6 +19,7 @@ class LaneConnection final : public Connection {
   void lend(Frames& frames, size_t ahead) override;
   void distrust() override;
   std::string found() const override;
+  uint64_t heard_bytes() const override;
 
  private:
   class State;

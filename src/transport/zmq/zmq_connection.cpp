@@ -60,6 +60,7 @@ class ZmqConnection::State final : public SocketWork, public std::enable_shared_
   bool send(const Frames& frames);
   void close();
   std::string found() const;
+  uint64_t heard_bytes() const;
   bool take_turn() override;
 
  private:
@@ -287,6 +288,12 @@ std::string ZmqConnection::State::found() const {
   return has_heard ? findings::kBrokeOff : findings::kIsSilent;
 }
 
+// Once it is over the number of the descriptor may be that of another connection.
+uint64_t ZmqConnection::State::heard_bytes() const {
+  assert_on_loop(loop_);
+  return is_open() && !is_over_ ? received_bytes(descriptor_) : 0;
+}
+
 void ZmqConnection::State::drop(bool is_refused, const Error* lack) {
   if (phase_ == Phase::kEnded) return;
   phase_ = Phase::kEnded;
@@ -316,6 +323,8 @@ ZmqConnection::ZmqConnection(const std::shared_ptr<ZmqContext>& context, const S
 ZmqConnection::~ZmqConnection() { state_->close(); }
 
 std::string ZmqConnection::found() const { return state_->found(); }
+
+uint64_t ZmqConnection::heard_bytes() const { return state_->heard_bytes(); }
 
 bool ZmqConnection::send(const Frames& frames) { return state_->send(frames); }
 

@@ -24,6 +24,7 @@ class ZmqConnection final : public Connection {
   void lend(Frames&, size_t) override {}
   void distrust() override {}
   std::string found() const override;
+  uint64_t heard_bytes() const override;
 
  private:
   class State;

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <span>
@@ -15,6 +16,7 @@
 #include "transport/socket/credentials.h"
 #include "transport/socket/descriptors.h"
 #include "transport/socket/findings.h"
+#include "transport/socket/received_bytes.h"
 #include "transport/socket/sodium.h"
 #include "transport/zmtp/curve_boxes.h"
 #include "transport/zmtp/outbox.h"
@@ -73,6 +75,7 @@ class ZmtpConnection::State final : public SocketWork, public std::enable_shared
   bool send(const Frames& frames);
   void close();
   std::string found() const;
+  uint64_t heard_bytes() const;
   bool take_turn() override { return work(false); }
 
  private:
@@ -183,6 +186,12 @@ std::string ZmtpConnection::State::found() const {
   assert_on_loop(loop_);
   if (was_connected_ || was_denied_) return {};
   return end_.found.empty() ? find_at(ETIMEDOUT) : end_.found;
+}
+
+// Those that lie unread count too: this side may be slow itself.
+uint64_t ZmtpConnection::State::heard_bytes() const {
+  assert_on_loop(loop_);
+  return std::max(reader_.heard_bytes(), received_bytes(fd_));
 }
 
 // `error`: what the system says.
@@ -366,6 +375,8 @@ ZmtpConnection::ZmtpConnection(std::shared_ptr<SocketTurns> turns, const SocketA
 ZmtpConnection::~ZmtpConnection() { state_->close(); }
 
 std::string ZmtpConnection::found() const { return state_->found(); }
+
+uint64_t ZmtpConnection::heard_bytes() const { return state_->heard_bytes(); }
 
 bool ZmtpConnection::send(const Frames& frames) { return state_->send(frames); }
 

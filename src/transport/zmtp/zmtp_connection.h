@@ -28,6 +28,7 @@ class ZmtpConnection final : public Connection {
   void lend(Frames&, size_t) override {}
   void distrust() override {}
   std::string found() const override;
+  uint64_t heard_bytes() const override;
 
  private:
   class State;

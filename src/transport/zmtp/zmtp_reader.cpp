@@ -209,6 +209,7 @@ std::span<std::byte> ZmtpReader::room() {
 }
 
 void ZmtpReader::add(size_t count) {
+  heard_bytes_ += count;
   if (in_large_) {
     large_filled_ += count;
   } else {

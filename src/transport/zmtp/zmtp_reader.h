@@ -39,6 +39,8 @@ class ZmtpReader {
   std::span<std::byte> room();
   // That many have come into room().
   void add(size_t count);
+  // All that have come.
+  uint64_t heard_bytes() const { return heard_bytes_; }
 
   // The next whole message, its frames aligned to 64 bytes. Without a key small frames lie together in one block, and a
   // large one was received into its own. Throws PROTOCOL for what is no such stream or too large, DENIED where the
@@ -92,6 +94,7 @@ class ZmtpReader {
   const std::unique_ptr<std::byte[]> buffer_;
   size_t begin_ = 0;
   size_t end_ = 0;
+  uint64_t heard_bytes_ = 0;
   std::unique_ptr<CurveSide> curve_;  // nullptr without a key
   std::vector<std::byte> answer_;
 

@@ -5,7 +5,7 @@
 #include <distag.h>
 #include <sys/types.h>
 
-enum { kMostProcesses = 20 };
+enum { kMostProcesses = 64 };
 
 typedef struct processes {
   int32_t count;

@@ -1,0 +1,397 @@
+// The first dials of a worker to many: they wait in a line, and what a handshake that takes long is waited for.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "session_harness.h"
+
+namespace distag {
+namespace {
+
+constexpr Nanos kDialLease = 5 * kSecond;
+constexpr size_t kOthers = 20;
+
+// One worker, and many that it knows.
+class FirstDialsTest : public testing::Test {
+ protected:
+  void make(uint64_t seed = 1) {
+    others.clear();
+    a.reset();
+    network.reset();
+    scheduler = std::make_unique<SimScheduler>(seed);
+    network = std::make_unique<SimNetwork>(*scheduler);
+    a = std::make_unique<Node>(*scheduler, *network, "a", 0);
+    for (size_t i = 0; i < kOthers; ++i) {
+      others.push_back(std::make_unique<Node>(*scheduler, *network, name_of(i), static_cast<int32_t>(i) + 1));
+      a->know(*others.back());
+      others.back()->know(*a);
+    }
+  }
+  ~FirstDialsTest() override {
+    others.clear();
+    a.reset();
+  }
+
+  static std::string name_of(size_t i) { return "o" + std::to_string(i); }
+  bool run_until(const std::function<bool()>& condition, Nanos timeout = 60 * kSecond) {
+    return scheduler->run_until(condition, timeout);
+  }
+  // In one task, as by a start.
+  void say_to_all() {
+    a->loop.run([this] {
+      for (const auto& other : others) a->session->send(other->id(), wire::ShutdownVerdict{1});
+    });
+  }
+  size_t count_heard() const {
+    return static_cast<size_t>(
+        std::count_if(others.begin(), others.end(), [](const auto& other) { return !other->heard.empty(); }));
+  }
+  bool is_connected(size_t i) {
+    bool is = false;
+    a->loop.run([&] { is = a->session->is_connected(others[i]->id()); });
+    return is;
+  }
+  // Dials of a to the first ones hear no more than bytes that lead to nothing; its line is full of them.
+  void fill_line(Nanos every) {
+    for (size_t i = 0; i < DialLine::kAtOnce; ++i) network->let_drip(name_of(i), every);
+    a->loop.run([this] {
+      for (size_t i = 0; i < DialLine::kAtOnce; ++i) a->session->send(others[i]->id(), wire::ShutdownVerdict{1});
+    });
+    scheduler->run_for(kMillisecond);
+  }
+
+  std::unique_ptr<SimScheduler> scheduler;
+  std::unique_ptr<SimNetwork> network;
+  std::unique_ptr<Node> a;
+  std::vector<std::unique_ptr<Node>> others;
+};
+
+TEST_F(FirstDialsTest, GoEightAtATime) {
+  make();
+  network->faults.handshake_work = 10 * kMillisecond;
+  say_to_all();
+  uint64_t dials = 0;
+  size_t most = 0;
+  scheduler->set_observer([&] {
+    size_t connected = 0;
+    for (size_t i = 0; i < kOthers; ++i) connected += is_connected(i);
+    dials = std::max(dials, network->traffic().dials);
+    if (connected == 0) most = std::max(most, static_cast<size_t>(dials));
+  });
+  scheduler->run_for(20 * kMillisecond);
+  scheduler->set_observer(nullptr);
+  EXPECT_EQ(most, DialLine::kAtOnce);
+  network->faults.handshake_work = kMillisecond;
+  ASSERT_TRUE(run_until([&] { return count_heard() == kOthers && a->is_drained(); }));
+}
+
+TEST_F(FirstDialsTest, TheFirstOnesAreChosenByChance) {
+  std::set<std::set<std::string>> firsts;
+  for (const uint64_t seed : {1, 2, 3}) {
+    make(seed);
+    std::set<std::string> first;
+    network->set_tap([&first](const std::string& from, const std::string& to, const Frames&) {
+      if (from == "a" && first.size() < DialLine::kAtOnce) first.insert(to);
+    });
+    say_to_all();
+    ASSERT_TRUE(run_until([&] { return count_heard() == kOthers; }));
+    firsts.insert(first);
+  }
+  EXPECT_EQ(firsts.size(), 3u);
+}
+
+// The others have dialled this worker, which has nothing to say to them.
+TEST_F(FirstDialsTest, APeerForWhichAMessageWaitsGoesAheadOfIdleOnes) {
+  make();
+  network->faults.handshake_work = 2 * kMillisecond;
+  for (size_t i = 0; i + 1 < kOthers; ++i) others[i]->say(*a, 1);
+  ASSERT_TRUE(run_until([&] { return a->heard.size() >= DialLine::kAtOnce + 4; }));
+  size_t connected = 0;
+  a->say(*others[kOthers - 1], 1);
+  ASSERT_TRUE(run_until([&] { return !others[kOthers - 1]->heard.empty(); }));
+  for (size_t i = 0; i + 1 < kOthers; ++i) connected += is_connected(i);
+  EXPECT_LE(connected, DialLine::kAtOnce + 1);
+  ASSERT_TRUE(run_until([&] { return a->heard.size() == kOthers - 1; }));
+}
+
+// Eight hosts of which nothing is heard: the ninth peer waits for no lease.
+TEST_F(FirstDialsTest, ADialThatStallsGivesUpItsTurnAfterAQuarterOfALease) {
+  make();
+  fill_line(0);
+  a->say(*others[kOthers - 1], 1);
+  scheduler->run_for(kDialLease / 5);
+  EXPECT_TRUE(others[kOthers - 1]->heard.empty());
+  ASSERT_TRUE(run_until([&] { return !others[kOthers - 1]->heard.empty(); }, kDialLease / 2));
+  EXPECT_TRUE(a->lost.empty());
+}
+
+// Bytes keep a turn for a lease, and no longer.
+TEST_F(FirstDialsTest, ATurnIsKeptByProgressForALeaseAtMost) {
+  make();
+  fill_line(kDialLease / 10);
+  a->say(*others[kOthers - 1], 1);
+  scheduler->run_for(kDialLease * 9 / 10);
+  EXPECT_TRUE(others[kOthers - 1]->heard.empty());
+  ASSERT_TRUE(run_until([&] { return !others[kOthers - 1]->heard.empty(); }, kDialLease / 2));
+}
+
+TEST_F(FirstDialsTest, ARedialNeverWaitsInTheLine) {
+  make();
+  Node& met = *others[kOthers - 1];
+  a->say(met, 1);
+  ASSERT_TRUE(run_until([&] { return met.heard.size() == 1 && a->is_drained(); }));
+  fill_line(kDialLease / 10);
+  network->cut_all();
+  a->say(met, 2);
+  ASSERT_TRUE(run_until([&] { return met.heard.size() == 2; }, kDialLease / 10));
+}
+
+// It listens no more: two redials say so, whoever else is being dialled.
+TEST_F(FirstDialsTest, ADialThatIsRefusedWaitsInTheLineOnce) {
+  make();
+  Node& dead = *others[kOthers - 1];
+  const Incarnation id = dead.id();
+  network->kill(name_of(kOthers - 1));
+  a->send(id, wire::ShutdownVerdict{1});
+  scheduler->run_for(kMillisecond);
+  fill_line(kDialLease / 10);
+  ASSERT_TRUE(run_until([&] { return !a->lost.empty(); }, kDialLease / 10));
+  EXPECT_EQ(a->lost[0].first, id);
+}
+
+TEST_F(FirstDialsTest, APeerIsNotLostForTheTimeInTheLine) {
+  make();
+  fill_line(kDialLease / 10);
+  for (size_t i = DialLine::kAtOnce; i < 2 * DialLine::kAtOnce; ++i) {
+    network->let_drip(name_of(i), kDialLease / 10);
+    a->say(*others[i], 1);
+  }
+  a->loop.run([this] { a->session->fence(others[0]->id(), Error(Status::kDisconnected, "no more")); });
+  ASSERT_TRUE(run_until([&] { return a->lost.size() == 2 * DialLine::kAtOnce; }, 20 * kDialLease));
+  EXPECT_GE(scheduler->now(), 4 * kDialLease + kDialLease * 3 / 4) << "the second eight had their turn a lease later";
+}
+
+TEST_F(FirstDialsTest, APeerThatIsGivenUpInTheLineLeavesIt) {
+  make();
+  fill_line(kDialLease / 10);
+  Node& fenced = *others[kOthers - 2];
+  a->say(fenced, 1);
+  a->say(*others[kOthers - 1], 1);
+  a->loop.run([&] { a->session->fence(fenced.id(), Error(Status::kDisconnected, "no more")); });
+  ASSERT_TRUE(run_until([&] { return a->lost.size() == 1; }, kSecond));
+  ASSERT_TRUE(run_until([&] { return !others[kOthers - 1]->heard.empty(); }, 2 * kDialLease));
+  EXPECT_TRUE(fenced.heard.empty());
+}
+
+TEST_F(FirstDialsTest, WhatWaitsInTheLineCanBeWithdrawn) {
+  make();
+  fill_line(kDialLease / 10);
+  Node& late = *others[kOthers - 1];
+  const Session::Ticket ticket = a->say(late, 1);
+  a->say(late, 2);
+  a->loop.run([&] { EXPECT_TRUE(a->session->withdraw(late.id(), ticket)); });
+  ASSERT_TRUE(run_until([&] { return !late.heard.empty(); }, 2 * kDialLease));
+  EXPECT_EQ(late.heard, std::vector<uint64_t>{2});
+}
+
+TEST_F(FirstDialsTest, AnEndWithPeersInTheLineEndsByItsDeadline) {
+  make();
+  fill_line(kDialLease / 10);
+  for (size_t i = DialLine::kAtOnce; i < kOthers; ++i) a->say(*others[i], 1);
+  bool done = false;
+  const Nanos begin = scheduler->now();
+  a->loop.run([&] { a->session->leave(begin + kSecond, [&done] { done = true; }); });
+  ASSERT_TRUE(run_until([&] { return done; }, 2 * kSecond));
+  EXPECT_GE(scheduler->now() - begin, kSecond);
+  const uint64_t dials = network->traffic().dials;
+  bool more = true;
+  while (more) a->loop.run([&] { more = a->session->close_some(); });
+  scheduler->run_for(2 * kDialLease);
+  EXPECT_EQ(network->traffic().dials, dials) << "nobody is dialled meanwhile";
+}
+
+// ---- acknowledgements by WELCOME ----
+
+// Nothing of it goes to the peer by a stream of its own for a while.
+TEST_F(FirstDialsTest, MessagesOfAPeerInTheLineAreAcknowledged) {
+  make();
+  fill_line(kDialLease / 10);
+  Node& b = *others[kOthers - 1];
+  b.say(*a, 1);
+  ASSERT_TRUE(run_until([&] { return a->heard.size() == 1 && b.is_drained(); }, kDialLease / 10));
+  b.say(*a, 2);
+  ASSERT_TRUE(run_until([&] { return a->heard.size() == 2 && b.is_drained(); }, kDialLease / 10));
+  EXPECT_FALSE(is_connected(kOthers - 1));
+}
+
+TEST_F(FirstDialsTest, WelcomeAcknowledgesOnceIn50Milliseconds) {
+  make();
+  fill_line(kDialLease / 10);
+  Node& b = *others[kOthers - 1];
+  b.say(*a, 0);
+  ASSERT_TRUE(run_until([&] { return b.is_drained(); }, kSecond));
+  uint64_t welcomes = 0;
+  network->set_tap([&](const std::string& from, const std::string& to, const Frames&) {
+    welcomes += from == "a" && to == name_of(kOthers - 1);
+  });
+  for (int i = 0; i < 100; ++i) {
+    b.say(*a, 1);
+    scheduler->run_for(5 * kMillisecond);
+  }
+  EXPECT_GE(welcomes, 500u / 50 - 1);
+  EXPECT_LE(welcomes, 500u / 50 + 1);
+  ASSERT_TRUE(run_until([&] { return b.is_drained(); }, kAckAgain + 2 * kMillisecond));
+  EXPECT_TRUE(b.lost.empty());
+}
+
+// Acknowledgements of other streams do not wait for that.
+TEST_F(FirstDialsTest, WhatOthersAreOwedGoesInTime) {
+  make();
+  Node& met = *others[kOthers - 2];
+  met.say(*a, 1);
+  a->say(met, 1);
+  ASSERT_TRUE(run_until([&] { return met.is_drained() && a->is_drained(); }));
+  fill_line(kDialLease / 10);
+  Node& b = *others[kOthers - 1];
+  b.say(*a, 1);
+  ASSERT_TRUE(run_until([&] { return b.is_drained(); }, kSecond));
+  b.say(*a, 2);
+  scheduler->run_for(8 * kMillisecond);
+  ASSERT_FALSE(b.is_drained()) << "the next WELCOME is for later";
+  met.say(*a, 2);
+  ASSERT_TRUE(run_until([&] { return met.is_drained(); }, kAckDelay + 2 * kMillisecond));
+}
+
+TEST_F(FirstDialsTest, WhoLeavesIsToldAtOnceThatItWasHeard) {
+  make();
+  fill_line(kDialLease / 10);
+  Node& b = *others[kOthers - 1];
+  b.say(*a, 1);
+  bool done = false;
+  b.loop.run([&] { b.session->leave(kNever, [&done] { done = true; }); });
+  ASSERT_TRUE(run_until([&] { return done; }, kAckAgain / 2));
+  EXPECT_EQ(a->left, std::vector<Incarnation>{b.id()});
+}
+
+TEST_F(FirstDialsTest, APeerThatIsIdleLivesByWelcomesThatAnswerItsPings) {
+  make();
+  fill_line(kDialLease / 10);
+  Node& b = *others[kOthers - 1];
+  for (size_t i = DialLine::kAtOnce; i + 1 < kOthers; ++i) {
+    network->let_drip(name_of(i), kDialLease / 10);
+    a->say(*others[i], 1);
+  }
+  b.say(*a, 1);
+  scheduler->run_for(kDialLease * 7 / 4);
+  EXPECT_FALSE(is_connected(kOthers - 1));
+  EXPECT_TRUE(b.lost.empty());
+  ASSERT_TRUE(run_until([&] { return is_connected(kOthers - 1); }, 4 * kDialLease));
+  EXPECT_TRUE(b.lost.empty());
+}
+
+// ---- handshakes that take long ----
+
+TEST_F(FirstDialsTest, BytesOfAHandshakeKeepAPeerForFourLeasesAndNoLonger) {
+  make();
+  network->let_drip(name_of(0), kDialLease / 10);
+  a->say(*others[0], 1);
+  scheduler->run_for(4 * kDialLease - kDialLease / 10);
+  EXPECT_TRUE(a->lost.empty());
+  EXPECT_EQ(network->traffic().dials, 1u);
+  ASSERT_TRUE(run_until([&] { return !a->lost.empty(); }, kDialLease / 2));
+  EXPECT_EQ(a->lost[0].first, others[0]->id());
+}
+
+// However often it is dialled again.
+TEST_F(FirstDialsTest, MoreBytesThanOfAHandshakeKeepNobody) {
+  make();
+  network->let_drip(name_of(0), kMillisecond / 10);
+  a->say(*others[0], 1);
+  ASSERT_TRUE(run_until([&] { return !a->lost.empty(); }, 2 * kDialLease));
+  EXPECT_EQ(a->lost[0].first, others[0]->id());
+}
+
+TEST_F(FirstDialsTest, ASilentHandshakeIsBegunAnewAfterThreeQuartersOfALease) {
+  make();
+  network->let_drip(name_of(0), 0);
+  a->say(*others[0], 1);
+  scheduler->run_for(kDialLease * 7 / 10);
+  EXPECT_EQ(network->traffic().dials, 1u);
+  network->stop_drip(name_of(0));
+  ASSERT_TRUE(run_until([&] { return !others[0]->heard.empty(); }, kDialLease / 2));
+  EXPECT_TRUE(a->lost.empty());
+  network->let_drip(name_of(1), 0);
+  const Nanos begin = scheduler->now();
+  a->say(*others[1], 1);
+  ASSERT_TRUE(run_until([&] { return !a->lost.empty(); }, 3 * kDialLease)) << "it never says a word";
+  EXPECT_GE(scheduler->now() - begin, kDialLease);
+}
+
+// ---- a loop that is late ----
+
+class LateTicksTest : public PairOfSessions {
+ protected:
+  // Its ticks are a quarter of a lease apart from here on, but for those that are late.
+  const Nanos begin = scheduler.now();
+  Nanos tick(int number) const { return begin + number * (kDialLease / 4); }
+  void be_late_at(Nanos moment, Nanos late) {
+    scheduler.at(moment - kMillisecond, [this] { a.loop.freeze(); });
+    scheduler.at(moment + late, [this] { a.loop.thaw(); });
+  }
+};
+
+// The peer is silent from right after the second tick on: it is lost at the seventh, unless that is late.
+TEST_F(LateTicksTest, InATickThatIsLateNobodyIsLost) {
+  meet();
+  scheduler.at(tick(2) + kMillisecond, [this] {
+    network.part("a", "b");
+    a.say(b, 2);
+  });
+  be_late_at(tick(7), kDialLease / 10);
+  ASSERT_TRUE(run_until([this] { return !a.lost.empty(); }, 3 * kDialLease));
+  EXPECT_GE(scheduler.now(), tick(8) + kDialLease / 10);
+  EXPECT_LT(scheduler.now(), tick(9));
+}
+
+TEST_F(LateTicksTest, OneThatIsHardlyLateLosesThePeer) {
+  meet();
+  scheduler.at(tick(2) + kMillisecond, [this] {
+    network.part("a", "b");
+    a.say(b, 2);
+  });
+  be_late_at(tick(7), kDialLease / 20);
+  ASSERT_TRUE(run_until([this] { return !a.lost.empty(); }, 3 * kDialLease));
+  EXPECT_LT(scheduler.now(), tick(8));
+}
+
+// Of ticks that are late every fifth judges, and finds that the peer owes three quarters of a lease.
+TEST_F(LateTicksTest, TheTimeByWhichTicksAreLateIsNobodys) {
+  meet();
+  const Nanos late = kDialLease / 5;
+  for (int i = 1; i <= 40; ++i) be_late_at(tick(i) + (i - 1) * late, late);
+  scheduler.at(tick(2) + 2 * late + kMillisecond, [this] {
+    network.part("a", "b");
+    a.say(b, 2);
+  });
+  scheduler.run_for(tick(5) + 5 * late + kDialLease / 8 - scheduler.now());
+  EXPECT_TRUE(a.lost.empty());
+  ASSERT_TRUE(run_until([this] { return !a.lost.empty(); }, 3 * kDialLease));
+}
+
+TEST_F(LateTicksTest, OneThatIsAlwaysLateLosesWhoIsGoneAllTheSame) {
+  meet();
+  network.part("a", "b");
+  a.say(b, 2);
+  const Nanos late = kDialLease / 10;
+  for (int i = 1; i <= 40; ++i) be_late_at(tick(i) + (i - 1) * late, late);
+  ASSERT_TRUE(run_until([this] { return !a.lost.empty(); }, 6 * kDialLease));
+  EXPECT_GE(scheduler.now() - begin, kDialLease);
+}
+
+}  // namespace
+}  // namespace distag

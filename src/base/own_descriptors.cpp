@@ -120,6 +120,8 @@ NotedSocket::~NotedSocket() {
   forget_number(number_, inode_);
 }
 
+bool NotedSocket::is_there() const noexcept { return number_ >= 0 && socket_inode(number_) == inode_; }
+
 NotedSocket::NotedSocket(NotedSocket&& other) noexcept
     : number_(std::exchange(other.number_, -1)), inode_(other.inode_) {}
 

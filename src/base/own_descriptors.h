@@ -33,6 +33,8 @@ class NotedSocket {
   ~NotedSocket();
   NotedSocket(NotedSocket&& other) noexcept;
   NotedSocket& operator=(NotedSocket&& other) noexcept;
+  // Its number is still that of the socket.
+  bool is_there() const noexcept;
 
  private:
   int number_ = -1;

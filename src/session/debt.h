@@ -8,13 +8,13 @@
 namespace distag {
 
 // Whether a peer owes an acknowledgement or an answer, and since when. Time for which it is not to blame does not
-// count: `since` is that much later. On the loop.
+// count: `since` is that much later. While the debt is put off it does not grow, and is not there. On the loop.
 class Debt {
  public:
   bool is_there() const { return since_ != kNever; }
   Nanos since() const { return since_; }
 
-  // Unless it is there. One that was put off is as old as it was.
+  // Unless it is there. One that was put off goes on, as old as it was.
   void begin(Nanos now) {
     if (!is_there()) since_ = now - std::exchange(before_, 0);
   }
@@ -26,8 +26,10 @@ class Debt {
     since_ = kNever;
     before_ = 0;
   }
+  // kNever: of all that it has owed.
   void excuse(Nanos now, Nanos time) {
     if (is_there()) since_ = now - since_ > time ? since_ + time : now;
+    before_ = before_ > time ? before_ - time : 0;
   }
 
  private:

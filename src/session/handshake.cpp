@@ -227,7 +227,11 @@ void Handshake::on_welcome(PeerRecord& record, const wire::Welcome& welcome) {
   const bool was_open = record.outgoing.is_open();
   if (!record.outgoing.on_welcome(welcome)) violation("it expects message {}, which was never sent", welcome.next);
   if (was_open || !welcome.lack.empty()) record.last.ack = record.last.heard;
-  if (!welcome.lack.empty()) record.lack.note(Error(Status::kOutOfMemory, welcome.lack), record.last.heard);
+  if (!welcome.lack.empty()) {
+    record.lack.note(Error(Status::kOutOfMemory, welcome.lack), record.last.heard);
+  } else if (was_open) {  // the answer to HELLO comes before the lack is named again
+    record.lack.end();
+  }
 }
 
 void Handshake::on_refuse(PeerRecord& record, const wire::Refuse& refusal) {

@@ -9,7 +9,7 @@ namespace distag {
 namespace {
 
 // For which a peer may acknowledge nothing more while parts of its messages arrive, behind which its acknowledgements
-// wait, or while it tells that parts arrive there: both over a slow link. Or while bytes of its handshake arrive.
+// wait, or while it tells that parts arrive there: both over a slow link. Or while bytes of its handshakes arrive.
 constexpr int kMostLeases = 4;
 constexpr int kMostLateTicks = 4;
 
@@ -17,9 +17,10 @@ constexpr int kMostLateTicks = 4;
 std::string why_lost(PeerRecord& record, const StreamShared& shared) {
   const Nanos now = shared.loop.now(), lease = shared.config.lease;
   const OutgoingStream::Owed owed = record.outgoing.owed(now);
-  const Nanos shown_at = std::max(record.hears_at(), owed.heard_at);
+  const Nanos shown_at = std::max(record.hears_at(), owed.handshake.heard_at);
   const bool is_slow = shown_at >= 0 && now - shown_at < lease;
-  if (owed.time >= lease && (!is_slow || owed.time >= kMostLeases * lease)) {
+  const bool is_waited_for = is_slow || owed.handshake.is_new;
+  if (owed.time >= lease && (!is_waited_for || owed.time >= kMostLeases * lease)) {
     return fmt::format("it has acknowledged nothing for {:.2f} s", static_cast<double>(owed.time) / kSecond);
   }
   if (record.outgoing.kept() <= shared.config.max_kept) return {};
@@ -51,29 +52,30 @@ void Liveness::close() {
 // its turn in the same one.
 void Liveness::tick() {
   timer_ = 0;
-  const Nanos now = shared_.loop.now();
-  const Nanos late = now - next_tick_;
-  const bool judges = may_judge(late);
+  const Moment moment = note_tick();
   start();
   keep_house_();
   EachStep each;  // without memory for one of these the next tick is there
   const std::vector<PeerRecord*>& peers = peers_.all();
   for (size_t i = 0; i < peers.size(); ++i) {
-    each([this, &peers, i, now, late, judges] { tick(*peers[i], now, late, judges); });
+    each([this, &peers, i, &moment] { tick(*peers[i], moment); });
   }
 }
 
-bool Liveness::may_judge(Nanos late) {
+Liveness::Moment Liveness::note_tick() {
+  const Nanos now = shared_.loop.now();
+  const Nanos late = now - next_tick_;
   const bool is_late = late > shared_.config.lease / 16;
   late_ticks_ = is_late && late_ticks_ < kMostLateTicks ? late_ticks_ + 1 : 0;
-  return late_ticks_ == 0;
+  return {now, late, late_ticks_ == 0, std::exchange(was_away_, late > shared_.config.lease / 4)};
 }
 
 // Whether it is lost is asked before anything is said to it; a peer that was lost just now is not asked to answer.
-void Liveness::tick(PeerRecord& record, Nanos now, Nanos late, bool judges) {
+void Liveness::tick(PeerRecord& record, const Moment& moment) {
+  const auto [now, late, judges, was_away] = moment;
   record.inbox.drain();
   if (!record.is_member() || record.outgoing.is_idle()) return;
-  if (late > shared_.config.lease / 4) return record.outgoing.excuse(now, kNever);
+  if (!was_away && late > shared_.config.lease / 4) return record.outgoing.excuse(now, kNever);
   if (late > shared_.config.lease / 16) record.outgoing.excuse(now, late);
   if (std::string why = judges ? why_lost(record, shared_) : std::string(); !why.empty()) {
     return standings_.lose_once_heard(record, Status::kDisconnected, std::move(why), wire::RefuseReason::kFenced);

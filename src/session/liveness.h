@@ -7,10 +7,12 @@
 namespace distag {
 
 // The ticks of a session, each quarter of a lease from the first stream that is opened, and what they find out about
-// each peer: it is lost when it has acknowledged nothing for a lease, which is counted only while this worker could
-// have heard it. A tick that comes late by more than a quarter restarts all leases: this worker was away. In one that
-// comes late by more than a sixteenth no peer is lost, and none owes for the time by which it is late: what came
-// meanwhile is not heard yet. Of such ticks in a row every fifth judges all the same. On the loop.
+// each peer: it is lost when it has acknowledged nothing for a lease, or for four while parts of its messages or bytes
+// of its handshakes come. Only time counts in which this worker could have heard it, and in which the peer is not in
+// the line of first dials. In a tick that comes late by more than a sixteenth of a lease no peer is lost, and none owes
+// for the time by which it is late: what came meanwhile is not heard yet. Of such ticks in a row every fifth judges all
+// the same. One that is late by more than a quarter restarts all leases, unless the one before was: this worker was
+// away. On the loop.
 class Liveness {
  public:
   // `keep_house` runs with each tick, before the peers.
@@ -29,8 +31,14 @@ class Liveness {
 
  private:
   void tick();
-  bool may_judge(Nanos late);
-  void tick(PeerRecord& record, Nanos now, Nanos late, bool judges);
+  struct Moment {
+    Nanos now;
+    Nanos late;
+    bool judges;
+    bool was_away;  // before it
+  };
+  Moment note_tick();
+  void tick(PeerRecord& record, const Moment& moment);
   void report_lack(const PeerRecord& record, const Obstacle& obstacle);
 
   StreamShared& shared_;
@@ -40,7 +48,8 @@ class Liveness {
   const std::function<void()> keep_house_;
   Loop::TimerId timer_ = 0;
   Nanos next_tick_ = 0;
-  int late_ticks_ = 0;  // in a row, in which no peer was judged
+  int late_ticks_ = 0;     // in a row, in which no peer was judged
+  bool was_away_ = false;  // at the last tick
 };
 
 }  // namespace distag

@@ -16,6 +16,11 @@ constexpr unsigned kRefusalsToLoss = 2;
 // Of handshakes until one has ended: above all that the other side says in several (greeting, WELCOME and READY of
 // CURVE, WELCOME). Who says more is no listener that is slow.
 constexpr uint64_t kHandshakeBytes = 4096;
+// A first handshake that drops so late was given up by a side that was slow, and not by one that is gone: transports
+// give it 5 s or more.
+constexpr Nanos kSlowHandshake = 2 * kSecond;
+
+Nanos slow_handshake(const StreamShared& shared) { return std::min(kSlowHandshake, shared.config.lease / 4); }
 
 Error why_dead(bool was_denied) {
   if (!was_denied) return {Status::kDisconnected, "connection dropped and two redials were refused"};
@@ -48,7 +53,8 @@ OutgoingConnection::~OutgoingConnection() {
 //               Dropped, Refused    Waiting    drop the connection, dial later; dead after a drop and two refusals
 //   Dialling, Greeting, Open
 //               Stalled, Short      Waiting    the same, without counting; Short: for want of something here
-//   Waiting     RetryDue            Dialling   dial, after a drop; a first dial that stalls, or was short: InLine
+//   Waiting     RetryDue            Dialling   dial, if it was ever open, or the last dial was refused or dropped soon
+//   Waiting     RetryDue            InLine     else wait for the turn
 //   any         Closed              Closed     drop the connection, tell the owner
 //
 // After end() every drop is Closed.
@@ -64,13 +70,14 @@ void OutgoingConnection::transition(Event event) {
     case Event::kNeeded:
     case Event::kRetryDue:
       if (state_ != (event == Event::kNeeded ? State::kIdle : State::kWaiting)) break;
-      if (was_open_ || drops_ > 0) return dial();
+      if (was_open_ || attempts_.skips_line || ending_) return dial();
       enter(State::kInLine);
+      attempts_.in_line_at = shared_.loop.now();
       owner_.on_in_line();
       place_.enter();
       break;
     case Event::kTurn:
-      if (state_ == State::kInLine) dial();
+      if (state_ == State::kInLine) dial(shared_.loop.now() - attempts_.in_line_at > shared_.config.lease / 16);
       break;
     case Event::kConnected:
       if (state_ != State::kDialling) break;
@@ -85,6 +92,8 @@ void OutgoingConnection::transition(Event event) {
     case Event::kDropped:
     case Event::kRefused:
       if (!has_connection) break;
+      look_at_handshake(shared_.loop.now());
+      attempts_.skips_line = event == Event::kRefused || shared_.loop.now() - attempt_.begun < slow_handshake(shared_);
       drop_connection();
       wait_to_retry();
       if (note_drop(event == Event::kRefused)) owner_.on_dead(why_dead(attempt_.was_denied));
@@ -92,6 +101,8 @@ void OutgoingConnection::transition(Event event) {
     case Event::kStalled:
     case Event::kShort:
       if (!has_connection) break;
+      look_at_handshake(shared_.loop.now());
+      attempts_.skips_line = false;
       drop_connection();
       wait_to_retry();
       break;
@@ -113,13 +124,13 @@ void OutgoingConnection::enter(State state) {
 }
 
 // The attempt begins before it can fail: a failure is one of this dial, and not of the one before.
-void OutgoingConnection::dial() {
+void OutgoingConnection::dial(bool has_waited) {
   enter(State::kDialling);
   owner_.on_dialling();
-  lack_.try_again(shared_.loop.now());
-  const uint64_t heard_before = attempt_.heard_before + attempt_.heard;
-  attempt_ = {shared_.loop.now()};
-  attempt_.heard_before = heard_before;
+  const Nanos now = shared_.loop.now();
+  lack_.try_again(now);
+  attempts_.heard += attempt_.heard;
+  attempt_ = {now, now, has_waited};
   try {
     dropped_.reserve(dropped_.size() + 1);  // for this one, whose end needs no memory then
     connection_ = shared_.transport.dial_worker(peer_.name, peer_.endpoint, events_of(++epoch_));
@@ -205,10 +216,9 @@ Frames OutgoingConnection::make_hello() const {
 
 void OutgoingConnection::welcome() {
   assert_on_loop(shared_.loop);
-  drops_ = 0;
-  refusals_ = 0;
   was_open_ = true;
-  attempt_.heard = attempt_.heard_before = 0;
+  attempt_.heard = 0;
+  attempts_ = {};
   transition(Event::kWelcomed);
 }
 
@@ -253,7 +263,7 @@ void OutgoingConnection::wait_to_retry() {
   enter(State::kWaiting);
   owner_.on_dialling();
   const bool is_short = lack_.is_there(shared_.loop.now());
-  const Nanos longest = kFirstRetry << (is_short ? kMaxDoublings : std::min(drops_, kMaxDoublings));
+  const Nanos longest = kFirstRetry << (is_short ? kMaxDoublings : std::min(attempts_.drops, kMaxDoublings));
   const auto jitter = static_cast<Nanos>(shared_.random.next() % static_cast<uint64_t>(longest));
   shared_.loop.cancel_timer(retry_timer_);
   retry_timer_ = 0;
@@ -271,28 +281,48 @@ void OutgoingConnection::tick(Nanos now) {
   assert_on_loop(shared_.loop);
   dropped_.clear();  // those for whose end there was no memory
   if (retry_timer_ == 0) transition(Event::kRetryDue);
-  if (!place_.has_turn()) return;
   look_at_handshake(now);
+  if (!place_.has_turn()) return;
   const Nanos lease = shared_.config.lease;
   const bool has_stalled = now - silent_since() >= lease / 4;
-  const bool is_long = now - attempt_.at >= lease;
+  const bool is_long = now - attempt_.begun >= lease;
   if (has_stalled || is_long) place_.leave();
 }
 
-Nanos OutgoingConnection::look_at_handshake(Nanos now) {
+OutgoingConnection::Handshake OutgoingConnection::look_at_handshake(Nanos now) {
   assert_on_loop(shared_.loop);
-  if ((state_ != State::kDialling && state_ != State::kGreeting) || connection_ == nullptr) return -1;
-  const uint64_t heard = std::min(connection_->heard_bytes(), kHandshakeBytes - attempt_.heard_before);
-  if (heard > attempt_.heard) attempt_.heard_at = now;
+  const bool goes_on = state_ == State::kDialling || state_ == State::kGreeting;
+  if (!goes_on || connection_ == nullptr) return {attempts_.heard_at, false};
+  const uint64_t heard = std::min(connection_->heard_bytes(), kHandshakeBytes - attempts_.heard);
+  if (heard > attempt_.heard) attempt_.heard_at = attempts_.heard_at = now;
   attempt_.heard = std::max(attempt_.heard, heard);
-  return attempt_.heard_at;
+  const Nanos lease = shared_.config.lease;
+  return {attempts_.heard_at, attempt_.has_waited && now - attempt_.at < lease / 2 - lease / 16};
+}
+
+// What has come by now was heard in that time.
+void OutgoingConnection::excuse(Nanos now, Nanos time) {
+  assert_on_loop(shared_.loop);
+  look_at_handshake(now);
+  for (Nanos* const moment : {&attempt_.at, &attempt_.heard_at, &attempts_.heard_at}) {
+    if (*moment >= 0) *moment = now - *moment > time ? *moment + time : now;
+  }
+}
+
+void OutgoingConnection::end(bool is_told) {
+  assert_on_loop(shared_.loop);
+  ending_ = true;
+  if (was_open_ || is_idle()) return;
+  if (is_told) return close();
+  place_.leave();
+  if (state_ == State::kInLine) dial();
 }
 
 // True: the peer is gone. The first drop may itself be a refusal.
 bool OutgoingConnection::note_drop(bool refused) {
-  refusals_ = refused && drops_ > 0 ? refusals_ + 1 : 0;
-  ++drops_;
-  return refusals_ >= kRefusalsToLoss;
+  attempts_.refusals = refused && attempts_.drops > 0 ? attempts_.refusals + 1 : 0;
+  ++attempts_.drops;
+  return attempts_.refusals >= kRefusalsToLoss;
 }
 
 }  // namespace distag

@@ -11,7 +11,8 @@ namespace distag {
 
 // The connection to one peer: dialled, greeted, and dialled again after a drop. Knows nothing of numbers. There is a
 // connection exactly in the states from kDialling to kOpen; what calls back later is known by its epoch, and left
-// alone. The first dial waits in the line of the worker; it has its turn only in kDialling. On the loop.
+// alone. The first dial waits in the line of the worker, and so do those after it that follow a stall or a handshake
+// that took long; it has its turn only in kDialling. On the loop.
 class OutgoingConnection {
  public:
   // The stream that goes over it. None of these may destroy the connection.
@@ -49,8 +50,9 @@ class OutgoingConnection {
   void tick(Nanos now);
   // The answer of the other side was lost for want of something here: it is dialled again.
   void stall_for(const Error& lack);
-  // From now on each drop is the end.
-  void end() { ending_ = true; }
+  // From now on each drop is the end. One over which nothing was ever said ends now, if `is_told`; else it is dialled,
+  // outside the line.
+  void end(bool is_told);
   // The peer has welcomed us.
   void welcome();
 
@@ -71,11 +73,14 @@ class OutgoingConnection {
   // As Connection::lend.
   void lend(Frames& frames, size_t ahead) { connection_->lend(frames, ahead); }
 
-  // When it was last seen that bytes of its handshake have come; -1: none, or the handshake is over.
-  Nanos look_at_handshake(Nanos now);
+  struct Handshake {
+    Nanos heard_at = -1;  // when it was last seen that bytes came, also in those given up; -1: none, since it was open
+    bool is_new = false;  // begun less than half a lease ago, as ticks are counted, after it had waited in the line
+  };
+  Handshake look_at_handshake(Nanos now);
   // Since when nothing has come of this attempt.
   Nanos silent_since() const { return std::max(attempt_.at, attempt_.heard_at); }
-  void excuse(Nanos now, Nanos time) { attempt_.at = now - attempt_.at > time ? attempt_.at + time : now; }
+  void excuse(Nanos now, Nanos time);
 
  private:
   enum class State {
@@ -91,18 +96,28 @@ class OutgoingConnection {
 
   // What is known of the connection that was dialled last; each dial begins anew.
   struct Attempt {
-    Nanos at = 0;
+    Nanos at = 0;              // later by what was excused
+    Nanos begun = 0;           // really
+    bool has_waited = false;   // in the line, for more than a moment
     bool is_blocked = false;   // the connection takes no more for now
     bool has_greeted = false;  // HELLO was taken by the connection
     bool was_denied = false;
-    uint64_t heard = 0;         // bytes of the handshake, at the last look
-    uint64_t heard_before = 0;  // of those before it, since it was open
-    Nanos heard_at = -1;        // the last look that found more
+    uint64_t heard = 0;   // bytes of the handshake, at the last look
+    Nanos heard_at = -1;  // the last look that found more
+  };
+  // What is known of all attempts since it was open.
+  struct Attempts {
+    uint64_t heard = 0;       // bytes of handshakes, but that of the last one
+    Nanos heard_at = -1;      // the last look that found more
+    Nanos in_line_at = 0;     // since when it is, or was, in the line
+    bool skips_line = false;  // the next dial: the last one was refused, or dropped soon
+    unsigned drops = 0;
+    unsigned refusals = 0;  // in a row, after a drop
   };
 
   void transition(Event event);
   void enter(State state);
-  void dial();
+  void dial(bool has_waited = false);
   ConnectionEvents events_of(uint64_t epoch);
   void greet();
   Frames make_hello() const;
@@ -122,11 +137,10 @@ class OutgoingConnection {
   uint64_t epoch_ = 0;                                // of the connection: callbacks of older ones are stale
   std::shared_ptr<char> alive_ = std::make_shared<char>();
   Attempt attempt_;
+  Attempts attempts_;
   bool was_open_ = false;  // ever: each dial is a redial from then on
   bool ending_ = false;
   Loop::TimerId retry_timer_ = 0;
-  unsigned drops_ = 0;     // since it was open
-  unsigned refusals_ = 0;  // in a row, after a drop
 };
 
 }  // namespace distag

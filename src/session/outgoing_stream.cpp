@@ -24,15 +24,16 @@ Frame take_long_header(wire::Encoded& encoded) {
 OutgoingStream::OutgoingStream(StreamShared& shared, const Peer& peer, Owner& owner)
     : shared_(shared), owner_(owner), connection_(shared, peer, lack_, *this), sent_(shared.stats) {}
 
-void OutgoingStream::end() {
+void OutgoingStream::end(bool is_told) {
   assert_on_loop(shared_.loop);
-  connection_.end();
+  connection_.end(is_told);
   drop_messages();
 }
 
 void OutgoingStream::leave() {
   assert_on_loop(shared_.loop);
   farewell_ = Farewell::kDue;
+  connection_.hurry();
   pump_if_possible();
 }
 
@@ -429,6 +430,13 @@ OutgoingStream::Owed OutgoingStream::owed(Nanos now) {
   debt_.excuse(now, lack_.take_time(now));
   if (!debt_.is_there()) return {};
   return {now - debt_.since(), connection_.look_at_handshake(now)};
+}
+
+// The lack of until now is part of the debt that is put off.
+void OutgoingStream::on_in_line() {
+  const Nanos now = shared_.loop.now();
+  debt_.excuse(now, lack_.take_time(now));
+  debt_.put_off(now);
 }
 
 void OutgoingStream::excuse(Nanos now, Nanos time) {

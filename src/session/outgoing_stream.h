@@ -52,8 +52,9 @@ class OutgoingStream final : OutgoingConnection::Owner {
   // A message that came on the connection, or a report of the peer on it, shows that bytes were changed, or it was lost
   // for want of something here: the connection is dialled again.
   void on_damaged(const Error* lack = nullptr) { lack == nullptr ? connection_.drop() : connection_.stall_for(*lack); }
-  // The peer has said LEAVE: nothing more goes to it but the acknowledgement, and a drop is the end.
-  void end();
+  // The peer has said LEAVE: nothing more goes to it but the acknowledgement, and a drop is the end. `is_told`: it has
+  // been acknowledged already, so that it is not dialled for that.
+  void end(bool is_told);
   // LEAVE, after all that waits. Nothing follows it.
   void leave();
   // Never asked to dial.
@@ -80,11 +81,10 @@ class OutgoingStream final : OutgoingConnection::Owner {
   // Messages that are kept for the peer: it has not acknowledged them, or they wait to be numbered.
   size_t kept() const { return sent_.size() + queue_.size() + large_.size(); }
   // For how long the peer has owed an acknowledgement or an answer, without the time of what was lacking here, and that
-  // in the line of first dials; -1: it owes none. And when bytes of a handshake of it that goes on have last come; -1:
-  // none have.
+  // in the line of first dials; -1: it owes none.
   struct Owed {
     Nanos time = -1;
-    Nanos heard_at = -1;
+    OutgoingConnection::Handshake handshake;
   };
   Owed owed(Nanos now);
   // The loop was away for that time, which is not the peer's.
@@ -96,7 +96,7 @@ class OutgoingStream final : OutgoingConnection::Owner {
 
  private:
   void on_dialling() override { debt_.begin(shared_.loop.now()); }
-  void on_in_line() override { debt_.put_off(shared_.loop.now()); }
+  void on_in_line() override;
   void on_ready() override;
   void on_answer(Frames frames) override { owner_.on_answer(std::move(frames)); }
   void on_dead(const Error& why) override { owner_.on_dead(why); }

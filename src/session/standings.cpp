@@ -102,8 +102,9 @@ void Standings::on_leave(PeerRecord& record) {
   Error why(Status::kDisconnected, fmt::format("{} has left the group", describe_peer(record.peer)));
   // Before it is retired: by WELCOME, where no connection to it is open, only a member gets it.
   acks_.send(record, true);
+  const bool is_told = !record.owes_ack();
   retire(record, Standing::kLeft, std::move(why));
-  record.outgoing.end();
+  record.outgoing.end(is_told);
   if (!farewell_.has_begun()) {
     tell_soon(record, record.ending, [](SessionEvents& to, PeerRecord& left) { to.on_left(left.peer); });
   }

@@ -89,8 +89,8 @@ class Connection {
   // What was found at the other side of a connection that was never there, for a text: "no process listens there".
   // Empty: nothing is known, or it was there.
   virtual std::string found() const = 0;
-  // The bytes that have come from the other side before on_connected, and maybe after it: whether a handshake that
-  // takes long goes on. 0 where they are not counted: over the memory of this machine, and over ipc by libzmq.
+  // The bytes that have come from the other side until on_connected, or fewer once that is over: whether a handshake
+  // goes on that takes long. 0 where none are counted: over the memory of this machine, and over ipc by libzmq.
   virtual uint64_t heard_bytes() const = 0;
 };
 

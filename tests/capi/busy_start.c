@@ -1,5 +1,6 @@
 /* Workers that all call each other at once over tcp with keys, beside loops that take the processors: nobody is lost.
- * usage: capi_busy_start [MEMBERS LOOPS [ENGINE]]; it prints how many of the calls have failed, and the time. */
+ * usage: capi_busy_start [MEMBERS LOOPS [LEASE_MS [ENGINE]]]; it prints how many of the calls have failed, and the
+ * time. With fewer loops than two for each processor little is taken from the members. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdatomic.h>
@@ -12,7 +13,7 @@
 #include "capi/check.h"
 #include "capi/support/processes.h"
 
-enum { kMembers = 16, kLoops = 10, kMostLoops = 100 };
+enum { kMembers = 16, kLeastLoops = 10, kMostLoops = 256, kLeaseMs = 5000 };
 static const int64_t kPatience = 500 * DISTAG_SECOND; /* for calls: the lease alone says who is lost */
 
 static distag_error err = DISTAG_ERROR_INIT;
@@ -20,6 +21,7 @@ static const char *const kEngines[] = {"", "zmq", "zmtp"};
 
 typedef struct shared {
   distag_socket_engine_type engine;
+  int64_t lease_ns;
   _Atomic int64_t lost, failed, begun, ended; /* the last two: times of the first and the last */
 } shared;
 
@@ -32,7 +34,7 @@ static void note_times(shared *all, int64_t begun, int64_t ended) {
   }
 }
 
-static distag_worker *start(const char *rendezvous, int32_t rank, int32_t count, distag_socket_engine_type engine) {
+static distag_worker *start(const char *rendezvous, int32_t rank, int32_t count, const shared *all) {
   static char name[16];
   distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
   distag_worker *worker = NULL;
@@ -43,7 +45,8 @@ static distag_worker *start(const char *rendezvous, int32_t rank, int32_t count,
   options.rendezvous = rendezvous;
   options.bind = "tcp://127.0.0.1:0";
   options.no_lane = 1;
-  options.socket_engine = engine;
+  options.socket_engine = all->engine;
+  options.lease_ns = all->lease_ns;
   options.thread_count = 2;
   CHECK_OK(distag_worker_create(&options, &worker, &err));
   CHECK_OK(distag_worker_start(worker, kPatience, &err));
@@ -83,12 +86,13 @@ static void call_all(distag_worker *worker, int32_t count, shared *all) {
 static int run_member(const char *rendezvous, int32_t rank, int32_t count, void *data) {
   shared *const all = data;
   alarm(550);
-  distag_worker *const worker = start(rendezvous, rank, count, all->engine);
+  distag_worker *const worker = start(rendezvous, rank, count, all);
   const int64_t begun = now_ns();
   call_all(worker, count, all);
   note_times(all, begun, now_ns());
   /* Where members are lost no clean end is to be had. */
-  distag_worker_shutdown(worker, 60 * DISTAG_SECOND, NULL, &err);
+  const distag_status ended = distag_worker_shutdown(worker, 60 * DISTAG_SECOND, NULL, &err);
+  if (atomic_load(&all->lost) == 0) CHECK_OK(ended);
   distag_worker_release(worker);
   return check_end();
 }
@@ -100,12 +104,13 @@ static void take_processor(void) {
   for (;;) ++turns;
 }
 
-static void start_beside_load(int32_t members, int loops, distag_socket_engine_type engine) {
+static void start_beside_load(int32_t members, int loops, int lease_ms, distag_socket_engine_type engine) {
   processes group;
   pid_t load[kMostLoops];
   shared *const all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (!CHECK(all != MAP_FAILED)) return;
   all->engine = engine;
+  all->lease_ns = lease_ms * (DISTAG_SECOND / 1000);
   fflush(NULL);
   for (int i = 0; i < loops; ++i) {
     load[i] = fork();
@@ -125,15 +130,21 @@ static void start_beside_load(int32_t members, int loops, distag_socket_engine_t
   munmap(all, sizeof *all);
 }
 
+static int default_loops(void) {
+  const long loops = 2 * sysconf(_SC_NPROCESSORS_ONLN);
+  return loops < kLeastLoops ? kLeastLoops : loops > kMostLoops ? kMostLoops : (int)loops;
+}
+
 int main(int argc, char **argv) {
   const int members = argc > 2 ? atoi(argv[1]) : kMembers;
-  const int loops = argc > 2 ? atoi(argv[2]) : kLoops;
-  if (members < 2 || members > kMostProcesses || loops < 0 || loops > kMostLoops) {
-    fprintf(stderr, "usage: %s [MEMBERS LOOPS [ENGINE]]\n", argv[0]);
+  const int loops = argc > 2 ? atoi(argv[2]) : default_loops();
+  const int lease_ms = argc > 3 ? atoi(argv[3]) : kLeaseMs;
+  if (members < 2 || members > kMostProcesses || loops < 0 || loops > kMostLoops || lease_ms < 1) {
+    fprintf(stderr, "usage: %s [MEMBERS LOOPS [LEASE_MS [ENGINE]]]\n", argv[0]);
     return 2;
   }
   for (distag_socket_engine_type engine = DISTAG_SOCKET_ENGINE_ZMQ; engine <= DISTAG_SOCKET_ENGINE_ZMTP; ++engine) {
-    if (argc <= 3 || strcmp(argv[3], kEngines[engine]) == 0) start_beside_load(members, loops, engine);
+    if (argc <= 4 || strcmp(argv[4], kEngines[engine]) == 0) start_beside_load(members, loops, lease_ms, engine);
   }
   return check_end();
 }

@@ -288,10 +288,9 @@ std::string ZmqConnection::State::found() const {
   return has_heard ? findings::kBrokeOff : findings::kIsSilent;
 }
 
-// Once it is over the number of the descriptor may be that of another connection.
 uint64_t ZmqConnection::State::heard_bytes() const {
   assert_on_loop(loop_);
-  return is_open() && !is_over_ ? received_bytes(descriptor_) : 0;
+  return is_open() && noted_.is_there() ? received_bytes(descriptor_) : 0;
 }
 
 void ZmqConnection::State::drop(bool is_refused, const Error* lack) {

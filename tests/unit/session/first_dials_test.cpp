@@ -332,6 +332,62 @@ TEST_F(FirstDialsTest, ASilentHandshakeIsBegunAnewAfterThreeQuartersOfALease) {
   EXPECT_GE(scheduler->now() - begin, kDialLease);
 }
 
+// ---- what follows a handshake that took long ----
+
+// The other side gives each handshake up after a while, as transports do, in which bytes came.
+TEST_F(FirstDialsTest, HandshakesThatTheTransportGivesUpKeepAPeerForFourLeasesAndNoLonger) {
+  make();
+  network->let_drip(name_of(0), kDialLease / 10);
+  a->say(*others[0], 1);
+  const Nanos begin = scheduler->now();
+  while (a->lost.empty() && scheduler->now() - begin < 6 * kDialLease) {
+    scheduler->run_for(kDialLease * 9 / 10);
+    network->cut_all();
+  }
+  ASSERT_EQ(a->lost.size(), 1u);
+  EXPECT_GE(scheduler->now() - begin, 4 * kDialLease);
+}
+
+// While its handshake goes on, ticks that are late do not make it stall.
+TEST_F(FirstDialsTest, AHandshakeThatGoesOnIsNotBegunAnewByALoopThatIsLate) {
+  make();
+  network->let_drip(name_of(0), kDialLease / 10);
+  a->say(*others[0], 1);
+  for (int i = 0; i < 8; ++i) {
+    scheduler->run_for(kDialLease / 8);
+    a->loop.freeze();
+    scheduler->run_for(kDialLease / 4);
+    a->loop.thaw();
+  }
+  EXPECT_EQ(network->traffic().dials, 1u);
+  EXPECT_TRUE(a->lost.empty());
+}
+
+TEST_F(FirstDialsTest, APeerThatLeavesGivesItsTurnBack) {
+  make();
+  fill_line(kDialLease / 10);
+  for (size_t i = 0; i < DialLine::kAtOnce; ++i) {
+    others[i]->say(*a, 1);
+    others[i]->loop.run([&, i] { others[i]->session->leave(kNever, [] {}); });
+  }
+  a->say(*others[kOthers - 1], 1);
+  ASSERT_TRUE(run_until([&] { return a->left.size() == DialLine::kAtOnce; }, kDialLease / 10));
+  ASSERT_TRUE(run_until([&] { return !others[kOthers - 1]->heard.empty(); }, kDialLease / 10));
+}
+
+TEST_F(FirstDialsTest, ALoopThatIsAlwaysLateGivesTurnsBack) {
+  make();
+  fill_line(0);
+  a->say(*others[kOthers - 1], 1);
+  for (int i = 0; i < 8 && others[kOthers - 1]->heard.empty(); ++i) {
+    scheduler->run_for(kDialLease / 20);
+    a->loop.freeze();
+    scheduler->run_for(kDialLease * 3 / 5);
+    a->loop.thaw();
+  }
+  EXPECT_FALSE(others[kOthers - 1]->heard.empty());
+}
+
 // ---- a loop that is late ----
 
 class LateTicksTest : public PairOfSessions {
@@ -390,6 +446,17 @@ TEST_F(LateTicksTest, OneThatIsAlwaysLateLosesWhoIsGoneAllTheSame) {
   const Nanos late = kDialLease / 10;
   for (int i = 1; i <= 40; ++i) be_late_at(tick(i) + (i - 1) * late, late);
   ASSERT_TRUE(run_until([this] { return !a.lost.empty(); }, 6 * kDialLease));
+  EXPECT_GE(scheduler.now() - begin, kDialLease);
+}
+
+// Each tick is late by more than a quarter of a lease.
+TEST_F(LateTicksTest, OneThatIsAwayAgainAndAgainLosesWhoIsGoneAllTheSame) {
+  meet();
+  network.part("a", "b");
+  a.say(b, 2);
+  const Nanos late = kDialLease / 2;
+  for (int i = 1; i <= 40; ++i) be_late_at(tick(i) + (i - 1) * late, late);
+  ASSERT_TRUE(run_until([this] { return !a.lost.empty(); }, 12 * kDialLease));
   EXPECT_GE(scheduler.now() - begin, kDialLease);
 }
 

@@ -212,6 +212,30 @@ TEST_P(SocketTransportTest, ListenerThatDoesNotAgreeIsADrop) {
   close(fd);
 }
 
+// Long before its end.
+TEST_P(SocketTransportTest, BytesOfAHandshakeThatGoesOnAreCounted) {
+  Side side(kind());
+  const PlainListener plain;
+  Record record;
+  std::unique_ptr<Connection> connection;
+  side.run([&] { connection = side.transport().dial(plain.endpoint(), recording(record)); });
+  const auto heard = [&] {
+    uint64_t bytes = 0;
+    side.run([&] { bytes = connection->heard_bytes(); });
+    return bytes;
+  };
+  const int fd = plain.accept_one();
+  EXPECT_EQ(heard(), 0u);
+  const std::string part = std::string("\xff\0\0\0\0\0\0\0\0\x7f", 10);
+  EXPECT_EQ(send(fd, part.data(), part.size(), MSG_NOSIGNAL), static_cast<ssize_t>(part.size()));
+  const Nanos begin = side.loop().now();
+  while (heard() < part.size() && side.loop().now() - begin < kPatience) std::this_thread::yield();
+  EXPECT_EQ(heard(), part.size());
+  EXPECT_TRUE(record.all().empty());
+  side.run([&] { connection.reset(); });
+  close(fd);
+}
+
 // More than a socket takes at once, and then the next one.
 TEST_P(SocketTransportTest, LargeAnswersComeWhole) {
   Side side(kind());

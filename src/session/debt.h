@@ -1,11 +1,13 @@
 #pragma once
 
-#include <algorithm>
 #include <utility>
 
 #include "base/clock.h"
 
 namespace distag {
+
+// That moment, with as much time since then as `time` not counted; `now` at most.
+inline Nanos excused(Nanos moment, Nanos now, Nanos time) { return now - moment > time ? moment + time : now; }
 
 // Whether a peer owes an acknowledgement or an answer, and since when. Time for which it is not to blame does not
 // count: `since` is that much later. While the debt is put off it does not grow, and is not there. On the loop.
@@ -26,10 +28,10 @@ class Debt {
     since_ = kNever;
     before_ = 0;
   }
-  // kNever: of all that it has owed.
+  // kNever: of all that it has owed. Another time is over, and a debt that is put off does not grow in it.
   void excuse(Nanos now, Nanos time) {
-    if (is_there()) since_ = now - since_ > time ? since_ + time : now;
-    before_ = before_ > time ? before_ - time : 0;
+    if (is_there()) since_ = excused(since_, now, time);
+    if (time == kNever) before_ = 0;
   }
 
  private:

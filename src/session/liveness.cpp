@@ -13,17 +13,17 @@ namespace {
 constexpr int kMostLeases = 4;
 constexpr int kMostLateTicks = 4;
 
-// Empty: it is not.
-std::string why_lost(PeerRecord& record, const StreamShared& shared) {
+// Empty: it is not. A tick that is late judges nothing but what lasts for too long whatever was not heard yet.
+std::string why_lost(PeerRecord& record, const StreamShared& shared, bool judges) {
   const Nanos now = shared.loop.now(), lease = shared.config.lease;
   const OutgoingStream::Owed owed = record.outgoing.owed(now);
   const Nanos shown_at = std::max(record.hears_at(), owed.handshake.heard_at);
   const bool is_slow = shown_at >= 0 && now - shown_at < lease;
-  const bool is_waited_for = is_slow || owed.handshake.is_new;
+  const bool is_waited_for = is_slow || owed.handshake.is_new || !judges;
   if (owed.time >= lease && (!is_waited_for || owed.time >= kMostLeases * lease)) {
     return fmt::format("it has acknowledged nothing for {:.2f} s", static_cast<double>(owed.time) / kSecond);
   }
-  if (record.outgoing.kept() <= shared.config.max_kept) return {};
+  if (!judges || record.outgoing.kept() <= shared.config.max_kept) return {};
   return fmt::format("{} messages wait for its acknowledgement", record.outgoing.kept());
 }
 
@@ -67,17 +67,20 @@ Liveness::Moment Liveness::note_tick() {
   const Nanos late = now - next_tick_;
   const bool is_late = late > shared_.config.lease / 16;
   late_ticks_ = is_late && late_ticks_ < kMostLateTicks ? late_ticks_ + 1 : 0;
-  return {now, late, late_ticks_ == 0, std::exchange(was_away_, late > shared_.config.lease / 4)};
+  const bool may_restart = restarted_at_ < 0 || now - restarted_at_ >= kMostLeases * shared_.config.lease;
+  const bool restarts = may_restart && late > shared_.config.lease / 4;
+  if (restarts) restarted_at_ = now;
+  return {now, late, late_ticks_ == 0, restarts};
 }
 
 // Whether it is lost is asked before anything is said to it; a peer that was lost just now is not asked to answer.
 void Liveness::tick(PeerRecord& record, const Moment& moment) {
-  const auto [now, late, judges, was_away] = moment;
+  const auto [now, late, judges, restarts] = moment;
   record.inbox.drain();
   if (!record.is_member() || record.outgoing.is_idle()) return;
-  if (!was_away && late > shared_.config.lease / 4) return record.outgoing.excuse(now, kNever);
+  if (restarts) return record.outgoing.excuse(now, kNever);
   if (late > shared_.config.lease / 16) record.outgoing.excuse(now, late);
-  if (std::string why = judges ? why_lost(record, shared_) : std::string(); !why.empty()) {
+  if (std::string why = why_lost(record, shared_, judges); !why.empty()) {
     return standings_.lose_once_heard(record, Status::kDisconnected, std::move(why), wire::RefuseReason::kFenced);
   }
   const Obstacle obstacle = obstacle_between(record, shared_);

@@ -11,8 +11,8 @@ namespace distag {
 // of its handshakes come. Only time counts in which this worker could have heard it, and in which the peer is not in
 // the line of first dials. In a tick that comes late by more than a sixteenth of a lease no peer is lost, and none owes
 // for the time by which it is late: what came meanwhile is not heard yet. Of such ticks in a row every fifth judges all
-// the same. One that is late by more than a quarter restarts all leases, unless the one before was: this worker was
-// away. On the loop.
+// the same, and each one judges a peer that owes for four leases. One that is late by more than a quarter restarts all
+// leases, once in four leases at most: this worker was away. On the loop.
 class Liveness {
  public:
   // `keep_house` runs with each tick, before the peers.
@@ -35,7 +35,7 @@ class Liveness {
     Nanos now;
     Nanos late;
     bool judges;
-    bool was_away;  // before it
+    bool restarts;  // all leases
   };
   Moment note_tick();
   void tick(PeerRecord& record, const Moment& moment);
@@ -48,8 +48,8 @@ class Liveness {
   const std::function<void()> keep_house_;
   Loop::TimerId timer_ = 0;
   Nanos next_tick_ = 0;
-  int late_ticks_ = 0;     // in a row, in which no peer was judged
-  bool was_away_ = false;  // at the last tick
+  int late_ticks_ = 0;       // in a row, in which no peer was judged
+  Nanos restarted_at_ = -1;  // all leases; -1: never
 };
 
 }  // namespace distag

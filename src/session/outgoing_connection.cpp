@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/each_step.h"
+#include "session/debt.h"
 
 namespace distag {
 namespace {
@@ -70,14 +71,14 @@ void OutgoingConnection::transition(Event event) {
     case Event::kNeeded:
     case Event::kRetryDue:
       if (state_ != (event == Event::kNeeded ? State::kIdle : State::kWaiting)) break;
-      if (was_open_ || attempts_.skips_line || ending_) return dial();
+      if (was_open_ || history_.skips_line || ending_) return dial();
       enter(State::kInLine);
-      attempts_.in_line_at = shared_.loop.now();
+      history_.in_line_at = shared_.loop.now();
       owner_.on_in_line();
       place_.enter();
       break;
     case Event::kTurn:
-      if (state_ == State::kInLine) dial(shared_.loop.now() - attempts_.in_line_at > shared_.config.lease / 16);
+      if (state_ == State::kInLine) dial(shared_.loop.now() - history_.in_line_at);
       break;
     case Event::kConnected:
       if (state_ != State::kDialling) break;
@@ -93,7 +94,7 @@ void OutgoingConnection::transition(Event event) {
     case Event::kRefused:
       if (!has_connection) break;
       look_at_handshake(shared_.loop.now());
-      attempts_.skips_line = event == Event::kRefused || shared_.loop.now() - attempt_.begun < slow_handshake(shared_);
+      history_.skips_line = event == Event::kRefused || shared_.loop.now() - attempt_.begun < slow_handshake(shared_);
       drop_connection();
       wait_to_retry();
       if (note_drop(event == Event::kRefused)) owner_.on_dead(why_dead(attempt_.was_denied));
@@ -102,7 +103,7 @@ void OutgoingConnection::transition(Event event) {
     case Event::kShort:
       if (!has_connection) break;
       look_at_handshake(shared_.loop.now());
-      attempts_.skips_line = false;
+      history_.skips_line = false;
       drop_connection();
       wait_to_retry();
       break;
@@ -124,13 +125,14 @@ void OutgoingConnection::enter(State state) {
 }
 
 // The attempt begins before it can fail: a failure is one of this dial, and not of the one before.
-void OutgoingConnection::dial(bool has_waited) {
+void OutgoingConnection::dial(Nanos waited) {
   enter(State::kDialling);
   owner_.on_dialling();
   const Nanos now = shared_.loop.now();
   lack_.try_again(now);
-  attempts_.heard += attempt_.heard;
-  attempt_ = {now, now, has_waited};
+  history_.heard += attempt_.heard;
+  if (history_.heard_at >= 0) history_.heard_at += waited;
+  attempt_ = {now, now, waited > shared_.config.lease / 16};
   try {
     dropped_.reserve(dropped_.size() + 1);  // for this one, whose end needs no memory then
     connection_ = shared_.transport.dial_worker(peer_.name, peer_.endpoint, events_of(++epoch_));
@@ -218,7 +220,7 @@ void OutgoingConnection::welcome() {
   assert_on_loop(shared_.loop);
   was_open_ = true;
   attempt_.heard = 0;
-  attempts_ = {};
+  history_ = {};
   transition(Event::kWelcomed);
 }
 
@@ -263,7 +265,7 @@ void OutgoingConnection::wait_to_retry() {
   enter(State::kWaiting);
   owner_.on_dialling();
   const bool is_short = lack_.is_there(shared_.loop.now());
-  const Nanos longest = kFirstRetry << (is_short ? kMaxDoublings : std::min(attempts_.drops, kMaxDoublings));
+  const Nanos longest = kFirstRetry << (is_short ? kMaxDoublings : std::min(history_.drops, kMaxDoublings));
   const auto jitter = static_cast<Nanos>(shared_.random.next() % static_cast<uint64_t>(longest));
   shared_.loop.cancel_timer(retry_timer_);
   retry_timer_ = 0;
@@ -289,23 +291,25 @@ void OutgoingConnection::tick(Nanos now) {
   if (has_stalled || is_long) place_.leave();
 }
 
-OutgoingConnection::Handshake OutgoingConnection::look_at_handshake(Nanos now) {
+OutgoingConnection::HandshakeSign OutgoingConnection::look_at_handshake(Nanos now) {
   assert_on_loop(shared_.loop);
   const bool goes_on = state_ == State::kDialling || state_ == State::kGreeting;
-  if (!goes_on || connection_ == nullptr) return {attempts_.heard_at, false};
-  const uint64_t heard = std::min(connection_->heard_bytes(), kHandshakeBytes - attempts_.heard);
-  if (heard > attempt_.heard) attempt_.heard_at = attempts_.heard_at = now;
-  attempt_.heard = std::max(attempt_.heard, heard);
+  if (!goes_on || connection_ == nullptr) return {history_.heard_at, false};
+  if (state_ == State::kDialling) {
+    const uint64_t heard = std::min(connection_->heard_bytes(), kHandshakeBytes - history_.heard);
+    if (heard > attempt_.heard) attempt_.heard_at = history_.heard_at = now;
+    attempt_.heard = std::max(attempt_.heard, heard);
+  }
   const Nanos lease = shared_.config.lease;
-  return {attempts_.heard_at, attempt_.has_waited && now - attempt_.at < lease / 2 - lease / 16};
+  return {history_.heard_at, attempt_.has_waited && now - attempt_.at < lease / 2 - lease / 16};
 }
 
 // What has come by now was heard in that time.
 void OutgoingConnection::excuse(Nanos now, Nanos time) {
   assert_on_loop(shared_.loop);
   look_at_handshake(now);
-  for (Nanos* const moment : {&attempt_.at, &attempt_.heard_at, &attempts_.heard_at}) {
-    if (*moment >= 0) *moment = now - *moment > time ? *moment + time : now;
+  for (Nanos* const moment : {&attempt_.at, &attempt_.heard_at, &history_.heard_at}) {
+    if (*moment >= 0) *moment = excused(*moment, now, time);
   }
 }
 
@@ -320,9 +324,9 @@ void OutgoingConnection::end(bool is_told) {
 
 // True: the peer is gone. The first drop may itself be a refusal.
 bool OutgoingConnection::note_drop(bool refused) {
-  attempts_.refusals = refused && attempts_.drops > 0 ? attempts_.refusals + 1 : 0;
-  ++attempts_.drops;
-  return attempts_.refusals >= kRefusalsToLoss;
+  history_.refusals = refused && history_.drops > 0 ? history_.refusals + 1 : 0;
+  ++history_.drops;
+  return history_.refusals >= kRefusalsToLoss;
 }
 
 }  // namespace distag

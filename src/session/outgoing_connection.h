@@ -73,11 +73,13 @@ class OutgoingConnection {
   // As Connection::lend.
   void lend(Frames& frames, size_t ahead) { connection_->lend(frames, ahead); }
 
-  struct Handshake {
-    Nanos heard_at = -1;  // when it was last seen that bytes came, also in those given up; -1: none, since it was open
+  struct HandshakeSign {
+    // When it was last seen that bytes came, also in those given up, later by what was waited in the line since; -1:
+    // none, since it was open. What a transport hears that is connected shows nothing: its peer may not read HELLO.
+    Nanos heard_at = -1;
     bool is_new = false;  // begun less than half a lease ago, as ticks are counted, after it had waited in the line
   };
-  Handshake look_at_handshake(Nanos now);
+  HandshakeSign look_at_handshake(Nanos now);
   // Since when nothing has come of this attempt.
   Nanos silent_since() const { return std::max(attempt_.at, attempt_.heard_at); }
   void excuse(Nanos now, Nanos time);
@@ -106,7 +108,7 @@ class OutgoingConnection {
     Nanos heard_at = -1;  // the last look that found more
   };
   // What is known of all attempts since it was open.
-  struct Attempts {
+  struct History {
     uint64_t heard = 0;       // bytes of handshakes, but that of the last one
     Nanos heard_at = -1;      // the last look that found more
     Nanos in_line_at = 0;     // since when it is, or was, in the line
@@ -117,7 +119,8 @@ class OutgoingConnection {
 
   void transition(Event event);
   void enter(State state);
-  void dial(bool has_waited = false);
+  // `waited` in the line.
+  void dial(Nanos waited = 0);
   ConnectionEvents events_of(uint64_t epoch);
   void greet();
   Frames make_hello() const;
@@ -137,7 +140,7 @@ class OutgoingConnection {
   uint64_t epoch_ = 0;                                // of the connection: callbacks of older ones are stale
   std::shared_ptr<char> alive_ = std::make_shared<char>();
   Attempt attempt_;
-  Attempts attempts_;
+  History history_;
   bool was_open_ = false;  // ever: each dial is a redial from then on
   bool ending_ = false;
   Loop::TimerId retry_timer_ = 0;

@@ -84,7 +84,7 @@ class OutgoingStream final : OutgoingConnection::Owner {
   // in the line of first dials; -1: it owes none.
   struct Owed {
     Nanos time = -1;
-    OutgoingConnection::Handshake handshake;
+    OutgoingConnection::HandshakeSign handshake;
   };
   Owed owed(Nanos now);
   // The loop was away for that time, which is not the peer's.

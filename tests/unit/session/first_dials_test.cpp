@@ -316,6 +316,57 @@ TEST_F(FirstDialsTest, MoreBytesThanOfAHandshakeKeepNobody) {
   EXPECT_EQ(a->lost[0].first, others[0]->id());
 }
 
+// Its process hangs, while its transport shakes hands with each redial.
+TEST_F(FirstDialsTest, BytesOfHandshakesThatEndAtOnceKeepNoPeer) {
+  make();
+  network->faults.handshake_work = kMillisecond;
+  a->say(*others[0], 1);
+  ASSERT_TRUE(run_until([&] { return others[0]->heard.size() == 1 && a->is_drained(); }));
+  for (Node* node : {a.get(), others[0].get()}) node->transport->exact = false;
+  network->faults.vanish = 1;
+  const uint64_t dials = network->traffic().dials;
+  a->say(*others[0], 2);
+  ASSERT_TRUE(run_until([&] { return !a->lost.empty(); }, kDialLease * 7 / 4));
+  EXPECT_EQ(a->lost[0].first, others[0]->id());
+  EXPECT_GT(network->traffic().dials, dials) << "it was dialled again";
+}
+
+// The peer's first handshake is cut when it owes for 0.9 leases; then it waits in the line for more than a lease, and
+// the second one is silent for 0.6 of one.
+TEST_F(FirstDialsTest, BytesOfBeforeTheLineAreAsOldAsWhenItBegan) {
+  make();
+  const std::string name = name_of(DialLine::kAtOnce);
+  Node& peer = *others[DialLine::kAtOnce];
+  network->let_drip(name, kDialLease / 10);
+  a->say(peer, 1);
+  scheduler->run_for(kDialLease * 9 / 10);
+  fill_line(kDialLease / 10);
+  network->cut("a", name);
+  network->let_drip(name, 0);
+  scheduler->run_for(kDialLease / 10);
+  const uint64_t dials = network->traffic().dials;  // that of the last one of eight is among them
+  ASSERT_TRUE(run_until([&] { return network->traffic().dials > dials; }, 2 * kDialLease));
+  scheduler->run_for(kDialLease * 6 / 10);
+  EXPECT_EQ(std::count_if(a->lost.begin(), a->lost.end(), [&](const auto& lost) { return lost.first == peer.id(); }),
+            0);
+  network->stop_drip(name);
+  ASSERT_TRUE(run_until([&] { return !peer.heard.empty(); }, 4 * kDialLease));
+}
+
+TEST_F(FirstDialsTest, ATickThatIsLateLosesAPeerThatOwesForFourLeases) {
+  make();
+  network->let_drip(name_of(0), kDialLease / 10);
+  const Nanos begin = scheduler->now();
+  a->say(*others[0], 1);
+  const Nanos tick = begin + 16 * (kDialLease / 4);
+  scheduler->at(tick - kMillisecond, [this] { a->loop.freeze(); });
+  scheduler->at(tick + kDialLease / 10, [this] { a->loop.thaw(); });
+  scheduler->run_for(tick - kMillisecond - begin);
+  EXPECT_TRUE(a->lost.empty());
+  scheduler->run_for(kDialLease / 10 + 2 * kMillisecond);
+  EXPECT_EQ(a->lost.size(), 1u);
+}
+
 TEST_F(FirstDialsTest, ASilentHandshakeIsBegunAnewAfterThreeQuartersOfALease) {
   make();
   network->let_drip(name_of(0), 0);
@@ -457,6 +508,22 @@ TEST_F(LateTicksTest, OneThatIsAwayAgainAndAgainLosesWhoIsGoneAllTheSame) {
   const Nanos late = kDialLease / 2;
   for (int i = 1; i <= 40; ++i) be_late_at(tick(i) + (i - 1) * late, late);
   ASSERT_TRUE(run_until([this] { return !a.lost.empty(); }, 12 * kDialLease));
+  EXPECT_GE(scheduler.now() - begin, kDialLease);
+}
+
+// Each second tick is late by more than a quarter of a lease, as where a host is paused again and again.
+TEST_F(LateTicksTest, OneThatIsAwayEachSecondTimeLosesWhoIsGoneAllTheSame) {
+  meet();
+  network.part("a", "b");
+  a.say(b, 2);
+  const Nanos late = kDialLease * 3 / 10;
+  Nanos moment = begin;
+  for (int i = 0; i < 20; ++i) {
+    moment += 2 * (kDialLease / 4);
+    be_late_at(moment, late);
+    moment += late;
+  }
+  ASSERT_TRUE(run_until([this] { return !a.lost.empty(); }, 6 * kDialLease));
   EXPECT_GE(scheduler.now() - begin, kDialLease);
 }
 

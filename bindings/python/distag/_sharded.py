@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Callable, overload
 
 from . import _arguments, _callbacks, _raw, _recording, _specs, _values_in, ops
 from ._arguments import Duration, Ints, invalid, nanoseconds
-from ._dtypes import BY_NUMBER, DType, float32
+from ._dtypes import BY_NUMBER, DType, dtype_of, float32
 from ._handles import MeshHandle, TensorHandle
 from ._interrupts import call_and_hear
 from ._library import lib
@@ -216,6 +216,7 @@ def deferred(shape: Ints, dtype: DType = float32, *, init: str | None = None, se
     "full" (of `shift`), "rand" or "randn" (times scale, plus shift), or the `source` makes the elements of a box:
     `source(offset, extent)` gives an array or nested lists. With "shape" it never has elements: ops note what they
     would do, for the roots of a `Plan`."""
+    kind = dtype_of(dtype)
     chosen = ("full" if source is None else "source") if init is None else init
     if not isinstance(chosen, str) or chosen not in INITS or (source is None) is (chosen == "source"):
         raise invalid(f"deferred: init is one of {', '.join(INITS)}, and \"source\" goes with a source: not {init!r}")
@@ -226,11 +227,10 @@ def deferred(shape: Ints, dtype: DType = float32, *, init: str | None = None, se
         options.shift = _arguments.double(shift, "shift")
     else:
         options.source, options.destroy = SOURCE, _callbacks.FORGET
-        options.user_data = _callbacks.keep((source, dtype))
+        options.user_data = _callbacks.keep((source, kind))
     array, ndim = _arguments.int64_array(shape, "shape")
     out, err = TensorHandle(), distag_error()
-    if lib.distag_tensor_create_deferred(_arguments.fit(dtype, c_int32, "dtype"), array, ndim, byref(options),
-                                         byref(out), byref(err)):
+    if lib.distag_tensor_create_deferred(kind, array, ndim, byref(options), byref(out), byref(err)):
         fail(err)
     return Tensor(out)
 

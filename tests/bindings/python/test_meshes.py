@@ -269,6 +269,8 @@ class Sharded(unittest.TestCase):
                                                                                                    "init": "rand"}):
             with self.assertRaises(distag.UsageError, msg=repr(arguments)):
                 distag.deferred((4, 2), **arguments)
+        with self.assertRaisesRegex(distag.UsageError, "a shape of several sizes is one list"):
+            distag.deferred(2, 3)
 
     def test_the_op_gather_keeps_its_name(self):
         x, index = distag.tensor([[1.0, 2.0], [3.0, 4.0]]), distag.tensor([[1], [0]])

@@ -1,6 +1,7 @@
 # What .ci/run and scripts/check_full.sh share: steps with their verdicts, and the summary. Sourced by bash at the root of
 # the checkout. What each step printed is in build/ci/<step>.log.
 : "${logs:=build/ci}"
+rm -rf "$logs" # what an earlier run left is no verdict of this one
 mkdir -p "$logs"
 summary=()
 failures=0
@@ -17,9 +18,10 @@ step() { # NAME COMMAND...
   summary+=("$(printf '%-28s %-7s %4d s' "$name" "$verdict" $((SECONDS - start)))")
 }
 
-# A line a step; of suites their verdicts, figures and what flaky tests printed. Fails if a step did.
+# A line a step; of suites their verdicts, figures and what flaky tests printed. Fails if a step did, or if all suites
+# together had more than three flaky tests.
 print_summary() {
-  local log file
+  local log file flaky
   echo
   echo "==> summary"
   printf '%s\n' "${summary[@]}"
@@ -32,6 +34,11 @@ print_summary() {
       tail -n 40 "$file" | sed 's/^/    /'
     done
   done
+  flaky=$(cat "$logs"/*.log | grep -c '^verdict: flaky: ')
+  if [ "$flaky" -gt 3 ]; then
+    echo "$flaky flaky tests: three are the most of all suites"
+    failures=$((failures + 1))
+  fi
   [ "$failures" -eq 0 ] && echo "all steps passed" || echo "$failures step(s) failed"
   [ "$failures" -eq 0 ]
 }

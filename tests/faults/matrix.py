@@ -16,6 +16,7 @@ Exit code 1 if a cell fails.
 import collections
 import concurrent.futures
 import os
+import re
 import signal
 import sys
 import time
@@ -42,6 +43,7 @@ CONTEXT_OF_LIBZMQ = {"anon_inode": 5}
 STRUCK_WITHIN = 30.0  # of the end of the phase: what ends it goes out later
 MOST_TOLD = 200  # of a run with more cells those that fail are printed alone
 MAY_FAIL_ONCE = 0.02  # of all cells
+CRASH = re.compile(r" has died| ended with | says: ")
 TOGETHER = ("mesh", "gather", "diverged", "late")  # phases that all members run at once
 ON_A_STAGE = ("stages", "lines")  # B and C are a mesh of their own
 # What they do, where it has not the same name.
@@ -409,10 +411,13 @@ def run_all(program, cells, jobs, says_all):
 
 
 def run_again(program, results):
-    """A machine that has no time for a process is like a fault of its own: a few cells that failed run once more, with
-    nothing beside them. They are told apart."""
-    failed = [result[0] for result in results if result[1] == "FAILED"]
-    if len(failed) > max(1, MAY_FAIL_ONCE * len(results)):
+    """A machine that has no time for a process is like a fault of its own: of a whole run a few cells that failed run once
+    more, with nothing beside them. They are told apart. A process that ended by itself or has something to say does not
+    count as such."""
+    complaints = {result[0]: result[2] for result in results if result[1] == "FAILED"}
+    failed = list(complaints)
+    has_crashed = any(CRASH.search(line) for lines in complaints.values() for line in lines)
+    if has_crashed or len(failed) > max(1, MAY_FAIL_ONCE * len(results)):
         return results
     again = {result[0]: result for result in run_all(program, failed, 1, True)}
     for cell, result in again.items():
@@ -438,7 +443,8 @@ def main():
     alone = [cell for cell in cells if cell.fault == "kill" and options["--write"]]
     others = [cell for cell in cells if cell not in alone]
     results = run_all(program, alone, 1, False) + run_all(program, others, int(options["--jobs"]), len(cells) <= MOST_TOLD)
-    results = run_again(program, results)
+    if options["--write"]:  # a sample is a test of the suite, which tries it once more itself
+        results = run_again(program, results)
     results.sort(key=lambda result: result[0].number)
     delays = collections.defaultdict(list)
     for result in results:

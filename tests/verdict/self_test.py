@@ -27,8 +27,11 @@ def run(tests, *arguments):
                 if program is not None:
                     with open(path, "w", encoding="utf-8") as script:
                         script.write(program + "\n")
-                file.write(f"add_test({name} {'/bin/sh ' if program is not None else ''}{path})\n"
-                           f"set_tests_properties({name} PROPERTIES TIMEOUT 60 SKIP_RETURN_CODE 77)\n")
+                added = (f"add_test({name} {'/bin/sh ' if program is not None else ''}{path})\n"
+                         f"set_tests_properties({name} PROPERTIES TIMEOUT 60 SKIP_RETURN_CODE 77)\n")
+                if name.endswith("_long"):
+                    added = f'if(CTEST_CONFIGURATION_TYPE STREQUAL "long")\n{added}endif()\n'
+                file.write(added)
         # By a relative path, as tests/run.sh does.
         done = subprocess.run([sys.executable, "-B", os.path.join(runner, "suite.py"), os.path.basename(folder), *arguments],
                               cwd=os.path.dirname(folder), capture_output=True, text=True, check=False)
@@ -59,6 +62,7 @@ text = seen(0, ["verdict: flaky: shaky (Failed): B/verdict/shaky.1.txt B/verdict
                 "verdict: green: 2 tests, 0 failed, 1 flaky", "shaky.1.txt: wrong", "shaky.2.txt: right"],
             {"shaky": EACH_SECOND_TIME, "one": PASSES})
 assert text.index("Test #2") < text.index("again, alone: shaky"), text
+seen(0, ["verdict: flaky: shaky_long"], {"shaky_long": EACH_SECOND_TIME}, "-C", "long")
 seen(0, ["0 failed, 3 flaky"], {f"shaky{i}": EACH_SECOND_TIME for i in range(3)})
 seen(1, ["verdict: red: shaky0 (Failed)", "4 failed"], {f"shaky{i}": EACH_SECOND_TIME for i in range(4)})
 
@@ -69,10 +73,16 @@ for name, first, word in [
         ("undefined", "echo 'a.cpp:1:2: runtime error: signed integer overflow'; exit 1", "(: runtime error: )"),
         ("asserted", "echo 'x: a.cpp:1: f(): Assertion \"a\" failed.'; exit 1", "failed)"),
         ("crash", "kill -SEGV $$", "(SEGFAULT)"),
-        ("abort", "kill -ABRT $$", "(Subprocess aborted)")]:
+        ("abort", "kill -ABRT $$", "(Subprocess aborted)"),
+        ("crash_of_child", "sh -c 'kill -SEGV $$'; exit 1", "(Segmentation fault)"),
+        ("abort_of_child", "echo 'the process of rank 1 ended with the status 134 of waitpid'; exit 1", "(the status 134"),
+        ("told_by_python", "echo 'w1 ended with -6'; exit 1", "(ended with -6)"),
+        ("asserted_by_zmq", "echo 'Assertion failed: ok (src/mailbox.cpp:72)'; exit 1", "(Assertion failed: )")]:
     text = seen(1, [f"verdict: red: {name} ", word, "1 failed, 0 flaky"],
                 {name: f"if [ ! -e $0.seen ]; then touch $0.seen; {first}; fi"})
     assert "again" not in text, text
+# A child that is killed as planned, or ends with a code, says nothing of the library.
+seen(0, ["1 flaky"], {"killed": "if [ ! -e $0.seen ]; then touch $0.seen; echo 'w1 ended with -9, w2 ended with 1'; exit 1; fi"})
 seen(1, ["verdict: red: gone (Not Run)"], {"gone": None})
 seen(1, ["verdict: red: ctest ended with"], {"one": PASSES}, "--no-tests=error", "-R", "nothing")
 

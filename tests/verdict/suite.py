@@ -25,9 +25,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MOST_FLAKY = 3
 OUTPUT_BYTES = str(16 << 20)
 REASONS_OF_FLAKY = {"Failed", "Timeout"}
+# Also of a process that the test started, as the shell, libzmq, Python, and the programs here say it: status 134 to a
+# shell, 6 or 128 + 6 to waitpid, -6 to Python.
 NEVER_FLAKY = re.compile(r"(Thread|Address|Leak|Memory|UndefinedBehavior)Sanitizer|: runtime error: |"
-                         r"[Aa]ssertion .* failed|terminate called|Segmentation fault|\*\*\* stack smashing|"
-                         r"(double free|corrupted|invalid pointer|invalid size)")
+                         r"[Aa]ssertion .* failed|Assertion failed: |terminate called|\*\*\* stack smashing|"
+                         r"(double free|corrupted|invalid pointer|invalid size)|"
+                         r"Segmentation fault|Bus error|Illegal instruction|Floating point exception|\bAborted\b|"
+                         r"\bSIG(SEGV|ABRT|BUS|ILL|FPE)\b|the status (4|6|7|8|11|13[24569]) of waitpid|"
+                         r"ended (with -|by signal )(4|6|7|8|11)\b")
 FIGURE = re.compile(r"^figure: (\S+) (-?[0-9][0-9.e+-]*) ([^\s;]+)(?:; last release: .*)?$", re.MULTILINE)
 FAILED = re.compile(r"^\s*\d+ - (\S+) \((.+)\)$")
 
@@ -67,7 +72,15 @@ def why_red(output, reason):
     return found.group(0) if found else None
 
 
-def retry(build, failed, outputs):
+def configuration(arguments):
+    """The arguments with which ctest knows the tests of a configuration ("-C long")."""
+    for at, argument in enumerate(arguments):
+        if argument in ("-C", "--build-config"):
+            return arguments[at:at + 2]
+    return []
+
+
+def retry(build, failed, outputs, arguments):
     """(lines of red tests, lines of flaky ones): each that may be flaky runs again, alone."""
     red, flaky = [], []
     for name, reason in failed.items():
@@ -77,7 +90,8 @@ def retry(build, failed, outputs):
             red.append(f"{name} ({at_once or reason}): {first}")
             continue
         print(f"\nagain, alone: {name}", flush=True)
-        code, again, _ = run_ctest(build, "again", ["--no-tests=error", "-R", f"^{re.escape(name)}$"])
+        code, again, _ = run_ctest(build, "again", ["--no-tests=error", "-R", f"^{re.escape(name)}$",
+                                                  *configuration(arguments)])
         second = keep(build, name + ".2.txt", again.get(name, ""))
         if code == 0:
             flaky.append(f"{name} ({reason}): {first} {second}")
@@ -108,7 +122,7 @@ def main():
     shutil.rmtree(os.path.join(build, "verdict"), ignore_errors=True)
     os.makedirs(os.path.join(build, "verdict"))
     code, outputs, failed = run_ctest(build, "first", arguments)
-    red, flaky = retry(build, failed, outputs)
+    red, flaky = retry(build, failed, outputs, arguments)
     if code != 0 and not failed:
         red.append(f"ctest ended with {code}")
     if not outputs:

@@ -11,6 +11,24 @@
 #include "transport/zmq/zmq_socket.h"
 
 namespace distag {
+namespace {
+
+// The functions by which libzmq calls itself, as those do that are called here: its monitor opens a socket and sends.
+constexpr const char* kInside[] = {"zmq_bind",     "zmq_close",    "zmq_errno", "zmq_msg_data",   "zmq_msg_init_size",
+                                   "zmq_msg_send", "zmq_msg_size", "zmq_poll",  "zmq_setsockopt", "zmq_socket"};
+
+// Two libraries would work at one socket.
+void refuse_displaced() {
+  for (const char* name : kInside) {
+    if (!is_displaced(name, libzmq.zmq_ctx_new.address())) continue;
+    fail(Status::kUnsupported,
+         "the host exports {} of another libzmq, which that of distag would call: link the host's so that it does not "
+         "export its names (docs/embedding.md), or take the other engine (socket_engine, DISTAG_SOCKET_ENGINE=zmtp)",
+         name);
+  }
+}
+
+}  // namespace
 
 ZmqEngine::ZmqEngine(FdLoop& loop, Executor* ender, Nanos look_interval)
     : context_(std::make_shared<ZmqContext>(loop, ender)), look_interval_(look_interval) {}
@@ -26,6 +44,7 @@ size_t ZmqEngine::descriptors_for(size_t members) const {
 
 std::unique_ptr<Acceptor> ZmqEngine::listen(const SocketAddress& address, const std::optional<SocketKeys>& keys,
                                             AcceptorEvents events) {
+  refuse_displaced();
   return std::make_unique<ZmqAcceptor>(context_, address, keys, std::move(events), look_interval_);
 }
 

@@ -1,6 +1,6 @@
 /* A host that exports, as functions that end it, each name that distag takes from other libraries (a source made by
  * run.sh): products, messages over tcp with a key, new keys and checkpoints go by the libraries that distag was linked
- * with. usage: host [products|keys TEXT], which are refused then with an error that has the text. */
+ * with. usage: host [products|keys|starts TEXT], which are refused then with an error that has the text. */
 #include <distag.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -111,6 +111,7 @@ int main(int argc, char** argv) {
   if (argc == 3) {
     if (strcmp(argv[1], "products") == 0) multiplies(DISTAG_FLOAT32, &err);
     if (strcmp(argv[1], "keys") == 0) distag_security_create_keys(&keys, &err);
+    if (strcmp(argv[1], "starts") == 0) calls(&err);
     return !is_refused(&err, argv[2]);
   }
   if (!multiplies(DISTAG_FLOAT32, &err) || !multiplies(DISTAG_FLOAT64, &err)) return check(&err, "matmul"), 2;

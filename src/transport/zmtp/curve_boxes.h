@@ -77,9 +77,9 @@ class CurveSide {
   virtual std::string_view properties() const = 0;
   virtual CurveBoxes& boxes() = 0;
   // The name to which the key of the other side belongs; empty where all have one key, or it was dialled.
-  virtual std::string peer_name() const { return {}; }
+  virtual std::string peer_name() const = 0;
   // Whether that still holds: those that may connect change.
-  virtual bool is_still_let_in() { return true; }
+  virtual bool is_still_let_in() = 0;
 };
 
 // The commands of the handshake, as both sides read and write them.

@@ -26,6 +26,8 @@ class CurveClient final : public CurveSide {
   bool is_ready() const override { return stage_ == Stage::kReady; }
   std::string_view properties() const override { return properties_; }
   CurveBoxes& boxes() override { return boxes_; }
+  std::string peer_name() const override { return {}; }
+  bool is_still_let_in() override { return true; }  // only the side that was dialled asks
 
  private:
   enum class Stage { kWelcome, kAnswered, kReady };

@@ -95,7 +95,11 @@ void Borrower::take(const ShownBlock& block, int memory_fd) {
   }
   auto mapping = std::make_shared<Mapping>(room_, block.size);
   void* const memory = mmap(nullptr, block.size, PROT_READ, MAP_SHARED, memory_fd, 0);
-  if (memory == MAP_FAILED) fail(Status::kOutOfMemory, "mmap of a block of a lane: {}", std::strerror(errno));
+  if (memory == MAP_FAILED) {
+    fail(Status::kOutOfMemory,
+         "mmap of a block of a lane: {}: raise ulimit -v, or vm.max_map_count where much is mapped",
+         std::strerror(errno));
+  }
   mapping->data = static_cast<const std::byte*>(memory);
   blocks_.emplace(block.id, Block{std::move(mapping)});
 }

@@ -64,11 +64,12 @@ std::optional<Words> words_for(int error) {
       return Words{"no local port is free",
                    ": end some connections, or let net.ipv4.ip_local_port_range have more of them"};
     case EMFILE:
-    case ENFILE:
       return Words{"no descriptor is left", ": raise the limit of open files (ulimit -n)"};
+    case ENFILE:
+      return Words{"the system has no descriptor left", ": raise the limit of all its processes (fs.file-max)"};
     case ENOBUFS:
     case ENOMEM:
-      return Words{"the system has no memory", ""};
+      return Words{"the system has no memory", ": end other programs, or raise the limits of this one's control group"};
     default:
       return std::nullopt;
   }

@@ -16,7 +16,7 @@ namespace {
 TEST(OwnLackTest, NamesWhatIsUsedUpHereAndTheCure) {
   for (const auto& [error, cure] :
        {std::pair(EADDRNOTAVAIL, "net.ipv4.ip_local_port_range"), std::pair(EMFILE, "ulimit -n"),
-        std::pair(ENFILE, "ulimit -n"), std::pair(ENOBUFS, "memory"), std::pair(ENOMEM, "memory")}) {
+        std::pair(ENFILE, "fs.file-max"), std::pair(ENOBUFS, "control group"), std::pair(ENOMEM, "control group")}) {
     const auto lack = own_lack(error, parse_address("tcp://127.0.0.1:1", false));
     ASSERT_TRUE(lack) << error;
     EXPECT_EQ(lack->status(), Status::kOutOfMemory);

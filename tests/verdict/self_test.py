@@ -86,6 +86,11 @@ seen(0, ["1 flaky"], {"killed": "if [ ! -e $0.seen ]; then touch $0.seen; echo '
 seen(1, ["verdict: red: gone (Not Run)"], {"gone": None})
 seen(1, ["verdict: red: ctest ended with"], {"one": PASSES}, "--no-tests=error", "-R", "nothing")
 
+# What a test leaves out is told, be it green.
+seen(0, ["verdict: left out: part: skipped: no namespaces", "verdict: green: 1 tests"],
+     {"part": "echo 'skipped: no namespaces'; echo done"})
+seen(0, ["verdict: left out: unit: a_test.cpp:3: Skipped not root"], {"unit": "echo 'a_test.cpp:3: Skipped\nnot root'"})
+
 # What a test measures is told, and decides nothing.
 seen(0, ["figure: self_test.waited 12.5 ms; last release: 10"], {"one": "echo 'figure: self_test.waited 12.5 ms'"})
 seen(0, ["figure: self_test.new 3 us; last release: -"], {"one": "echo 'figure: self_test.new 3 us'"})

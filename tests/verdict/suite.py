@@ -11,6 +11,8 @@ A test that measures (time, shares of a core, throughput) prints "figure: NAME N
 figures stand at the end, beside those of tests/verdict/figures.txt, for whoever reads them. That file has the lines that
 were printed at the end of the last release's run.
 
+A line of a test's output that begins with "skipped:" is repeated at the end, also of a test that passed.
+
 Exit code 0: green; 1: red; 2: wrong arguments. Outputs of failed tests are in BUILD/verdict, the end of all that is printed
 begins with "verdict:".
 """
@@ -34,6 +36,7 @@ NEVER_FLAKY = re.compile(r"(Thread|Address|Leak|Memory|UndefinedBehavior)Sanitiz
                          r"\bSIG(SEGV|ABRT|BUS|ILL|FPE)\b|the status (4|6|7|8|11|13[24569]) of waitpid|"
                          r"ended (with -|by signal )(4|6|7|8|11)\b")
 FIGURE = re.compile(r"^figure: (\S+) (-?[0-9][0-9.e+-]*) ([^\s;]+)(?:; last release: .*)?$", re.MULTILINE)
+SKIPPED = re.compile(r"^(?:skipped: .*|.*: Skipped\n.*)$", re.MULTILINE)  # of our programs, of GoogleTest with its reason
 FAILED = re.compile(r"^\s*\d+ - (\S+) \((.+)\)$")
 
 
@@ -114,6 +117,13 @@ def print_figures(outputs):
         print(f"figure: {name} {number:g} {unit}; last release: {last}")
 
 
+def print_skipped(outputs):
+    """What tests left out for want of something, once each: a green test may have skipped a part."""
+    for name, output in sorted(outputs.items()):
+        for found in sorted(set(SKIPPED.findall(output))):
+            print(f"verdict: left out: {name}: {' '.join(found.split())}")
+
+
 def main():
     if len(sys.argv) < 2:
         print(__doc__, file=sys.stderr)
@@ -129,6 +139,7 @@ def main():
         red.append("no test left a result")
     print()
     print_figures(outputs)
+    print_skipped(outputs)
     for line in red:
         print(f"verdict: red: {line}")
     for line in flaky:

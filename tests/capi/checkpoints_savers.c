@@ -15,7 +15,8 @@
 #include "capi/check.h"
 #include "capi/support/members.h"
 
-enum { kJobs = 2, kMembers = 2, kLines = 2, kRows = 6, kRounds = 40 };
+enum { kJobs = 2, kMembers = 2, kLines = 2, kRows = 6 };
+static int round_count = 40; /* the argument, of each of two ways */
 
 static char folder[64];
 static members jobs[kJobs];
@@ -82,7 +83,7 @@ static void run_member(members *group, int32_t rank) {
   distag_mesh *lines[kLines] = {NULL, NULL};
   CHECK_OK(distag_mesh_create(group->workers[rank], NULL, 0, &kCount, kX, 1, NULL, &lines[0], &err));
   CHECK_OK(distag_mesh_open_line(lines[0], "beside", &lines[1], &err));
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < round_count; ++round) {
     distag_tensor *tensors[kLines];
     distag_future *futures[kLines];
     const int first = job * kLines;
@@ -139,7 +140,8 @@ static int count_files(void) {
   return system(command) >> 8;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  if (argc > 1) round_count = (int)strtol(argv[1], NULL, 10);
   snprintf(folder, sizeof folder, "/tmp/distag-savers-XXXXXX");
   if (!CHECK(mkdtemp(folder) != NULL)) return 1;
   if (!CHECK(members_start(&jobs[0], kMembers, "savers_0") == 0)) return 1;
@@ -150,7 +152,7 @@ int main(void) {
   const int lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   CHECK(lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) == 0);
   members_run(&jobs[0], 1, under_way);
-  check_folder(kRounds - 1);
+  check_folder(round_count - 1);
   CHECK_INT(count_files(), 3);
   close(lock);
   has_no_locks = 1;

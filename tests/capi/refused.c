@@ -68,7 +68,7 @@ static void backends(void) {
 }
 
 int main(void) {
-  distag_worker_options options = group_options(0, 1, "inproc://refused");
+  distag_worker_options options = group_options(0, 1, group_place("refused"));
   CHECK_OK(distag_worker_create(&options, &w, &err));
   CHECK_OK(distag_worker_start(w, 120 * DISTAG_SECOND, &err));
   code();

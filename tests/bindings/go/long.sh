@@ -31,6 +31,9 @@ cases plain
 "$work/plain-unit" -test.short
 unset GODEBUG GOGC
 
+echo "a thousand rounds of calls to the own worker under the host's executor"
+"$work/plain-unit" -test.run TestHostCodeCallsItsOwnWorker -test.count=50
+
 echo "$rounds times beside two busy cores"
 timeout 3000 sh -c 'while :; do :; done' & busy=$!
 timeout 3000 sh -c 'while :; do :; done' & busier=$!

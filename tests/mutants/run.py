@@ -7,7 +7,7 @@ usage: run.py [--jobs N] [WORDS...]   mutants whose names have one of the WORDS,
 
 All of them are in one build, in build/mutants: an original E stands there beside its mutant, and the variable
 DISTAG_MUTANT says which of the two runs. Exit code 1 if one survives, if a text of the table is not there exactly once,
-or if a suite fails without a mutant.
+if its mutant has a word that the sources do not, so that no suite would compile, or if a suite fails without a mutant.
 """
 import concurrent.futures
 import os
@@ -23,8 +23,9 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "tests", "faults"))
 from cells import all_cells  # noqa: E402
 
-SUITES = ("unit_base", "unit_session", "unit_group", "unit_rpc", "unit_dautograd", "unit_rref", "sim_tests",
-          "unit_transport", "unit_wire", "unit_store", "unit_spmd", "contract_transport", "spmd_tests", "unit_ops")
+SUITES = ("unit_base", "unit_session", "unit_group", "unit_rpc", "unit_dautograd", "unit_rref", "unit_worker",
+          "sim_tests", "unit_transport", "unit_wire", "unit_store", "unit_spmd", "contract_transport", "spmd_tests",
+          "unit_ops")
 # A test of the matrix of faults: words of the cells, without blanks, with a colon between them.
 MATRIX = "faults"
 SECONDS = 60  # for a test that takes one or two; one that hangs has noticed. A whole suite has ten times that
@@ -82,9 +83,28 @@ def parse(table):
     return mutants
 
 
+def words_of(text):
+    return set(re.findall(r"\b[A-Za-z_]\w*", text))
+
+
+class Words:
+    """The words that a planted text may use: those of the sources, and of fields those of the class that it is in."""
+    def __init__(self, sources):
+        self.sources = sources
+        self.all = set().union({"MUTANT"}, *map(words_of, sources.values()))
+
+    def unknown(self, file, text):
+        stem = os.path.splitext(file)[0]
+        fields = words_of(self.sources.get(stem + ".h", "") + self.sources.get(stem + ".cpp", ""))
+        code = re.sub(r'"(\\.|[^"\\])*"|//.*', " ", text)
+        return sorted(word for word in words_of(code)
+                      if word not in (fields if word.endswith("_") else self.all))
+
+
 def apply(mutants, sources):
     """The sources ({file: text}) with all mutants in them, and complaints."""
     complaints = []
+    words = Words(sources)
     places = {}  # by file: (begin, end, name, text)
     for mutant in mutants:
         if not mutant.texts or bool(mutant.suite) == bool(mutant.reason):
@@ -97,6 +117,8 @@ def apply(mutants, sources):
                 complaints.append(f"{mutant.name}: src/{file} has this text {count} times, not once:\n{old}")
             elif not re.search(r"\bMUTANT\b", new):
                 complaints.append(f"{mutant.name}: MUTANT is not in its text")
+            elif unknown := words.unknown(file, new):
+                complaints.append(f"{mutant.name}: cannot compile, as src/{file} has no {', '.join(unknown)}")
             else:
                 begin = sources[file].index(old)
                 switched = re.sub(r"\bMUTANT\b", f"::distag::mutant_is_on({mutant.number}UL)", new)
@@ -161,7 +183,15 @@ def write(path, text):
         file.write(text)
 
 
-def build(sources):
+def needed(mutants):
+    """Targets of the build that tell of these mutants."""
+    suites = {mutant.suite for mutant in mutants}
+    if "" in suites:
+        return (*SUITES, "faults_participant")
+    return [suite for suite in SUITES if suite in suites] + ["faults_participant"] * (MATRIX in suites)
+
+
+def build(sources, targets):
     """The project as it is, with these sources, in build/mutants; returns the folder of the suites."""
     tree = os.path.join(ROOT, "build", "mutants")
     os.makedirs(tree, exist_ok=True)
@@ -183,7 +213,7 @@ def build(sources):
     configure = ["cmake", "--preset", "dev"]
     if shutil.which("ccache"):
         configure += ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache", "-DCMAKE_C_COMPILER_LAUNCHER=ccache"]
-    for command in (configure, ["cmake", "--build", "build/dev", "--target", *SUITES, "faults_participant"]):
+    for command in (configure, ["cmake", "--build", "build/dev", "--target", *targets]):
         done = subprocess.run(command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode != 0:
             sys.exit(done.stdout)
@@ -252,8 +282,8 @@ def main():
     mutated, complaints = apply(mutants, read_sources(ROOT))
     if complaints:
         sys.exit("\n".join(complaints))
-    folder = build(mutated)
     chosen = [mutant for mutant in mutants if not words or any(word in mutant.name for word in words)]
+    folder = build(mutated, needed([Mutant("")] if is_trial else chosen))
     bad = 0
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for good, line in pool.map(lambda mutant: (try_out if is_trial else judge)(folder, mutant), chosen):

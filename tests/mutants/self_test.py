@@ -30,6 +30,14 @@ class TableTest(unittest.TestCase):
         self.assertEqual(self.complaints(table), [])
         self.assertIn("MUTANT is not", self.complaints(entry(new="if (!x) f();"))[0])
 
+    def test_texts_that_cannot_compile(self):
+        self.assertIn("no gone", self.complaints(entry(new="if (gone && !MUTANT) f();"))[0])
+        sources = {"base/a.h": "int own_;\n", "base/b.h": "int lost_;\n", **SOURCES}
+        for field, complaints in (("own_", 0), ("lost_", 1)):
+            table = parse(entry(new=f"if (x && !MUTANT) {field} = y;  // whatever else"))
+            self.assertEqual(len(apply(table, sources)[1]), complaints, field)
+        self.assertEqual(self.complaints(entry(new='if (x && !MUTANT) f("any words");')), [])
+
     def test_texts_of_two_mutants_that_overlap(self):
         self.assertIn("another mutant", self.complaints(entry() + entry("two", old="(x) f"))[0])
 

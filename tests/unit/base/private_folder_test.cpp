@@ -15,9 +15,16 @@ namespace {
 
 class PrivateFolderTest : public testing::Test {
  protected:
-  void SetUp() override { ASSERT_NE(mkdtemp(base_.data()), nullptr); }
+  // The folder of the test keeps its rights: without them only root could make anything in it.
+  void SetUp() override {
+    ASSERT_NE(mkdtemp(base_.data()), nullptr);
+    before_ = umask(0777);
+  }
   void TearDown() override {
     umask(before_);
+    for (const auto& entry : std::filesystem::directory_iterator(base_)) {
+      if (entry.is_directory() && !entry.is_symlink()) chmod(entry.path().c_str(), 0700);
+    }
     std::filesystem::remove_all(base_);
   }
 
@@ -27,7 +34,7 @@ class PrivateFolderTest : public testing::Test {
     return found.st_mode & 07777;
   }
 
-  const mode_t before_ = umask(0777);
+  mode_t before_ = 0;
   std::string base_ = "/tmp/distag-folder-XXXXXX";
 };
 

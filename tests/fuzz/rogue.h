@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "fuzz/input.h"
 #include "support/session_node.h"
 #include "wire/codec.h"
 
@@ -89,6 +90,7 @@ class Rogue {
   Peer peer;
   std::vector<wire::Message> answers;  // since the last word
   uint64_t received = 0;               // number of the last message from the other
+  uint64_t acknowledged = 0;           // all up to this number, by WELCOME
   Stand stand = Stand::kMember;
   Line line = Line::kNone;
   uint64_t next = 1;  // number of its next message
@@ -103,10 +105,14 @@ class Rogue {
   bool are_transfers_known = true;
 
  private:
-  // WELCOME that comes again acknowledges, and is no answer.
+  // WELCOME that comes again acknowledges, and is no answer. What it acknowledges only grows.
   void hear(wire::Message message) {
-    const bool is_welcome = std::holds_alternative<wire::Welcome>(message.body);
-    if (is_welcome && std::exchange(is_welcomed_, true)) return;
+    const auto* const welcome = std::get_if<wire::Welcome>(&message.body);
+    if (welcome != nullptr) {
+      check(welcome->next > acknowledged);
+      acknowledged = welcome->next - 1;
+      if (std::exchange(is_welcomed_, true)) return;
+    }
     answers.push_back(std::move(message));
   }
 

@@ -87,6 +87,7 @@ class Play {
     (this->*kSteps[in_.below(std::size(kSteps))])(rogue);
     a_.messages.clear();
     check_memory();
+    check_acknowledged();
   }
 
   static void listen(Node& node, const Node& other, std::vector<uint64_t>& heard) {
@@ -122,6 +123,13 @@ class Play {
       most += rogue.are_transfers_known ? claimed : kMostTransfers;
     }
     check(memory_->bytes() <= most);
+  }
+
+  // No more than was sent. Whether the last word of one that has left was LEAVE is not always known.
+  void check_acknowledged() {
+    for (const Rogue& rogue : rogues_) {
+      check(rogue.acknowledged < rogue.next + (rogue.stand == Stand::kLeft ? 1 : 0));
+    }
   }
 
   // ---- what has become of a rogue ----

@@ -35,8 +35,8 @@ struct ReluOp {
     if (saved != nullptr) saved->tensors = {y.snapshot()};
     return y;
   }
-  static Tensor backward(const Saved& saved, Tensor g) {
-    return gradient_by("relu", kReluGradient, std::move(g), saved.tensors[0]);
+  static Tensor backward(const Saved& saved, const Tensor& g) {
+    return gradient_by("relu", kReluGradient, g, saved.tensors[0]);
   }
 
  private:

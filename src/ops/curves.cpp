@@ -17,19 +17,14 @@ namespace distag::ops {
 
 namespace {
 
-struct BeyondReduction {
-  template <typename T>
-  DISTAG_INLINE int64_t operator()(T x) const {
-    return math::is_beyond_reduction(x);
-  }
-};
-
 // Whether some angle of a row-major x is too large for the curve that works in vectors.
 bool has_large_angles(const Tensor& x) {
   int64_t found = 0;
   dispatch_floating("angles", x.dtype(), [&]<typename T>(T) {
-    const auto count_beyond = [](int64_t& beyond, const auto& row)
-                                  DISTAG_INLINE_LAMBDA { beyond = sum_of(each(BeyondReduction(), row)); };
+    const auto count_beyond = [](int64_t& beyond, const auto& row) DISTAG_INLINE_LAMBDA {
+      const auto is_beyond = [](auto x_i) DISTAG_INLINE_LAMBDA { return int64_t{math::is_beyond_reduction(x_i)}; };
+      beyond = sum_of(each(is_beyond, row));
+    };
     for_rows(1, x.count(), count_beyond, OfEach(&found), Rows(x.data_as<T>()));
   });
   return found != 0;
@@ -44,10 +39,10 @@ struct AngleOp {
     return has_large_angles(x) ? value_of(kName.text, kValueOf<math::Any<Value>>, x)
                                : value_of(kName.text, kValueOf<Value>, x);
   }
-  static Tensor backward(const Saved& saved, Tensor g) {
+  static Tensor backward(const Saved& saved, const Tensor& g) {
     const Tensor& x = saved.tensors[0];
-    return has_large_angles(x) ? gradient_by(kName.text, kGradientOf<math::Any<Slope>>, std::move(g), x)
-                               : gradient_by(kName.text, kGradientOf<Slope>, std::move(g), x);
+    return has_large_angles(x) ? gradient_by(kName.text, kGradientOf<math::Any<Slope>>, g, x)
+                               : gradient_by(kName.text, kGradientOf<Slope>, g, x);
   }
 
  private:
@@ -57,18 +52,13 @@ struct AngleOp {
   static constexpr auto kGradientOf = [](const auto& g, const auto& x) { return g * each(Curve(), x); };
 };
 
-template <Name kName, typename Value, typename Slope>
-constexpr Op of_angle(const char* signature, const char* summary) {
-  return make_op<AngleOp<kName, Value, Slope>>(signature, summary, kCheap);
-}
-
 }  // namespace
 
-constexpr Op kSin =
-    of_angle<"sin", math::Sin, math::Cos>("sin(tensor x) -> tensor", "The sine of each element, in the shape of x.");
+constexpr Op kSin = make_op<AngleOp<"sin", math::Sin, math::Cos>>(
+    "sin(tensor x) -> tensor", "The sine of each element, in the shape of x.", kCheap);
 
-constexpr Op kCos = of_angle<"cos", math::Cos, math::MinusSin>("cos(tensor x) -> tensor",
-                                                               "The cosine of each element, in the shape of x.");
+constexpr Op kCos = make_op<AngleOp<"cos", math::Cos, math::MinusSin>>(
+    "cos(tensor x) -> tensor", "The cosine of each element, in the shape of x.", kCheap);
 
 // ---- erf ------------------------------------------------------------------------------------------------------------
 
@@ -76,16 +66,15 @@ constexpr Op kErf = of_argument<"erf", [](const auto& x) { return each(math::Erf
                                 [](const auto& g, const auto& x) { return g * each(math::ErfSlope(), x); }>(
     "erf(tensor x) -> tensor", "The error function of each element, in the shape of x.");
 
-// ---- abs, square: integers stay integers, which wrap around; bools become int64 -------------------------------------
+// ---- abs, square, floor, round, sign: integers stay integers, which wrap around; bools become int64 -----------------
 
 namespace {
 
-Tensor as_numbers(const Tensor& x) { return x.dtype() == Dtype::kBool ? as_dtype(x, Dtype::kInt64) : x; }
-
+// Of integers as numbers without a sign.
 template <typename F>
 Tensor whole_value_of(const F& value, const Tensor& input) {
-  const Tensor x = as_numbers(input).contiguous();
-  Tensor out = Tensor::empty(x.dtype(), x.shape());
+  const Tensor x = (input.dtype() == Dtype::kBool ? as_dtype(input, Dtype::kInt64) : input).contiguous();
+  Tensor out = empty_like(x);
   compute<uint64_t, uint64_t>(out, value, x);
   return out;
 }
@@ -98,127 +87,67 @@ struct NumbersOp : UnaryOp<kName, Saves::kArgument, kValue, kGradient> {
   }
 };
 
-template <Name kName, auto kValue, auto kWhole, auto kGradient>
-constexpr Op of_numbers(const char* signature, const char* summary) {
-  return make_op<NumbersOp<kName, kValue, kWhole, kGradient>>(signature, summary, kCheap);
-}
+// The gradient is 0, without memory of its own.
+template <Name kName, auto kValue, auto kWhole>
+struct StepOp {
+  static Tensor forward(Inputs inputs, const Attributes&, Saved*) {
+    const Tensor& x = inputs[0];
+    return is_floating(x.dtype()) ? value_of(kName.text, kValue, x) : whole_value_of(kWhole, x);
+  }
+  static Tensor backward(const Saved&, const Tensor& g) {
+    return broadcast_to(Tensor::scalar(g.dtype(), 0.0), g.shape());
+  }
+};
+
+constexpr auto kItself = [](const auto& x) { return x; };
 
 }  // namespace
 
 // Of -0 it is +0. The slope at 0 is 0.
-constexpr Op kAbs = of_numbers<"abs", [](const auto& x) { return select(x <= 0, Element<decltype(x)>(0) - x, x); },
-                               [](const auto& x) { return select(x > uint64_t{INT64_MAX}, uint64_t{0} - x, x); },
-                               [](const auto& g, const auto& x) {
-                                 using T = Element<decltype(x)>;
-                                 return g * select(x > 0, T(1), select(x < 0, T(-1), T(0)));
-                               }>("abs(tensor x) -> tensor", "The absolute value of each element, in the shape of x.");
+constexpr Op kAbs =
+    make_op<NumbersOp<"abs", [](const auto& x) { return select(x <= 0, Element<decltype(x)>(0) - x, x); },
+                      [](const auto& x) { return select(x > uint64_t{INT64_MAX}, uint64_t{0} - x, x); },
+                      [](const auto& g, const auto& x) { return g * kSignOf(x); }>>(
+        "abs(tensor x) -> tensor", "The absolute value of each element, in the shape of x.", kCheap);
 
-constexpr Op kSquare = of_numbers<"square", [](const auto& x) { return x * x; }, [](const auto& x) { return x * x; },
-                                  [](const auto& g, const auto& x) { return g * (x + x); }>(
-    "square(tensor x) -> tensor", "x * x of each element, in the shape of x.");
+constexpr Op kSquare =
+    make_op<NumbersOp<"square", [](const auto& x) { return x * x; }, [](const auto& x) { return x * x; },
+                      [](const auto& g, const auto& x) { return g * (x + x); }>>(
+        "square(tensor x) -> tensor", "x * x of each element, in the shape of x.", kCheap);
 
-// ---- floor, round, sign: integers stay integers; bools become int64; the gradient is 0 ------------------------------
-
-namespace {
-
-// Without memory of its own.
-Tensors no_slope(const Saved&, Tensors gradients) {
-  Tensor& g = gradients[0];
-  if (g) g = broadcast_to(Tensor::scalar(g.dtype(), 0.0), g.shape());
-  return gradients;
-}
-
-constexpr Op of_steps(const char* name, const char* signature, const char* summary,
-                      Tensors (*forward)(Inputs, const Attributes&, Saved*)) {
-  return {.signature = signature,
-          .summary = summary,
-          .forward = forward,
-          .backward = no_slope,
-          .is_cheap = true,
-          .name = name};
-}
-
-struct Floor {
-  template <typename T>
-  DISTAG_INLINE T operator()(T x) const {
-    return std::floor(x);
-  }
-};
+constexpr Op kFloor = make_op<StepOp<"floor", [](const auto& x) { return xt::floor(x); }, kItself>>(
+    "floor(tensor x) -> tensor", "The largest whole number up to each element, in the shape of x; its gradient is 0.",
+    kCheap);
 
 // Half of two whole numbers goes to the even one.
-struct RoundHalfToEven {
-  template <typename T>
-  DISTAG_INLINE T operator()(T x) const {
-    return std::nearbyint(x);
-  }
-};
+constexpr Op kRound = make_op<StepOp<"round", [](const auto& x) { return xt::nearbyint(x); }, kItself>>(
+    "round(tensor x) -> tensor",
+    "The nearest whole number of each element, the even one of two, in the shape of x; its gradient is 0.", kCheap);
 
-template <Name kName, typename Step>
-Tensors stepped_forward(std::span<const Tensor> inputs, const Attributes&, Saved*) {
-  const Tensor& x = inputs[0];
-  if (!is_floating(x.dtype())) return {as_numbers(x).clone()};
-  return {value_of(
-      kName.text, [](const auto& r) { return each(Step(), r); }, x)};
-}
-
-// Of NaN it is 0.
-constexpr auto kSignOf = [](const auto& x) {
-  using T = Element<decltype(x)>;
-  return select(x > 0, T(1), select(x < 0, T(-1), T(0)));
-};
 constexpr auto kSignOfWhole = [](const auto& x) {
   return select(x > uint64_t{INT64_MAX}, ~uint64_t{0}, select(xt::equal(x, uint64_t{0}), uint64_t{0}, uint64_t{1}));
 };
+constexpr Op kSign = make_op<StepOp<"sign", kSignOf, kSignOfWhole>>(
+    "sign(tensor x) -> tensor", "-1, 0 or 1 as each element is below, at (or NaN) or above 0; its gradient is 0.",
+    kCheap);
 
-Tensors sign_forward(std::span<const Tensor> inputs, const Attributes&, Saved*) {
-  if (!is_floating(inputs[0].dtype())) return {whole_value_of(kSignOfWhole, inputs[0])};
-  return {value_of("sign", kSignOf, inputs[0])};
-}
+// ---- rsqrt, reciprocal: slopes are made of the result, as powers of the argument are too large or small before ------
 
-}  // namespace
-
-constexpr Op kFloor = of_steps("floor", "floor(tensor x) -> tensor",
-                               "The largest whole number up to each element, in the shape of x; its gradient is 0.",
-                               stepped_forward<"floor", Floor>);
-
-constexpr Op kRound =
-    of_steps("round", "round(tensor x) -> tensor",
-             "The nearest whole number of each element, the even one of two, in the shape of x; its gradient is 0.",
-             stepped_forward<"round", RoundHalfToEven>);
-
-constexpr Op kSign =
-    of_steps("sign", "sign(tensor x) -> tensor",
-             "-1, 0 or 1 as each element is below, at (or NaN) or above 0; its gradient is 0.", sign_forward);
-
-// ---- rsqrt, reciprocal: slopes are made of the result, since powers of the argument are too large or small before
-// -----
-
-namespace {
-
-struct RsqrtSlope {
-  template <typename T>
-  DISTAG_INLINE T operator()(T x) const {
-    const T y = T(1) / std::sqrt(x);
-    return (T(-0.5) * y) * (y * y);
-  }
+constexpr auto kRsqrtSlope = []<typename T>(T x) DISTAG_INLINE_LAMBDA {
+  const T y = T(1) / std::sqrt(x);
+  return (T(-0.5) * y) * (y * y);
 };
-
-struct ReciprocalSlope {
-  template <typename T>
-  DISTAG_INLINE T operator()(T x) const {
-    const T y = T(1) / x;
-    return -(y * y);
-  }
+constexpr auto kReciprocalSlope = []<typename T>(T x) DISTAG_INLINE_LAMBDA {
+  const T y = T(1) / x;
+  return -(y * y);
 };
-
-}  // namespace
 
 constexpr Op kRsqrt = of_argument<"rsqrt", [](const auto& x) { return 1 / xt::sqrt(x); },
-                                  [](const auto& g, const auto& x) { return g * each(RsqrtSlope(), x); }>(
+                                  [](const auto& g, const auto& x) { return g * each(kRsqrtSlope, x); }>(
     "rsqrt(tensor x) -> tensor", "1 / sqrt(x) of each element, in the shape of x.");
 
 constexpr Op kReciprocal = of_argument<"reciprocal", [](const auto& x) { return 1 / x; },
-                                       [](const auto& g, const auto& x) { return g * each(ReciprocalSlope(), x); }>(
+                                       [](const auto& g, const auto& x) { return g * each(kReciprocalSlope, x); }>(
     "reciprocal(tensor x) -> tensor", "1 / x of each element, in the shape of x.");
 
 // ---- silu, softplus, gelu -------------------------------------------------------------------------------------------

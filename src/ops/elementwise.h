@@ -50,6 +50,12 @@ DISTAG_INLINE auto select(Condition&& condition, A&& a, B&& b) {
   return each(Selection(), std::forward<Condition>(condition), std::forward<A>(a), std::forward<B>(b));
 }
 
+// -1, 0 or 1; of NaN it is 0, where xt::sign has NaN and a 0 with a sign.
+constexpr auto kSignOf = [](const auto& x) {
+  using T = Element<decltype(x)>;
+  return select(x > 0, T(1), select(x < 0, T(-1), T(0)));
+};
+
 // One row of results; `f` is the function object. Which inputs repeat one element is in the bits of `repeated`.
 template <typename Out, typename... In>
 using RunRow = void (*)(const void* f, Out* out, int64_t count, unsigned repeated, const In*... in);
@@ -168,13 +174,23 @@ void compute_alike(Tensor& out, const F& f, const Inputs&... inputs) {
   }(static_cast<std::tuple<std::conditional_t<true, T, Inputs>...>*>(nullptr));
 }
 
-// f(a, ...) of floating tensors in the dtype and shape of `a`, to which the others broadcast; in place of `a` where
-// that is exclusive.
+// f(in...) of tensors of one floating dtype, written to `out`.
+template <typename F, typename... Inputs>
+Tensor computed(const char* op, Tensor out, const F& f, const Inputs&... inputs) {
+  dispatch_floating(op, out.dtype(), [&]<typename T>(T) { compute_alike<T>(out, f, inputs...); });
+  return out;
+}
+
+// f(a, ...) in the dtype and shape of `a`, to which the others broadcast.
+template <typename F, typename... Inputs>
+Tensor value_of(const char* op, const F& f, const Tensor& a, const Inputs&... others) {
+  return computed(op, empty_like(a), f, a, others...);
+}
+
+// The same in place of `a` where that is exclusive.
 template <typename F, typename... Inputs>
 Tensor combine(const char* op, const F& f, const Tensor& a, const Inputs&... others) {
-  Tensor out = output_for(a);
-  dispatch_floating(op, a.dtype(), [&]<typename T>(T) { compute_alike<T>(out, f, a, others...); });
-  return out;
+  return computed(op, output_for(a), f, a, others...);
 }
 
 }  // namespace distag::ops

@@ -1,5 +1,6 @@
 #include "ops/op.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/error.h"
@@ -13,51 +14,33 @@ namespace {
 constexpr const Op* kBuiltins[] = {DISTAG_BUILTIN_OPS(DISTAG_OP_ADDRESS)};
 #undef DISTAG_OP_ADDRESS
 
-const char* kind_text(AttributeKind kind) {
-  switch (kind) {
-    case AttributeKind::kInt64:
-      return "an int64";
-    case AttributeKind::kFloat64:
-      return "a float64";
-    case AttributeKind::kBool:
-      return "a bool";
-    case AttributeKind::kText:
-      return "a text";
-    case AttributeKind::kInt64List:
-      return "a list of at most 16 int64";
-    case AttributeKind::kDtype:
-      return "a dtype (its name or number)";
-  }
-  return "unknown";
+// What a value for an attribute must be, in words, and the kinds of values that are.
+struct KindRule {
+  const char* text;
+  ValueKind kind;
+  ValueKind other;
+};
+
+const KindRule& rule_of(AttributeKind kind) {
+  static constexpr KindRule kRules[] = {
+      {"an int64", ValueKind::kInt64, ValueKind::kInt64},
+      {"a float64", ValueKind::kFloat64, ValueKind::kInt64},
+      {"a bool", ValueKind::kBool, ValueKind::kBool},
+      {"a text", ValueKind::kText, ValueKind::kText},
+      {"a list of at most 16 int64", ValueKind::kList, ValueKind::kList},
+      {"a dtype (its name or number)", ValueKind::kText, ValueKind::kInt64},
+  };
+  return kRules[static_cast<size_t>(kind)];
 }
 
-bool is_dims(const Value& value) {
-  if (value.kind() != ValueKind::kList || value.as_list().size() > kMaxRank) return false;
-  for (const Value& item : value.as_list()) {
-    if (item.kind() != ValueKind::kInt64) return false;
-  }
-  return true;
+bool fits(const Value& value, const KindRule& rule) {
+  if (value.kind() != rule.kind && value.kind() != rule.other) return false;
+  if (value.kind() != ValueKind::kList) return true;
+  const auto is_number = [](const Value& item) { return item.kind() == ValueKind::kInt64; };
+  return value.as_list().size() <= kMaxRank && std::all_of(value.as_list().begin(), value.as_list().end(), is_number);
 }
 
-bool fits(const Value& value, AttributeKind kind) {
-  switch (kind) {
-    case AttributeKind::kInt64:
-      return value.kind() == ValueKind::kInt64;
-    case AttributeKind::kFloat64:
-      return value.kind() == ValueKind::kFloat64 || value.kind() == ValueKind::kInt64;
-    case AttributeKind::kBool:
-      return value.kind() == ValueKind::kBool;
-    case AttributeKind::kText:
-      return value.kind() == ValueKind::kText;
-    case AttributeKind::kInt64List:
-      return is_dims(value);
-    case AttributeKind::kDtype:
-      return value.kind() == ValueKind::kText || value.kind() == ValueKind::kInt64;
-  }
-  return false;
-}
-
-void check_inputs(const Op& op, std::span<const Tensor> inputs) {
+void check_inputs(const Op& op, Inputs inputs) {
   const Signature& signature = op.arguments;
   if (inputs.size() < signature.min_inputs() || inputs.size() > signature.max_inputs()) {
     fail(Status::kInvalidArgument, "{}: {} inputs do not fit its signature {}", op.name, inputs.size(), op.signature);
@@ -97,7 +80,7 @@ const Op* find_op(std::string_view name) {
   return nullptr;
 }
 
-void check_arguments(const Op& op, std::span<const Tensor> inputs, const Attributes& attributes) {
+void check_arguments(const Op& op, Inputs inputs, const Attributes& attributes) {
   check_inputs(op, inputs);
   for (const auto& [name, value] : attributes) {
     const Signature::Attribute* declared = find_declared(op.arguments, name);
@@ -105,9 +88,10 @@ void check_arguments(const Op& op, std::span<const Tensor> inputs, const Attribu
       fail(Status::kNotFound, "{}: no attribute \"{}\"; signature {}", op.name, name, op.signature);
     }
     if (value.is_null() && !declared->is_required) continue;
-    if (!fits(value, declared->kind)) {
-      fail(Status::kInvalidArgument, "{}: attribute \"{}\" must be {}, not a {}", op.name, name,
-           kind_text(declared->kind), kind_name(value.kind()));
+    const KindRule& rule = rule_of(declared->kind);
+    if (!fits(value, rule)) {
+      fail(Status::kInvalidArgument, "{}: attribute \"{}\" must be {}, not a {}", op.name, name, rule.text,
+           kind_name(value.kind()));
     }
   }
   check_required(op, attributes);

@@ -21,20 +21,10 @@ inline Tensor floating_row_major(const Tensor& x) {
   return (is_floating(x.dtype()) ? x : as_dtype(x, Dtype::kFloat32)).contiguous();
 }
 
-// value(x), in the shape and dtype of a row-major x.
-template <typename F>
-Tensor value_of(const char* op, const F& value, const Tensor& x) {
-  Tensor out = Tensor::empty(x.dtype(), x.shape());
-  dispatch_floating(op, x.dtype(), [&]<typename T>(T) { compute_alike<T>(out, value, x); });
-  return out;
-}
-
 // gradient(g, s) of the gradient of the result and what was saved, in place of g where that is exclusive.
 template <typename F>
-Tensor gradient_by(const char* op, const F& gradient, Tensor g, const Tensor& saved) {
-  Tensor out = output_for(g, saved.dtype(), saved.shape());
-  dispatch_floating(op, saved.dtype(), [&]<typename T>(T) { compute_alike<T>(out, gradient, g, saved); });
-  return out;
+Tensor gradient_by(const char* op, const F& gradient, const Tensor& g, const Tensor& saved) {
+  return computed(op, output_for(g, saved.dtype(), saved.shape()), gradient, g, saved);
 }
 
 enum class Saves { kResult, kArgument };
@@ -47,8 +37,8 @@ struct UnaryOp {
     if (saved != nullptr) saved->tensors = {kSaves == Saves::kResult ? y.snapshot() : x.snapshot()};
     return y;
   }
-  static Tensor backward(const Saved& saved, Tensor g) {
-    return gradient_by(kName.text, kGradient, std::move(g), saved.tensors[0]);
+  static Tensor backward(const Saved& saved, const Tensor& g) {
+    return gradient_by(kName.text, kGradient, g, saved.tensors[0]);
   }
 };
 
@@ -72,11 +62,11 @@ struct CurveOp {
     const auto value = [curve = Curve(attributes)](const auto& row) { return curve.value(row); };
     return value_of(kName.text, value, x);
   }
-  static Tensor backward(const Saved& saved, Tensor g) {
+  static Tensor backward(const Saved& saved, const Tensor& g) {
     const auto gradient = [curve = Curve(saved.attributes)](const auto& of_y, const auto& x) {
       return curve.gradient(of_y, x);
     };
-    return gradient_by(kName.text, gradient, std::move(g), saved.tensors[0]);
+    return gradient_by(kName.text, gradient, g, saved.tensors[0]);
   }
 };
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "layout/rule_maker.h"
+#include "tensor/limits.h"
 
 namespace distag::layout {
 namespace {
@@ -136,7 +137,6 @@ Dims repeated(size_t count, int64_t value) {
 
 // The settings of a convolution. Lists have a number for each of `sides` dims.
 struct Convolution {
-  static constexpr int64_t kLargest = int64_t{1} << 30;
   Dims stride, padding, dilation;
   int64_t groups;
 
@@ -149,11 +149,12 @@ struct Convolution {
   // Numbers with which no side overflows. x has a dim of images.
   bool has(const RuleMaker& maker, size_t sides) const {
     return stride.size() == sides && padding.size() == sides && dilation.size() == sides && are_in(stride, 1) &&
-           are_in(padding, 0) && are_in(dilation, 1) && groups >= 1 && groups <= kLargest &&
+           are_in(padding, 0) && are_in(dilation, 1) && groups >= 1 && groups <= kMostOfSetting &&
            are_in(std::span<const int64_t>(maker.shape(0)).subspan(1), 0) && are_in(maker.shape(1), 0);
   }
   static bool are_in(std::span<const int64_t> numbers, int64_t least) {
-    return std::all_of(numbers.begin(), numbers.end(), [least](int64_t n) { return n >= least && n <= kLargest; });
+    return std::all_of(numbers.begin(), numbers.end(),
+                       [least](int64_t n) { return n >= least && n <= kMostOfSetting; });
   }
   int64_t side(const RuleMaker& maker, size_t d) const {
     return window_size(maker, maker.shape(0)[2 + d], maker.shape(1)[2 + d], stride[d], padding[d], dilation[d]);
@@ -241,7 +242,7 @@ void pool2d_rule(RuleMaker& maker) {
   };
   if (!is_pair(kernel, 1) || !is_pair(stride, 1) || !is_pair(padding, 0)) {
     maker.refuse("kernel {}, stride {} and padding {} are pairs up to {}, padding from 0 and the others from 1",
-                 to_string(kernel), to_string(stride), to_string(padding), Convolution::kLargest);
+                 to_string(kernel), to_string(stride), to_string(padding), kMostOfSetting);
   }
   if (padding[0] > kernel[0] / 2 || padding[1] > kernel[1] / 2) {
     maker.refuse("padding {} is more than half of the kernel {}", to_string(padding), to_string(kernel));
@@ -263,9 +264,8 @@ void adaptive_pool2d_rule(RuleMaker& maker) {
   if (output.size() != 2 || output[0] < 1 || output[1] < 1) {
     maker.refuse("output_size {} must be two numbers above 0", to_string(output));
   }
-  constexpr int64_t kMostOutputs = 4096;  // along a side that has fewer elements
   for (size_t d = 0; d < 2; ++d) {
-    const int64_t most = std::max(kMostOutputs, maker.shape(0)[2 + d]);
+    const int64_t most = std::max(kMostAdaptiveOutputs, maker.shape(0)[2 + d]);
     if (output[d] > most) maker.refuse("output_size {} is above {} along dim {}", to_string(output), most, 2 + d);
   }
   if (maker.shape(0)[2] == 0 || maker.shape(0)[3] == 0) {

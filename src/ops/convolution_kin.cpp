@@ -8,20 +8,10 @@
 #include "ops/reduce.h"
 #include "ops/require.h"
 #include "ops/views.h"
+#include "tensor/limits.h"
 
 namespace distag::ops {
 namespace {
-
-// Keeps products of two settings far from overflow.
-constexpr int64_t kMostOfSetting = int64_t{1} << 30;
-
-Dims checked_setting(const char* op, const char* name, const Dims& setting, size_t count, int64_t least) {
-  bool fits = setting.size() == count;
-  for (const int64_t item : setting) fits = fits && item >= least && item <= kMostOfSetting;
-  require(fits, "{}: {} {} must be {} of {} to {}", op, name, setting,
-          count == 1 ? "one number" : "two numbers (rows, columns)", least, kMostOfSetting);
-  return setting;
-}
 
 Dtype checked_dtype(const char* op, Inputs inputs) {
   const Dtype dtype = promote(inputs[0].dtype(), inputs[1].dtype());
@@ -128,7 +118,6 @@ struct ConvTranspose2dOp {
 
  private:
   static constexpr const char* kTransposed = "conv_transpose2d";
-  static constexpr int64_t kMostPositions = int64_t{1} << 28;  // of one image and channel
 
   // The settings of the conv2d whose image has the shape of the result.
   static Attributes settings_of_convolution(const Attributes& attributes) {
@@ -163,11 +152,11 @@ struct ConvTranspose2dOp {
     checked_setting(kTransposed, "kernel", Dims{weight.shape()[2], weight.shape()[3]}, 2, 1);
     const Dims shape{x.shape()[0], weight.shape()[1] * groups, transposed_size(x, weight, settings, more, 0),
                      transposed_size(x, weight, settings, more, 1)};
-    if (shape[2] >= 1 && shape[3] >= 1 && shape[2] <= kMostPositions && shape[3] <= kMostPositions / shape[2]) {
+    if (shape[2] >= 1 && shape[3] >= 1 && shape[2] <= kMostPixels && shape[3] <= kMostPixels / shape[2]) {
       return shape;
     }
     fail(Status::kInvalidArgument, "{}: an image of {} rows and {} columns has not from 1 to {} elements", kTransposed,
-         shape[2], shape[3], kMostPositions);
+         shape[2], shape[3], kMostPixels);
   }
 
   // A gradient of conv2d: of its image (input 0), where `known` is the weight, or of its weight (input 1), where

@@ -7,12 +7,12 @@
 #include "ops/builtins.h"
 #include "ops/require.h"
 #include "ops/views.h"
+#include "tensor/limits.h"
 
 namespace distag::ops {
 namespace {
 
 constexpr const char* kInterpolateName = "interpolate";
-constexpr int64_t kMostPixels = int64_t{1} << 28;  // of one image and channel
 
 struct Resizing {
   Dims size;
@@ -105,14 +105,6 @@ constexpr auto kMeanOf = [](const auto& a, const auto& b, const auto& share) {
   return a * (T(1) - share) + b * share;
 };
 
-Tensor shared_out(const Tensor& g, const Tensor& share, bool is_first) {
-  Tensor part = Tensor::empty(g.dtype(), g.shape());
-  dispatch_floating(kInterpolateName, g.dtype(), [&]<typename T>(T) {
-    is_first ? compute_alike<T>(part, kFirstShareOf, g, share) : compute_alike<T>(part, kProductOf, g, share);
-  });
-  return part;
-}
-
 }  // namespace
 
 struct InterpolateOp {
@@ -148,8 +140,8 @@ struct InterpolateOp {
         g = added_at(sums, sources.first, g, dim);
         continue;
       }
-      sums = added_at(sums, sources.first, shared_out(g, sources.share, true), dim);
-      g = added_at(sums, sources.second, shared_out(g, sources.share, false), dim);
+      sums = added_at(sums, sources.first, value_of(kInterpolateName, kFirstShareOf, g, sources.share), dim);
+      g = added_at(sums, sources.second, value_of(kInterpolateName, kProductOf, g, sources.share), dim);
     }
     return g;
   }

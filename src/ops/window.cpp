@@ -5,21 +5,16 @@
 #include "ops/attributes.h"
 #include "ops/require.h"
 #include "ops/views.h"
+#include "tensor/limits.h"
 
 namespace distag::ops {
-namespace {
-
-// Keeps products of settings far from overflow.
-constexpr int64_t kLargestSetting = int64_t{1} << 30;
-
-Dims checked_pair(const char* op, const char* name, const Dims& pair, int64_t least) {
-  bool fits = pair.size() == 2;
-  for (int64_t item : pair) fits = fits && item >= least && item <= kLargestSetting;
-  require(fits, "{}: {} {} must be two numbers (rows, columns) from {} to {}", op, name, pair, least, kLargestSetting);
-  return pair;
+Dims checked_setting(const char* op, const char* name, const Dims& setting, size_t count, int64_t least) {
+  bool fits = setting.size() == count;
+  for (const int64_t item : setting) fits = fits && item >= least && item <= kMostOfSetting;
+  require(fits, "{}: {} {} must be {} from {} to {}", op, name, setting,
+          count == 1 ? "one number" : "two numbers (rows, columns)", least, kMostOfSetting);
+  return setting;
 }
-
-}  // namespace
 
 int64_t Axis::first_inside(int64_t k) const {
   int64_t before = padding - k * dilation;
@@ -43,10 +38,10 @@ int64_t Axis::last_element(int64_t o) const {
 
 Window make_window(const char* op, const Attributes& attributes, const Dims& image, const Dims& kernel,
                    const Dims& default_stride) {
-  checked_pair(op, "kernel", kernel, 1);
-  Dims stride = checked_pair(op, "stride", get_dims(attributes, "stride", default_stride), 1);
-  Dims padding = checked_pair(op, "padding", get_dims(attributes, "padding", Dims{0, 0}), 0);
-  Dims dilation = checked_pair(op, "dilation", get_dims(attributes, "dilation", Dims{1, 1}), 1);
+  checked_setting(op, "kernel", kernel, 2, 1);
+  const Dims stride = checked_setting(op, "stride", get_dims(attributes, "stride", default_stride), 2, 1);
+  const Dims padding = checked_setting(op, "padding", get_dims(attributes, "padding", Dims{0, 0}), 2, 0);
+  const Dims dilation = checked_setting(op, "dilation", get_dims(attributes, "dilation", Dims{1, 1}), 2, 1);
   Axis axes[2];
   for (size_t i = 0; i < 2; ++i) {
     axes[i] = {image[i], kernel[i], stride[i], padding[i], dilation[i], 0};

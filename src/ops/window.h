@@ -33,6 +33,10 @@ struct Window {
   int64_t positions() const { return rows.out * columns.out; }
 };
 
+// Numbers of a setting of windows, one or a pair for rows and columns, from `least` on and up to one from which
+// products are far from overflow. Throws INVALID_ARGUMENT for others.
+Dims checked_setting(const char* op, const char* name, const Dims& setting, size_t count, int64_t least);
+
 // From attributes "stride", "padding" and "dilation", of two items each: rows, columns. Stride defaults to
 // `default_stride`. Throws INVALID_ARGUMENT when they make no sense or the window does not fit into the padded image.
 Window make_window(const char* op, const Attributes& attributes, const Dims& image, const Dims& kernel,

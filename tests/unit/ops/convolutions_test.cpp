@@ -17,14 +17,14 @@ TEST(Conv1dTest, RefusesWhatDoesNotFit) {
   for (const int64_t stride : {int64_t{0}, int64_t{-1}, INT64_MAX}) {
     EXPECT_EQ(
         refused_convolution("conv1d", {row, tap}, {{"stride", Dims{stride}}}),
-        "INVALID_ARGUMENT: conv1d: stride [" + std::to_string(stride) + "] must be one number of 1 to 1073741824");
+        "INVALID_ARGUMENT: conv1d: stride [" + std::to_string(stride) + "] must be one number from 1 to 1073741824");
   }
   EXPECT_EQ(refused_convolution("conv1d", {row, tap}, {{"padding", Dims{1, 1}}}),
-            "INVALID_ARGUMENT: conv1d: padding [1, 1] must be one number of 0 to 1073741824");
+            "INVALID_ARGUMENT: conv1d: padding [1, 1] must be one number from 0 to 1073741824");
   EXPECT_EQ(refused_convolution("conv1d", {row, floats({1, 1, 2}, {1, 1})}, {{"dilation", Dims{3}}}),
             "INVALID_ARGUMENT: conv1d: a window of 2 with dilation 3 does not fit into 3 with padding 0");
   EXPECT_EQ(refused_convolution("conv1d", {row, floats({1, 1, 0}, {})}, {}),
-            "INVALID_ARGUMENT: conv1d: kernel [0] must be one number of 1 to 1073741824");
+            "INVALID_ARGUMENT: conv1d: kernel [0] must be one number from 1 to 1073741824");
   EXPECT_EQ(refused_convolution("conv1d", {row, tap}, {{"groups", INT64_MAX}}),
             "INVALID_ARGUMENT: conv1d: x float32[1, 1, 3] and weight float32[1, 1, 1] with 9223372036854775807 groups "
             "do not fit: [n, c, l] and [out, c / groups, k] do");
@@ -48,9 +48,10 @@ TEST(ConvTranspose2dTest, RefusesWhatDoesNotFit) {
             "268435456 elements");
   EXPECT_EQ(refused_convolution(op, {image, pixel}, {{"stride", Dims{INT64_MAX, 1}}}),
             "INVALID_ARGUMENT: conv_transpose2d: stride [9223372036854775807, 1] must be two numbers (rows, columns) "
-            "of 1 to 1073741824");
-  EXPECT_EQ(refused_convolution(op, {image, floats({1, 1, 0, 1}, {})}, {}),
-            "INVALID_ARGUMENT: conv_transpose2d: kernel [0, 1] must be two numbers (rows, columns) of 1 to 1073741824");
+            "from 1 to 1073741824");
+  EXPECT_EQ(
+      refused_convolution(op, {image, floats({1, 1, 0, 1}, {})}, {}),
+      "INVALID_ARGUMENT: conv_transpose2d: kernel [0, 1] must be two numbers (rows, columns) from 1 to 1073741824");
   EXPECT_EQ(refused_convolution(op, {image, pixel, floats({2}, {1, 1})}, {}),
             "INVALID_ARGUMENT: conv_transpose2d: bias float32[2] does not fit weight float32[1, 1, 1, 1]");
 }

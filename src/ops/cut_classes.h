@@ -4,6 +4,25 @@
 
 namespace distag::ops {
 
+// Logits with the classes as their last dim, row-major, and the target and weight of each row.
+struct Classification {
+  Tensor rows;
+  Tensor targets;  // row-major, in the shape of the losses
+  Tensor weight;   // of classes; undefined for none
+  int64_t count = 0;
+  int64_t classes = 0;
+  int64_t ignored = 0;
+
+  // `all_classes`: where there are more than those of the logits.
+  Classification(const char* op, Inputs inputs, const Attributes& attributes, int64_t all_classes = 0);
+  // Weight of a row; 0 for an ignored one. T is the dtype of the logits.
+  template <typename T>
+  T weight_of(int64_t target) const {
+    if (target == ignored) return T(0);
+    return weight ? weight.data_as<T>()[target] : T(1);
+  }
+};
+
 // The losses of classifications, cross_entropy and nll_loss, where one process has some of the classes of each row, and
 // others have the rest. In three steps, between which they put together what each of them has. Backward is that of the
 // op.
@@ -37,18 +56,14 @@ class CutClasses {
   Loss finish_as(const Tensor& largest, const Tensor& terms, Saved* saved) const;
   // Of the target of a row, among the classes here; -1 where it is not among them.
   int64_t place_of(int64_t target) const {
-    return target >= offset_ && target < offset_ + classes_ ? target - offset_ : -1;
+    return target >= offset_ && target < offset_ + batch_.classes ? target - offset_ : -1;
   }
 
   const char* const op_;
   const bool takes_exponentials_;
   const bool keeps_rows_;
   const int64_t offset_;
-  int64_t classes_ = 0;
-  int64_t ignored_ = 0;
-  Tensor rows_;     // classes last
-  Tensor targets_;  // of the whole
-  Tensor weight_;   // of the classes here; undefined for none
+  const Classification batch_;  // targets are those of the whole
 };
 
 }  // namespace distag::ops

@@ -18,25 +18,6 @@ constexpr uint32_t kWeightOfClasses = 1u << 2;
 
 // ---- cross_entropy --------------------------------------------------------------------------------------------------
 
-// Logits with the classes as their last dim, row-major, and the target and weight of each row.
-struct Classification {
-  Tensor rows;
-  Tensor targets;  // row-major, in the shape of the losses
-  Tensor weight;   // of classes; undefined for none
-  int64_t count = 0;
-  int64_t classes = 0;
-  int64_t ignored = 0;
-
-  // `all_classes`: where there are more than those of the logits.
-  Classification(const char* op, Inputs inputs, const Attributes& attributes, int64_t all_classes = 0);
-  // Weight of a row; 0 for an ignored one. T is the dtype of the logits.
-  template <typename T>
-  T weight_of(int64_t target) const {
-    if (target == ignored) return T(0);
-    return weight ? weight.data_as<T>()[target] : T(1);
-  }
-};
-
 // log(sum(exp(x))) = largest + log of each row, kept apart: their sum would round away a small loss. Zeros where the
 // rows are logarithms of probabilities already.
 struct LogSums {
@@ -139,10 +120,7 @@ void save_rows(Saved& saved, const Classification& batch, const LogSums& sums, d
 // The gradient of each row's loss, times the factor of the row.
 Tensor scales_of(const char* op, const Saved& saved, const Tensor& gradient) {
   const Tensor& factors = saved.tensors[4];
-  Tensor scales = Tensor::empty(factors.dtype(), factors.shape());
-  Tensor g = gradient.rank() == 0 ? gradient : with_shape(gradient, factors.shape());
-  dispatch_floating(op, scales.dtype(), [&]<typename T>(T) { compute_alike<T>(scales, kProductOf, factors, g); });
-  return scales;
+  return value_of(op, kProductOf, factors, gradient.rank() == 0 ? gradient : with_shape(gradient, factors.shape()));
 }
 
 // scale (softmax(x) - [target]), 0 for a row without a target (-1). The target may be beyond the row: among classes
@@ -230,29 +208,24 @@ CutClasses::CutClasses(const Op& op, Inputs inputs, const Attributes& attributes
     : op_(op.name),
       takes_exponentials_(&op == &kCrossEntropy),
       keeps_rows_(loss_reduction(op.name, attributes) == LossReduction::kOfEach),
-      offset_(offset) {
+      offset_(offset),
+      batch_(op_, inputs, attributes, all_classes) {
   dispatch_floating(op_, inputs[0].dtype(), [](auto) {});
-  const Classification batch(op_, inputs, attributes, all_classes);
-  rows_ = batch.rows;
-  targets_ = batch.targets;
-  weight_ = batch.weight;
-  classes_ = batch.classes;
-  ignored_ = batch.ignored;
 }
 
 Tensor CutClasses::largest() const {
-  const size_t last = rows_.rank() - 1;
+  const size_t last = batch_.rows.rank() - 1;
   DimSet classes;
   classes.set(last);
-  return max_over(rows_, classes, Dims{targets_.count()});
+  return max_over(batch_.rows, classes, Dims{batch_.targets.count()});
 }
 
 template <typename T>
 void CutClasses::write_terms(Tensor& terms, const Tensor& largest) const {
-  const int64_t rows = targets_.count();
+  const int64_t rows = batch_.targets.count();
   T* term = terms.mutable_data_as<T>();
   if (takes_exponentials_) {
-    Tensor scratch = Tensor::empty(rows_.dtype(), Dims{classes_});
+    Tensor scratch = Tensor::empty(batch_.rows.dtype(), Dims{batch_.classes});
     // How many elements are the largest, and the sum of the exponentials of all others.
     const auto sums = [](T& ones, T& rest, auto exponentials, auto x, T top) DISTAG_INLINE_LAMBDA {
       const auto below = x - top;
@@ -260,35 +233,35 @@ void CutClasses::write_terms(Tensor& terms, const Tensor& largest) const {
       ones = static_cast<T>(sum_of(select(xt::equal(below, T(0)), 1.0, 0.0)));
       rest = static_cast<T>(sum_of(select(xt::equal(below, T(0)), 0.0, xt::cast<double>(exponentials))));
     };
-    for_rows(rows, classes_, sums, OfEach(term), OfEach(term + rows), SameRow(scratch.mutable_data_as<T>()),
-             Rows(rows_.data_as<T>()), OfEach(largest.data_as<T>()));
+    for_rows(rows, batch_.classes, sums, OfEach(term), OfEach(term + rows), SameRow(scratch.mutable_data_as<T>()),
+             Rows(batch_.rows.data_as<T>()), OfEach(largest.data_as<T>()));
     term += 2 * rows;
   }
   for (int64_t r = 0; r < rows; ++r) {
-    const int64_t target = targets_.data_as<int64_t>()[r];
-    const int64_t place = target == ignored_ ? -1 : place_of(target);
+    const int64_t target = batch_.targets.data_as<int64_t>()[r];
+    const int64_t place = target == batch_.ignored ? -1 : place_of(target);
     const T shift = takes_exponentials_ ? largest.data_as<T>()[r] : T(0);
-    term[r] = place < 0 ? T(0) : rows_.data_as<T>()[r * classes_ + place] - shift;
-    if (weight_) term[rows + r] = place < 0 ? T(0) : weight_.data_as<T>()[place];
+    term[r] = place < 0 ? T(0) : batch_.rows.data_as<T>()[r * batch_.classes + place] - shift;
+    if (batch_.weight) term[rows + r] = place < 0 ? T(0) : batch_.weight.data_as<T>()[place];
   }
 }
 
 Tensor CutClasses::terms(const Tensor& largest) const {
-  const int64_t numbers = (takes_exponentials_ ? 2 : 0) + 1 + (weight_ ? 1 : 0);
-  Tensor terms = Tensor::empty(rows_.dtype(), Dims{numbers, targets_.count()});
+  const int64_t numbers = (takes_exponentials_ ? 2 : 0) + 1 + (batch_.weight ? 1 : 0);
+  Tensor terms = Tensor::empty(batch_.rows.dtype(), Dims{numbers, batch_.targets.count()});
   if (terms.count() == 0) return terms;
-  dispatch_floating(op_, rows_.dtype(), [&]<typename T>(T) { write_terms<T>(terms, largest); });
+  dispatch_floating(op_, batch_.rows.dtype(), [&]<typename T>(T) { write_terms<T>(terms, largest); });
   return terms;
 }
 
 template <typename T>
 CutClasses::Loss CutClasses::finish_as(const Tensor& largest, const Tensor& terms, Saved* saved) const {
-  const int64_t rows = targets_.count();
-  LogSums sums(rows_.dtype(), rows);
+  const int64_t rows = batch_.targets.count();
+  LogSums sums(batch_.rows.dtype(), rows);
   if (takes_exponentials_) sums.largest = largest;
-  Tensor factors = Tensor::empty(rows_.dtype(), Dims{rows});
+  Tensor factors = Tensor::empty(batch_.rows.dtype(), Dims{rows});
   Tensor places = Tensor::empty(Dtype::kInt64, Dims{rows});
-  Loss loss{Tensor::empty(rows_.dtype(), keeps_rows_ ? targets_.shape() : Dims()), 0};
+  Loss loss{Tensor::empty(batch_.rows.dtype(), keeps_rows_ ? batch_.targets.shape() : Dims()), 0};
   T* logs = sums.logs.mutable_data_as<T>();
   T* weights = factors.mutable_data_as<T>();
   T* out = loss.loss.mutable_data_as<T>();
@@ -296,26 +269,26 @@ CutClasses::Loss CutClasses::finish_as(const Tensor& largest, const Tensor& term
   const T* of_target = takes_exponentials_ ? term + 2 * rows : term;
   double total = 0;
   for (int64_t r = 0; r < rows; ++r) {
-    const int64_t target = targets_.data_as<int64_t>()[r];
-    const bool counts = target != ignored_;
+    const int64_t target = batch_.targets.data_as<int64_t>()[r];
+    const bool counts = target != batch_.ignored;
     if (takes_exponentials_) logs[r] = log_of_terms(term[r], term[rows + r]);
-    weights[r] = counts ? (weight_ ? of_target[rows + r] : T(1)) : T(0);
+    weights[r] = counts ? (batch_.weight ? of_target[rows + r] : T(1)) : T(0);
     const T each = counts ? weights[r] * (logs[r] - of_target[r]) : T(0);
     if (keeps_rows_) out[r] = each;
     total += static_cast<double>(each);
     loss.weights += static_cast<double>(weights[r]);
     // Of another's class: beyond the row.
     const int64_t place = place_of(target);
-    places.mutable_data_as<int64_t>()[r] = counts ? (place < 0 ? classes_ : place) : -1;
+    places.mutable_data_as<int64_t>()[r] = counts ? (place < 0 ? batch_.classes : place) : -1;
   }
   if (!keeps_rows_) *out = static_cast<T>(total);
-  if (saved != nullptr) saved->tensors = {rows_.snapshot(), sums.largest, sums.logs, places, factors};
+  if (saved != nullptr) saved->tensors = {batch_.rows.snapshot(), sums.largest, sums.logs, places, factors};
   return loss;
 }
 
 CutClasses::Loss CutClasses::finish(const Tensor& largest, const Tensor& terms, Saved* saved) const {
   Loss loss{Tensor(), 0};
-  dispatch_floating(op_, rows_.dtype(), [&]<typename T>(T) { loss = finish_as<T>(largest, terms, saved); });
+  dispatch_floating(op_, batch_.rows.dtype(), [&]<typename T>(T) { loss = finish_as<T>(largest, terms, saved); });
   return loss;
 }
 

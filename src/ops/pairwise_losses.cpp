@@ -14,18 +14,16 @@
 namespace distag::ops {
 namespace {
 
-// A Loss, made of the attributes where it has some, has expressions of rows a and b: value, and slope_in_a and
-// slope_in_b, to be multiplied by kSlopeFactor.
+// A Loss has expressions of rows a and b: value, and slope_in_a and slope_in_b, to be multiplied by kSlopeFactor. It is
+// made of the attributes.
 template <Name kName, typename Loss>
 struct PairwiseLoss {
   static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
-    const Loss loss = loss_of(attributes);
-    LossReduction reduction = loss_reduction(kName.text, attributes);
-    Pair pair(kName.text, inputs);
-    Tensor losses = Tensor::empty(pair.dtype(), pair.shape);
-    dispatch_floating(kName.text, pair.dtype(),
-                      [&]<typename T>(T) { compute_alike<T>(losses, loss.value, pair.a, pair.b); });
-    double divisor = reduction == LossReduction::kOfTheMean ? static_cast<double>(losses.count()) : 1.0;
+    const auto value = [loss = Loss(attributes)](const auto& a, const auto& b) { return loss.value(a, b); };
+    const LossReduction reduction = loss_reduction(kName.text, attributes);
+    const Pair pair(kName.text, inputs);
+    const Tensor losses = computed(kName.text, Tensor::empty(pair.dtype(), pair.shape), value, pair.a, pair.b);
+    const double divisor = reduction == LossReduction::kOfTheMean ? static_cast<double>(losses.count()) : 1.0;
     if (saved != nullptr) {
       save_kinds(saved, inputs);
       saved->attributes = attributes;
@@ -39,21 +37,17 @@ struct PairwiseLoss {
     return reduction == LossReduction::kOfTheMean ? mean_over(losses, all, Dims()) : sum_over(losses, all, Dims());
   }
 
-  static Tensors backward(const Saved& saved, Tensor g) {
+  static Tensors backward(const Saved& saved, const Tensor& g) {
     Tensors result(2);
-    const Loss loss = loss_of(saved.attributes);
-    if (saved.needs(0)) result[0] = gradient(saved, 0, loss.slope_in_a, g);
-    if (saved.needs(1)) result[1] = gradient(saved, 1, loss.slope_in_b, g);
+    const Loss loss(saved.attributes);
+    const auto in_a = [loss](const auto& a, const auto& b) { return loss.slope_in_a(a, b); };
+    const auto in_b = [loss](const auto& a, const auto& b) { return loss.slope_in_b(a, b); };
+    if (saved.needs(0)) result[0] = gradient(saved, 0, in_a, g);
+    if (saved.needs(1)) result[1] = gradient(saved, 1, in_b, g);
     return result;
   }
 
  private:
-  static Loss loss_of(const Attributes& attributes) {
-    if constexpr (std::is_constructible_v<Loss, const Attributes&>)
-      return Loss(attributes);
-    else
-      return Loss();
-  }
   // The division of a mean first: a slope times the gradient may be too large for the dtype where the mean is not.
   template <typename Slope>
   static Tensor gradient(const Saved& saved, size_t input, Slope slope, const Tensor& g) {
@@ -78,128 +72,99 @@ constexpr Op of_pairs(const char* signature, const char* summary) {
 // Slopes are those of half the numbers, whose difference is never too large.
 struct SquaredDifference {
   static constexpr double kSlopeFactor = 4;
-  static constexpr auto value = [](const auto& a, const auto& b) { return (a - b) * (a - b); };
-  static constexpr auto slope_in_a = [](const auto& a, const auto& b) {
+  explicit SquaredDifference(const Attributes&) {}
+  static auto value(const auto& a, const auto& b) { return (a - b) * (a - b); }
+  static auto slope_in_a(const auto& a, const auto& b) {
     using T = Element<decltype(a)>;
     return a * T(0.5) - b * T(0.5);
-  };
-  static constexpr auto slope_in_b = [](const auto& a, const auto& b) { return slope_in_a(b, a); };
+  }
+  static auto slope_in_b(const auto& a, const auto& b) { return slope_in_a(b, a); }
 };
 
 struct AbsoluteDifference {
   static constexpr double kSlopeFactor = 1;
-  static constexpr auto value = [](const auto& a, const auto& b) { return xt::fabs(a - b); };
-  static constexpr auto slope_in_a = [](const auto& a, const auto& b) {
+  explicit AbsoluteDifference(const Attributes&) {}
+  static auto value(const auto& a, const auto& b) { return xt::fabs(a - b); }
+  static auto slope_in_a(const auto& a, const auto& b) {
     using T = Element<decltype(a)>;
     return select(a > b, T(1), select(a < b, T(-1), T(0)));
-  };
-  static constexpr auto slope_in_b = [](const auto& a, const auto& b) { return slope_in_a(b, a); };
+  }
+  static auto slope_in_b(const auto& a, const auto& b) { return slope_in_a(b, a); }
 };
 
 // Half of the squared difference up to delta, and from there on a line (Huber 1964).
 struct HuberDifference {
   static constexpr double kSlopeFactor = 1;
-  struct Value {
-    double delta;
-    auto operator()(const auto& a, const auto& b) const {
-      using T = Element<decltype(a)>;
-      return each([limit = static_cast<T>(delta)](T x, T y) { return of(std::fabs(x - y), limit); }, a, b);
-    }
-    template <typename T>
-    static T of(T distance, T limit) {
-      return distance <= limit ? T(0.5) * distance * distance : limit * (distance - T(0.5) * limit);
-    }
-  };
-  // The difference, limited to -delta .. delta; NaN stays.
-  struct Slope {
-    double delta;
-    bool in_b;
-    auto operator()(const auto& a, const auto& b) const {
-      using T = Element<decltype(a)>;
-      return each(
-          [limit = static_cast<T>(delta), turned = in_b](T x, T y) {
-            const T difference = turned ? y - x : x - y;
-            const T raised = difference < -limit ? -limit : difference;
-            return raised > limit ? limit : raised;
-          },
-          a, b);
-    }
-  };
-
-  explicit HuberDifference(const Attributes& attributes)
-      : value{get_float(attributes, "delta", 1.0)}, slope_in_a{value.delta, false}, slope_in_b{value.delta, true} {
-    require(value.delta > 0, "huber_loss: delta {} is not above 0", value.delta);
+  explicit HuberDifference(const Attributes& attributes) : delta(get_float(attributes, "delta", 1.0)) {
+    require(delta > 0, "huber_loss: delta {} is not above 0", delta);
   }
+  auto value(const auto& a, const auto& b) const {
+    const auto value_at = [limit = static_cast<Element<decltype(a)>>(delta)]<typename T>(T x, T y) {
+      const T distance = std::fabs(x - y);
+      return distance <= limit ? T(0.5) * distance * distance : limit * (distance - T(0.5) * limit);
+    };
+    return each(value_at, a, b);
+  }
+  // The difference, limited to -delta .. delta; NaN stays.
+  auto slope_in_a(const auto& a, const auto& b) const {
+    const auto slope_at = [limit = static_cast<Element<decltype(a)>>(delta)]<typename T>(T x, T y) {
+      const T difference = x - y;
+      const T raised = difference < -limit ? -limit : difference;
+      return raised > limit ? limit : raised;
+    };
+    return each(slope_at, a, b);
+  }
+  auto slope_in_b(const auto& a, const auto& b) const { return slope_in_a(b, a); }
 
-  Value value;
-  Slope slope_in_a;
-  Slope slope_in_b;
+  double delta;
 };
 
 // -t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)), without overflow.
 struct LogitCrossEntropy {
-  struct Value {
-    template <typename T>
-    DISTAG_INLINE T operator()(T x, T t) const {
+  static constexpr double kSlopeFactor = 1;
+  explicit LogitCrossEntropy(const Attributes&) {}
+  static auto value(const auto& logits, const auto& targets) {
+    constexpr auto kValueAt = []<typename T>(T x, T t) DISTAG_INLINE_LAMBDA {
       const T share = x > T(0) ? T(1) - t : -t;
       return (share == T(0) ? T(0) : x * share) + math::log1p_up_to_1(math::exp_not_positive(-std::fabs(x)));
-    }
-  };
-  static constexpr double kSlopeFactor = 1;
-  static constexpr auto value = [](const auto& x, const auto& t) { return each(Value(), x, t); };
+    };
+    return each(kValueAt, logits, targets);
+  }
   // sigmoid(x) - t; of x > 0 as (1 - t) - sigmoid(-x), which is exact where t is 1.
-  struct Slope {
-    template <typename T>
-    DISTAG_INLINE T operator()(T x, T t) const {
+  static auto slope_in_a(const auto& logits, const auto& targets) {
+    constexpr auto kSlopeAt = []<typename T>(T x, T t) DISTAG_INLINE_LAMBDA {
       const T share = math::sigmoid(-std::fabs(x));
       return x > T(0) ? (T(1) - t) - share : share - t;
-    }
-  };
-  static constexpr auto slope_in_a = [](const auto& x, const auto& t) { return each(Slope(), x, t); };
-  static constexpr auto slope_in_b = [](const auto& x, const auto&) { return -x; };
+    };
+    return each(kSlopeAt, logits, targets);
+  }
+  static auto slope_in_b(const auto& logits, const auto&) { return -logits; }
 };
 
 // t (log(t) - x); 0 where t is, with a slope of 0 in t. Or exp(t) (t - x) of the logarithm of a target.
 struct Divergence {
   static constexpr double kSlopeFactor = 1;
-  struct Value {
-    bool is_log;
-    auto operator()(const auto& x, const auto& t) const {
-      using T = Element<decltype(x)>;
-      return each([log_given = is_log](T a, T b) { return of(a, b, log_given); }, x, t);
-    }
-    template <typename T>
-    DISTAG_INLINE static T of(T x, T t, bool log_given) {
+  explicit Divergence(const Attributes& attributes) : is_log(get_bool(attributes, "log_target", false)) {}
+  auto value(const auto& logs, const auto& targets) const {
+    const auto value_at = [log_given = is_log]<typename T>(T x, T t) DISTAG_INLINE_LAMBDA {
       if (log_given) return math::exp(t) * (t - x);
       return t == T(0) && x == x ? T(0) : t * (math::log(t) - x);
-    }
-  };
-  struct SlopeInA {
-    bool is_log;
-    auto operator()(const auto& x, const auto& t) const {
-      using T = Element<decltype(x)>;
-      return each([log_given = is_log](T, T b) { return log_given ? -math::exp(b) : -b; }, x, t);
-    }
-  };
-  struct SlopeInB {
-    bool is_log;
-    auto operator()(const auto& x, const auto& t) const {
-      using T = Element<decltype(x)>;
-      return each([log_given = is_log](T a, T b) { return of(a, b, log_given); }, x, t);
-    }
-    template <typename T>
-    DISTAG_INLINE static T of(T x, T t, bool log_given) {
+    };
+    return each(value_at, logs, targets);
+  }
+  auto slope_in_a(const auto& logs, const auto& targets) const {
+    const auto slope_at = [log_given = is_log]<typename T>(T, T t) { return log_given ? -math::exp(t) : -t; };
+    return each(slope_at, logs, targets);
+  }
+  auto slope_in_b(const auto& logs, const auto& targets) const {
+    const auto slope_at = [log_given = is_log]<typename T>(T x, T t) DISTAG_INLINE_LAMBDA {
       if (log_given) return math::exp(t) * (t - x + T(1));
       return t == T(0) ? T(0) : math::log(t) + T(1) - x;
-    }
-  };
+    };
+    return each(slope_at, logs, targets);
+  }
 
-  explicit Divergence(const Attributes& attributes)
-      : value{get_bool(attributes, "log_target", false)}, slope_in_a{value.is_log}, slope_in_b{value.is_log} {}
-
-  Value value;
-  SlopeInA slope_in_a;
-  SlopeInB slope_in_b;
+  bool is_log;
 };
 
 }  // namespace
@@ -220,13 +185,11 @@ constexpr Op kHuberLoss = of_pairs<"huber_loss", HuberDifference>(
 constexpr Op kBinaryCrossEntropyWithLogits = of_pairs<"binary_cross_entropy_with_logits", LogitCrossEntropy>(
     "binary_cross_entropy_with_logits(tensor logits, tensor targets, text reduction = mean) -> tensor",
     "-(t log(s) + (1 - t) log(1 - s)) with s = sigmoid(logits) and targets t, elementwise, shapes broadcast; reduced "
-    "by "
-    "mean, sum or none.");
+    "by mean, sum or none.");
 
 constexpr Op kKlDiv = of_pairs<"kl_div", Divergence>(
     "kl_div(tensor logs, tensor targets, text reduction = mean, bool log_target = false) -> tensor",
     "t (log(t) - logs) of targets t, 0 (and its slope in t) where t is 0, or exp(t) (t - logs) with log_target, "
-    "elementwise, shapes "
-    "broadcast; reduced by mean, sum or none.");
+    "elementwise, shapes broadcast; reduced by mean, sum or none.");
 
 }  // namespace distag::ops

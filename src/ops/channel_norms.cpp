@@ -24,14 +24,6 @@ Tensor factor_at(const char* op, Inputs inputs, size_t i, const Dims& shape) {
   return factor.contiguous();
 }
 
-// f(a, ...) in a new tensor of a's shape.
-template <typename F, typename... Inputs>
-Tensor new_from(const char* op, const F& f, const Tensor& a, const Inputs&... others) {
-  Tensor out = Tensor::empty(a.dtype(), a.shape());
-  dispatch_floating(op, a.dtype(), [&]<typename T>(T) { compute_alike<T>(out, f, a, others...); });
-  return out;
-}
-
 // Optional inputs that were not given get no gradient.
 void save_inputs(Saved* saved, Inputs inputs, const Attributes& attributes) {
   saved->attributes = attributes;
@@ -45,7 +37,7 @@ constexpr DimSet kOfRows(1);
 
 // 1 / sqrt(x + epsilon)
 Tensor root_factors(const char* op, const Tensor& x, double epsilon) {
-  return new_from(
+  return value_of(
       op, [epsilon](const auto& variances) { return 1.0 / xt::sqrt(variances + epsilon); }, x);
 }
 
@@ -58,13 +50,10 @@ struct RmsNormOp {
     const Tensor& x = inputs[0];
     require_floating("rms_norm", x);
     const double epsilon = get_epsilon("rms_norm", attributes);
-    const int64_t dims = get_int(attributes, "normalized_dims", 1);
-    require(dims >= 1 && dims <= static_cast<int64_t>(x.rank()), "rms_norm: normalized_dims {} do not fit {}", dims, x);
-    const Dims tail(std::span<const int64_t>(x.shape()).last(static_cast<size_t>(dims)));
+    const Dims tail = normalized_shape("rms_norm", x, attributes);
     Tensor weight = factor_at("rms_norm", inputs, 1, tail);
     const int64_t count = element_count(tail);
-    int64_t rows = x.count() == 0 ? 0 : 1;  // nothing is computed of rows without elements
-    for (size_t i = 0; rows != 0 && i + tail.size() < x.rank(); ++i) rows *= x.shape()[i];
+    const int64_t rows = x.count() == 0 ? 0 : x.count() / count;  // nothing is computed of rows without elements
     const Tensor matrix = with_shape(x.contiguous(), Dims{rows, count});
     if (weight) weight = with_shape(weight, Dims{count});
 
@@ -218,18 +207,18 @@ void add_statistics_gradients(const char* op, const Saved& saved, const Tensor& 
                               Tensors& result) {
   const Dims channels{saved.shapes[1][0]};
   const Tensor factors = as_dtype(saved.tensors[2], h.dtype());
-  if (saved.needs(0)) result[0] = new_from(op, kProductOf, h, with_shape(factors, Dims{channels[0], 1}));
+  if (saved.needs(0)) result[0] = value_of(op, kProductOf, h, with_shape(factors, Dims{channels[0], 1}));
   if (result.size() > 3 && saved.needs(3)) {
     const auto turned = [](const auto& sum, const auto& factor) { return -(sum * factor); };
-    result[3] = new_from(op, turned, sum_over(h, kOfColumns, channels), factors);
+    result[3] = value_of(op, turned, sum_over(h, kOfColumns, channels), factors);
   }
   if (result.size() > 4 && saved.needs(4)) {
     const auto halved = [](const auto& sum, const auto& factor) {
       using T = Element<decltype(sum)>;
       return sum * factor * factor * T(-0.5);
     };
-    const Tensor products = new_from(op, kProductOf, h, normal);
-    result[4] = new_from(op, halved, sum_over(products, kOfColumns, channels), factors);
+    const Tensor products = value_of(op, kProductOf, h, normal);
+    result[4] = value_of(op, halved, sum_over(products, kOfColumns, channels), factors);
   }
 }
 
@@ -238,10 +227,10 @@ Tensors normalized_gradients(const char* op, const Saved& saved, const Tensor& g
   const NormRows plan(saved.shapes[0], saved.shapes[1][0], by_channel);
   const Tensor normal = centered_rows(op, saved.tensors[0], saved.tensors[1], saved.tensors[2], plan.rows, plan.count);
   if (result.size() > 1 && saved.needs(1)) {
-    result[1] = sum_of_channels(new_from(op, kProductOf, g, plan.scatter(normal)));
+    result[1] = sum_of_channels(value_of(op, kProductOf, g, plan.scatter(normal)));
   }
   if (result.size() > 2 && saved.needs(2)) result[2] = sum_of_channels(g);
-  const Tensor h = plan.gather(saved.tensors[3] ? new_from(op, kProductOf, g, saved.tensors[3]) : g);
+  const Tensor h = plan.gather(saved.tensors[3] ? value_of(op, kProductOf, g, saved.tensors[3]) : g);
   if (!by_moments) {
     add_statistics_gradients(op, saved, normal, h, result);
   } else if (saved.needs(0)) {

@@ -33,20 +33,14 @@ struct NormOp {
     const Tensor& y = saved.tensors[1];
     g = with_shape(g, y.shape());
     const Order order = order_of(saved.attributes);
-    Tensor result = Tensor::empty(x.dtype(), x.shape());
-    dispatch_floating("norm", x.dtype(), [&]<typename T>(T) {
-      if (order == Order::kMagnitudes) return compute_alike<T>(result, kSignedBy, g, x);
-      if (order == Order::kEuclidean) return compute_alike<T>(result, kShareOfLength, g, x, y);
-      DimSet dims;
-      for (size_t d = 0; d < x.rank(); ++d) dims[d] = x.shape()[d] != y.shape()[d];
-      compute_alike<T>(result, kIsLargest, x, y);
-      Tensor share = Tensor::empty(x.dtype(), y.shape());
-      compute_alike<T>(share, kQuotientOf, g, sum_over(result, dims, y.shape()));
-      const Tensor chosen = result;
-      result = Tensor::empty(x.dtype(), x.shape());
-      compute_alike<T>(result, kSignedShare, share, x, chosen);
-    });
-    return result;
+    const Tensor to = empty_like(x);
+    if (order == Order::kMagnitudes) return computed("norm", to, kSignedBy, g, x);
+    if (order == Order::kEuclidean) return computed("norm", to, kShareOfLength, g, x, y);
+    DimSet dims;
+    for (size_t d = 0; d < x.rank(); ++d) dims[d] = x.shape()[d] != y.shape()[d];
+    const Tensor chosen = computed("norm", to, kIsLargest, x, y);
+    const Tensor share = value_of("norm", kQuotientOf, g, sum_over(chosen, dims, y.shape()));
+    return computed("norm", empty_like(x), kSignedShare, share, x, chosen);
   }
 
  private:
@@ -72,10 +66,7 @@ struct NormOp {
     return as_dtype(combine("norm", kRootOf, sum_over(squares, dims, shape)), x.dtype());
   }
 
-  static constexpr auto kSignedBy = [](const auto& g, const auto& x) {
-    using T = Element<decltype(x)>;
-    return g * select(x > 0, T(1), select(x < 0, T(-1), T(0)));
-  };
+  static constexpr auto kSignedBy = [](const auto& g, const auto& x) { return g * kSignOf(x); };
   // 0 where the norm is.
   static constexpr auto kShareOfLength = [](const auto& g, const auto& x, const auto& y) {
     using T = Element<decltype(x)>;

@@ -90,17 +90,12 @@ struct ChosenOp {
     };
     const Tensor& x = saved.tensors[0];
     const Dims& kept_shape = saved.shapes[0];
-    Tensor result = Tensor::empty(x.dtype(), x.shape());
-    Tensor share = Tensor::empty(x.dtype(), kept_shape);
     DimSet dims;
     for (size_t i = 0; i < x.rank(); ++i) dims[i] = x.shape()[i] != kept_shape[i];
-    dispatch_floating("gradient of a chosen element", x.dtype(), [&]<typename T>(T) {
-      compute_alike<T>(result, kIsChosen, x, saved.tensors[1]);
-      Tensor counts = sum_over(result, dims, kept_shape);
-      compute_alike<T>(share, kQuotientOf, with_shape(g, kept_shape), counts);
-      compute_alike<T>(result, kProductOf, result, share);
-    });
-    return result;
+    const Tensor is_chosen = value_of(kName.text, kIsChosen, x, saved.tensors[1]);
+    const Tensor counts = sum_over(is_chosen, dims, kept_shape);
+    const Tensor share = combine(kName.text, kQuotientOf, with_shape(g, kept_shape), counts);
+    return combine(kName.text, kProductOf, is_chosen, share);
   }
 };
 
@@ -139,8 +134,7 @@ struct TruthReductionOp {
 constexpr Op kAny = make_op<TruthReductionOp<"any", max_over, false>>(
     "any(tensor x, int64[] dims = [], bool keepdim = false) -> tensor",
     "Whether any element over dims ([] for all) is not 0 (a NaN is not), as bool; of none it is false. The dims go "
-    "away "
-    "or stay with size 1.",
+    "away or stay with size 1.",
     kCheap);
 
 constexpr Op kAll = make_op<TruthReductionOp<"all", min_over, true>>(

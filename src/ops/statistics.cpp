@@ -51,17 +51,14 @@ constexpr auto kLogSumExpOfRow = [](double& sum, auto scratch, auto x) DISTAG_IN
 };
 
 // exp(x - sum). Of doubles the difference has a rest below its last place.
-struct ExpOfDifference {
-  template <typename T>
-  DISTAG_INLINE double operator()(T x, double sum) const {
-    const auto wide = static_cast<double>(x);
-    const double difference = wide - sum;
-    const double exponential = math::exp(difference);
-    if constexpr (std::is_same_v<T, float>) return exponential;
-    const double back = wide - difference;
-    const double rest = (wide - (difference + back)) + (back - sum);
-    return exponential + exponential * (rest == rest ? rest : 0.0);  // no number where one of them is infinite
-  }
+constexpr auto kExpOfDifference = []<typename T>(T x, double sum) DISTAG_INLINE_LAMBDA {
+  const auto wide = static_cast<double>(x);
+  const double difference = wide - sum;
+  const double exponential = math::exp(difference);
+  if constexpr (std::is_same_v<T, float>) return exponential;
+  const double back = wide - difference;
+  const double rest = (wide - (difference + back)) + (back - sum);
+  return exponential + exponential * (rest == rest ? rest : 0.0);  // no number where one of them is infinite
 };
 
 }  // namespace
@@ -95,7 +92,7 @@ struct LogsumexpOp {
     if (out.count() == 0) return groups.scatter(out);
     dispatch_floating("logsumexp", matrix.dtype(), [&]<typename T>(T) {
       const auto gradient = [](auto to, auto x, double sum, T g_of_row) DISTAG_INLINE_LAMBDA {
-        put(to, each(ExpOfDifference(), x, sum) * static_cast<double>(g_of_row));
+        put(to, each(kExpOfDifference, x, sum) * static_cast<double>(g_of_row));
       };
       for_rows(groups.rows, groups.count, gradient, Rows(out.mutable_data_as<T>()), Rows(matrix.data_as<T>()),
                OfEach(saved.tensors[1].data_as<double>()), OfEach(g.data_as<T>()));
@@ -239,41 +236,57 @@ DISTAG_INLINE void put_gradient(Out& out, const H& h, const Normal& normal, T sc
   put(out, (h - mean - normal * slope) * scale);
 }
 
-template <typename T>
 Tensor layer_norm_input_gradient(const Saved& saved, const Tensor& g, int64_t rows, int64_t count) {
-  const auto gradient = [](auto out, auto of_y, auto normal, T scale, auto weight) DISTAG_INLINE_LAMBDA {
-    if (weight.data() != nullptr) return put_gradient(out, of_y * weight, normal, scale);
-    put_gradient(out, of_y, normal, scale);
-  };
-  Tensor result = Tensor::empty(g.dtype(), g.shape());
-  for_rows(rows, count, gradient, Rows(result.mutable_data_as<T>()), Rows(g.data_as<T>()),
-           Rows(saved.tensors[0].data_as<T>()), OfEach(saved.tensors[1].data_as<T>()),
-           SameRow(saved.tensors[2] ? saved.tensors[2].data_as<T>() : nullptr));
+  Tensor result = empty_like(g);
+  dispatch_floating("layer_norm", g.dtype(), [&]<typename T>(T) {
+    const auto gradient = [](auto out, auto of_y, auto normal, T scale, auto weight) DISTAG_INLINE_LAMBDA {
+      if (weight.data() != nullptr) return put_gradient(out, of_y * weight, normal, scale);
+      put_gradient(out, of_y, normal, scale);
+    };
+    for_rows(rows, count, gradient, Rows(result.mutable_data_as<T>()), Rows(g.data_as<T>()),
+             Rows(saved.tensors[0].data_as<T>()), OfEach(saved.tensors[1].data_as<T>()),
+             SameRow(saved.tensors[2] ? saved.tensors[2].data_as<T>() : nullptr));
+  });
   return result;
 }
 
 }  // namespace
 
+Dims normalized_shape(const char* op, const Tensor& x, const Attributes& attributes) {
+  const int64_t dims = get_int(attributes, "normalized_dims", 1);
+  require(dims >= 1 && dims <= static_cast<int64_t>(x.rank()), "{}: normalized_dims {} do not fit {}", op, dims, x);
+  return Dims(std::span<const int64_t>(x.shape()).last(static_cast<size_t>(dims)));
+}
+
 struct LayerNormOp {
   static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
-    Tensor x = inputs[0].contiguous();
-    Normalization norm(x, inputs, attributes);
-    Tensor weight = inputs.size() > 1 && inputs[1] ? inputs[1].contiguous() : Tensor();
-    Tensor bias = inputs.size() > 2 && inputs[2] ? inputs[2].contiguous() : Tensor();
+    const Tensor x = inputs[0].contiguous();
+    const double epsilon = get_epsilon("layer_norm", attributes);
+    const Dims normalized = normalized_shape("layer_norm", x, attributes);
+    Tensor factors[2];  // weight and bias
+    for (size_t i = 1; i < inputs.size(); ++i) {
+      if (!inputs[i]) continue;
+      require(inputs[i].shape() == normalized && inputs[i].dtype() == x.dtype(),
+              "layer_norm: {} does not fit the last {} dims of {}", inputs[i], normalized.size(), x);
+      factors[i - 1] = inputs[i].contiguous();
+    }
+    const Tensor& weight = factors[0];
+    const Tensor& bias = factors[1];
+    const int64_t count = element_count(normalized);
+    const int64_t rows = x.count() == 0 ? 0 : x.count() / count;
     Tensor y = Tensor::empty(x.dtype(), x.shape());
     Tensor normal = Tensor::empty(x.dtype(), x.shape());
-    Tensor scales = Tensor::empty(x.dtype(), Dims{norm.rows});
+    Tensor scales = Tensor::empty(x.dtype(), Dims{rows});
     dispatch_floating("layer_norm", x.dtype(), [&]<typename T>(T) {
-      if (y.count() == 0) return;
-      const Moments moments("layer_norm", x, static_cast<double>(norm.count), norm.rows, norm.count);
-      for_rows(norm.rows, norm.count, kNormalized, Rows(y.mutable_data_as<T>()), Rows(normal.mutable_data_as<T>()),
+      const Moments moments("layer_norm", x, static_cast<double>(count), rows, count);
+      for_rows(rows, count, kNormalized, Rows(y.mutable_data_as<T>()), Rows(normal.mutable_data_as<T>()),
                OfEach(scales.mutable_data_as<T>()), Rows(x.data_as<T>()), OfEach(moments.means.data_as<double>()),
-               OfEach(moments.variances.data_as<double>()), Same(norm.epsilon),
+               OfEach(moments.variances.data_as<double>()), Same(epsilon),
                SameRow(weight ? weight.data_as<T>() : nullptr), SameRow(bias ? bias.data_as<T>() : nullptr));
     });
     if (saved != nullptr) {
       saved->tensors = {normal, scales, weight ? weight.snapshot() : Tensor()};
-      saved->shapes = {Dims{norm.rows, norm.count, static_cast<int64_t>(inputs.size())}};
+      saved->shapes = {Dims{rows, count, static_cast<int64_t>(inputs.size())}};
       for (size_t i = 0; i < inputs.size(); ++i) {
         saved->shapes.push_back(inputs[i] ? inputs[i].shape() : Dims());
         if (!inputs[i]) saved->needed &= ~(uint64_t{1} << i);
@@ -283,50 +296,20 @@ struct LayerNormOp {
   }
 
   static Tensors backward(const Saved& saved, Tensor g) {
-    int64_t rows = saved.shapes[0][0];
-    int64_t count = saved.shapes[0][1];
+    const int64_t rows = saved.shapes[0][0];
+    const int64_t count = saved.shapes[0][1];
     Tensors result(static_cast<size_t>(saved.shapes[0][2]));
     g = g.contiguous();
-    Tensor g_rows = with_shape(g, Dims{rows, count});
+    const Tensor g_rows = with_shape(g, Dims{rows, count});
     const DimSet over_rows(1);
-    dispatch_floating("layer_norm", g.dtype(), [&]<typename T>(T) {
-      if (saved.needs(0)) {
-        result[0] = g.count() > 0 ? layer_norm_input_gradient<T>(saved, g, rows, count) : g.clone();
-      }
-      if (result.size() > 1 && saved.needs(1)) {
-        Tensor products = Tensor::empty(g.dtype(), g_rows.shape());
-        compute_alike<T>(products, kProductOf, g_rows, with_shape(saved.tensors[0], g_rows.shape()));
-        result[1] = sum_over(products, over_rows, saved.shapes[2]);
-      }
-      if (result.size() > 2 && saved.needs(2)) result[2] = sum_over(g_rows, over_rows, saved.shapes[3]);
-    });
+    if (saved.needs(0)) result[0] = g.count() > 0 ? layer_norm_input_gradient(saved, g, rows, count) : g.clone();
+    if (result.size() > 1 && saved.needs(1)) {
+      const Tensor normal = with_shape(saved.tensors[0], g_rows.shape());
+      result[1] = sum_over(value_of("layer_norm", kProductOf, g_rows, normal), over_rows, saved.shapes[2]);
+    }
+    if (result.size() > 2 && saved.needs(2)) result[2] = sum_over(g_rows, over_rows, saved.shapes[3]);
     return result;
   }
-
- private:
-  // The last dims of x, each row of which is normalized, and weight and bias of their shape.
-  struct Normalization {
-    int64_t rows = 1;
-    int64_t count = 1;
-    double epsilon;
-
-    Normalization(const Tensor& x, Inputs inputs, const Attributes& attributes)
-        : epsilon(get_epsilon("layer_norm", attributes)) {
-      int64_t dims = get_int(attributes, "normalized_dims", 1);
-      require(dims >= 1 && dims <= static_cast<int64_t>(x.rank()), "layer_norm: normalized_dims {} do not fit {}", dims,
-              x);
-      size_t first = x.rank() - static_cast<size_t>(dims);
-      Dims normalized;
-      for (size_t i = 0; i < x.rank(); ++i) {
-        (i < first ? rows : count) *= x.shape()[i];
-        if (i >= first) normalized.push_back(x.shape()[i]);
-      }
-      for (const Tensor& factor : inputs.subspan(1)) {
-        require(!factor || (factor.shape() == normalized && factor.dtype() == x.dtype()),
-                "layer_norm: {} does not fit the last {} dims of {}", factor, dims, x);
-      }
-    }
-  };
 };
 constexpr Op kLayerNorm = make_op<LayerNormOp>(
     "layer_norm(tensor x, tensor? weight, tensor? bias, int64 normalized_dims = 1, float64 eps = 1e-5) -> tensor",

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tensor/attributes.h"
 #include "tensor/tensor.h"
 
 namespace distag::ops {
@@ -15,5 +16,9 @@ struct Moments {
 // (x - mean) factor of each row, in the dtype of x; means and factors are float64[rows].
 Tensor centered_rows(const char* op, const Tensor& matrix, const Tensor& means, const Tensor& factors, int64_t rows,
                      int64_t count);
+
+// The sizes of the last dims of x, as many as attribute "normalized_dims" says, which make up a row. Throws
+// INVALID_ARGUMENT where x has not as many.
+Dims normalized_shape(const char* op, const Tensor& x, const Attributes& attributes);
 
 }  // namespace distag::ops

@@ -82,13 +82,8 @@ Tensors expand_gradients(const RecordedStep& step, const Tensors& gradients) {
 }
 
 Tensors stack_gradients(const RecordedStep& step, const Tensors& gradients) {
-  const auto dim = static_cast<size_t>(saved_shape(step, 1)[0]);
-  Tensors result(step.input_count());
-  for (size_t i = 0; i < result.size(); ++i) {
-    if (!step.needs(i)) continue;
-    const Tensor one = part(gradients[0], dim, static_cast<int64_t>(i), 1);
-    result[i] = cast(reshape(one, saved_shape(step, 0)), step.saved().dtypes[i]);
-  }
+  Tensors result = concat_gradients(step, gradients);
+  for (Tensor& one : result) one = one ? reshape(one, step.saved().shapes.back()) : one;
   return result;
 }
 
@@ -96,7 +91,9 @@ Tensors stack_gradients(const RecordedStep& step, const Tensors& gradients) {
 Tensors split_gradients(const RecordedStep& step, const Tensors& gradients) {
   Dims shape = saved_shape(step, 0);
   const int64_t dim = saved_shape(step, 2)[0];
-  const Tensor zero = Tensor::scalar(step.saved().dtypes[0], 0.0);
+  const auto reached = std::find_if(gradients.begin(), gradients.end(), [](const Tensor& g) { return bool(g); });
+  if (reached == gradients.end()) return {Tensor()};
+  const Tensor zero = Tensor::scalar(reached->dtype(), 0.0);
   Tensors parts;
   for (size_t i = 0; i < gradients.size(); ++i) {
     shape[static_cast<size_t>(dim)] = saved_shape(step, 1)[i];

@@ -161,10 +161,13 @@ constexpr Op kGather =
 
 namespace {
 
-// y[o, i, :] = x[o, indices[i], :]
-void take_slabs(Tensor& y, const Tensor& x, const Tensor& indices, const Slabs& slabs) {
-  if (y.count() == 0) return;
-  size_t bytes = static_cast<size_t>(slabs.inner) * dtype_size(x.dtype());
+// y[o, i, :] = x[o, indices[i], :], in `shape`.
+Tensor taken_slabs(const Tensor& from, const Tensor& indices, size_t dim, const Dims& shape) {
+  const Tensor x = from.contiguous();
+  Tensor y = Tensor::empty(x.dtype(), shape);
+  if (y.count() == 0) return y;
+  const Slabs slabs(x.shape(), dim);
+  const size_t bytes = static_cast<size_t>(slabs.inner) * dtype_size(x.dtype());
   std::byte* out = y.mutable_data();
   const auto* index = indices.data_as<int64_t>();
   for (int64_t o = 0; o < slabs.outer; ++o) {
@@ -172,6 +175,7 @@ void take_slabs(Tensor& y, const Tensor& x, const Tensor& indices, const Slabs& 
       std::memcpy(out, x.data() + static_cast<size_t>(o * slabs.size + index[i]) * bytes, bytes);
     }
   }
+  return y;
 }
 
 // How often the most frequent of the indices is there.
@@ -229,10 +233,8 @@ struct IndexSelectOp {
     Tensor indices = checked_indices("index_select", inputs[1], x.shape()[dim]);
     Dims shape = x.shape();
     shape[dim] = indices.count();
-    Tensor y = Tensor::empty(x.dtype(), shape);
-    take_slabs(y, x.contiguous(), indices, Slabs(x.shape(), dim));
     save_indices(saved, indices, x.shape(), dim);
-    return y;
+    return taken_slabs(x, indices, dim, shape);
   }
   static Tensors backward(const Saved& saved, Tensor g) {
     return {added_slabs("index_select", g, saved, saved_dim(saved)), Tensor()};
@@ -249,10 +251,8 @@ struct EmbeddingOp {
     Tensor indices = checked_indices("embedding", inputs[0], weight.shape()[0]);
     Dims shape = indices.shape();
     shape.push_back(weight.shape()[1]);
-    Tensor y = Tensor::empty(weight.dtype(), shape);
-    take_slabs(y, weight.contiguous(), indices, Slabs(weight.shape(), 0));
     save_indices(saved, indices, weight.shape(), 0);
-    return y;
+    return taken_slabs(weight, indices, 0, shape);
   }
   static Tensors backward(const Saved& saved, Tensor g) { return {Tensor(), added_slabs("embedding", g, saved, 0)}; }
 };
@@ -303,8 +303,7 @@ struct IndexAddOp {
     Tensors result(3);
     if (saved.needs(0)) result[0] = g;
     if (!saved.needs(2)) return result;
-    result[2] = Tensor::empty(g.dtype(), saved.shapes[0]);
-    take_slabs(result[2], g.contiguous(), saved.tensors[0], Slabs(g.shape(), saved_dim(saved)));
+    result[2] = taken_slabs(g, saved.tensors[0], saved_dim(saved), saved.shapes[0]);
     return result;
   }
 };

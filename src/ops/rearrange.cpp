@@ -1,5 +1,4 @@
-// More ops that move elements: permute, expand, squeeze, unsqueeze (views), stack, split, flip, pad, tril,
-// triu, cumsum.
+// More ops that move elements: permute, expand, squeeze (views), flip, pad, tril, triu, cumsum.
 #include <utility>
 
 #include "ops/attributes.h"
@@ -18,26 +17,6 @@ namespace {
 Dims with_size(Dims shape, size_t dim, int64_t size) {
   shape[dim] = size;
   return shape;
-}
-
-void check_has_dims(const char* op, const Tensor& x) { require(x.rank() != 0, "{}: {} has no dims", op, x); }
-
-// A view with a dim of size 1 before `dim`.
-Tensor with_dim(const Tensor& x, size_t dim) {
-  Dims shape = x.shape();
-  Dims strides = x.strides();
-  shape.push_back(1);
-  strides.push_back(1);
-  std::rotate(shape.begin() + dim, shape.end() - 1, shape.end());
-  std::rotate(strides.begin() + dim, strides.end() - 1, strides.end());
-  return x.view(shape, strides, x.offset());
-}
-
-// A dim that an op puts in: from -(rank + 1) to rank.
-size_t checked_new_dim(const char* op, int64_t dim, const Tensor& x) {
-  auto rank = static_cast<int64_t>(x.rank());
-  require(dim >= -rank - 1 && dim <= rank, "{}: dim {} is out of range for {}", op, dim, x);
-  return static_cast<size_t>(dim < 0 ? dim + rank + 1 : dim);
 }
 
 }  // namespace
@@ -101,7 +80,7 @@ struct ExpandOp {
 constexpr Op kExpand = make_op<ExpandOp>("expand(tensor x, int64[] shape) -> tensor",
                                          "x broadcast to the shape, in which -1 keeps a size.", kView);
 
-// ---- squeeze, unsqueeze ---------------------------------------------------------------------------------------------
+// ---- squeeze --------------------------------------------------------------------------------------------------------
 
 struct SqueezeOp : ReshapedBack {
   static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
@@ -121,96 +100,6 @@ struct SqueezeOp : ReshapedBack {
 };
 constexpr Op kSqueeze = make_op<SqueezeOp>("squeeze(tensor x, int64 dim) -> tensor",
                                            "x without the dim if its size is 1, else x as it is.", kView | kCheap);
-
-struct UnsqueezeOp : ReshapedBack {
-  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
-    const Tensor& x = inputs[0];
-    if (saved != nullptr) saved->shapes = {x.shape()};
-    return with_dim(x, checked_new_dim("unsqueeze", get_int(attributes, "dim", 0), x));
-  }
-};
-constexpr Op kUnsqueeze = make_op<UnsqueezeOp>("unsqueeze(tensor x, int64 dim) -> tensor",
-                                               "x with a new dim of size 1 before the place dim.", kView | kCheap);
-
-// ---- stack ----------------------------------------------------------------------------------------------------------
-
-struct StackOp {
-  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
-    const Tensor& first = inputs[0];
-    size_t dim = checked_new_dim("stack", get_int(attributes, "dim", 0), first);
-    Dtype dtype = first.dtype();
-    for (const Tensor& x : inputs) {
-      require(x.shape() == first.shape(), "stack: {} and {} have different shapes", first, x);
-      dtype = promote(dtype, x.dtype());
-    }
-    Tensor y = Tensor::empty(dtype, with_size(with_dim(first, dim).shape(), dim, static_cast<int64_t>(inputs.size())));
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      write_part(y, sliced(y, dim, static_cast<int64_t>(i), 1), with_dim(as_dtype(inputs[i], dtype), dim));
-    }
-    if (saved != nullptr) {
-      saved->shapes = {first.shape(), Dims{static_cast<int64_t>(dim)}};
-      for (const Tensor& x : inputs) saved->dtypes.push_back(x.dtype());
-    }
-    return y;
-  }
-
-  static Tensors backward(const Saved& saved, Tensor g) {
-    Tensors result(saved.dtypes.size());
-    auto dim = static_cast<size_t>(saved.shapes[1][0]);
-    for (size_t i = 0; i < result.size(); ++i) {
-      if (!saved.needs(i)) continue;
-      Tensor part = sliced(g, dim, static_cast<int64_t>(i), 1);
-      result[i] = as_dtype(with_shape(part, saved.shapes[0]), saved.dtypes[i]);
-    }
-    return result;
-  }
-};
-constexpr Op kStack =
-    make_op<StackOp>("stack(tensor... xs, int64 dim = 0) -> tensor", "Tensors of one shape along a new dim.");
-
-// ---- split ----------------------------------------------------------------------------------------------------------
-
-struct SplitOp {
-  static Tensors forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
-    const Tensor& x = inputs[0];
-    check_has_dims("split", x);
-    size_t dim = checked_dim("split", get_int(attributes, "dim", 0), x);
-    Dims sizes = get_dims(attributes, "sizes");
-    int64_t left = x.shape()[dim];
-    for (int64_t size : sizes) left = size < 0 || size > left ? -1 : left - size;
-    require(left == 0, "split: sizes {} do not add up to dim {} of {}", sizes, dim, x);
-    if (saved != nullptr) {
-      saved->shapes = {x.shape(), sizes, Dims{static_cast<int64_t>(dim)}};
-      saved->dtypes = {x.dtype()};
-    }
-    Tensors parts;
-    int64_t start = 0;
-    for (int64_t size : sizes) {
-      parts.push_back(sliced(x, dim, start, size));
-      start += size;
-    }
-    return parts;
-  }
-
-  // Parts that no gradient reached count as zeros.
-  static Tensor backward(const Saved& saved, Tensors gradients) {
-    if (std::none_of(gradients.begin(), gradients.end(), [](const Tensor& g) { return bool(g); })) return Tensor();
-    Tensor result = Tensor::empty(saved.dtypes[0], saved.shapes[0]);
-    auto dim = static_cast<size_t>(saved.shapes[2][0]);
-    Tensor zero = Tensor::scalar(saved.dtypes[0], 0.0);
-    int64_t start = 0;
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      int64_t size = saved.shapes[1][i];
-      Tensor part = sliced(result, dim, start, size);
-      write_part(result, part, gradients[i] ? gradients[i] : broadcast_to(zero, part.shape()));
-      start += size;
-    }
-    return result;
-  }
-};
-constexpr Op kSplit =
-    make_op<SplitOp>("split(tensor x, int64[] sizes, int64 dim = 0) -> tensor...",
-                     "x cut along dim into parts of the sizes, which add up to its own.", kView | kCheap);
 
 // ---- flip -----------------------------------------------------------------------------------------------------------
 
@@ -264,7 +153,7 @@ constexpr Op kFlip = make_op<FlipOp>("flip(tensor x, int64[] dims = []) -> tenso
 struct PadOp {
   static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
     const Tensor& x = inputs[0];
-    check_has_dims("pad", x);
+    require(x.rank() != 0, "pad: {} has no dims", x);
     size_t dim = checked_dim("pad", get_int(attributes, "dim", -1), x);
     int64_t before = get_int(attributes, "before", 0);
     int64_t after = get_int(attributes, "after", 0);

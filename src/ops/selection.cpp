@@ -1,7 +1,6 @@
 // Ops that order the elements of a dim or find some of them: topk, sort, argmax, min_with_indices,
 // max_with_indices, nonzero.
 #include <algorithm>
-#include <functional>
 #include <numeric>
 #include <vector>
 
@@ -129,17 +128,6 @@ namespace {
 // Rows that are shorter are searched in one pass.
 constexpr int64_t kLeastReduced = 64;
 
-// The index of the first element that none is Better than; the first NaN wins over all numbers, as in PyTorch.
-template <typename Better, typename T>
-int64_t first_best(const T* row, int64_t count) {
-  int64_t best = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    if (row[i] != row[i]) return i;
-    if (Better()(row[i], row[best])) best = i;
-  }
-  return best;
-}
-
 // The index of the first element that F chooses.
 template <typename F, typename Row>
 DISTAG_INLINE int64_t first_chosen(const Row& row) {
@@ -156,14 +144,31 @@ DISTAG_INLINE int64_t first_chosen(const Row& row) {
   return place;
 }
 
-template <template <typename> typename F, typename Better>
-void choose_first(int64_t* indices, const Tensor& rows, int64_t row_count, int64_t count) {
+// The same in one pass; the first NaN wins over all numbers, as in PyTorch.
+template <typename F, typename T>
+int64_t first_best(const T* row, int64_t count) {
+  int64_t best = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (row[i] != row[i]) return i;
+    if (F::join(row[best], row[i]) != row[best]) best = i;
+  }
+  return best;
+}
+
+// Of each row of `rows`, in `shape`.
+template <template <typename> typename F>
+Tensor first_places(const Tensor& rows, const Dims& shape) {
+  Tensor indices = Tensor::empty(Dtype::kInt64, shape);
+  if (indices.count() == 0) return indices;
+  const int64_t count = rows.count() / indices.count();
+  auto* const index = indices.mutable_data_as<int64_t>();
   dispatch(rows.dtype(), [&]<typename T>(T) {
     const T* x = rows.data_as<T>();
-    const auto choose = [](int64_t& index, const auto& row) DISTAG_INLINE_LAMBDA { index = first_chosen<F<T>>(row); };
-    if (count >= kLeastReduced) return for_rows(row_count, count, choose, OfEach(indices), Rows(x));
-    for (int64_t r = 0; r < row_count; ++r) indices[r] = first_best<Better>(x + r * count, count);
+    const auto choose = [](int64_t& place, const auto& row) DISTAG_INLINE_LAMBDA { place = first_chosen<F<T>>(row); };
+    if (count >= kLeastReduced) return for_rows(indices.count(), count, choose, OfEach(index), Rows(x));
+    for (int64_t r = 0; r < indices.count(); ++r) index[r] = first_best<F<T>>(x + r * count, count);
   });
+  return indices;
 }
 
 Dims without_dim(Dims shape, size_t dim) {
@@ -173,7 +178,7 @@ Dims without_dim(Dims shape, size_t dim) {
   return shape;
 }
 
-template <Name kName, template <typename> typename F, typename Better>
+template <Name kName, template <typename> typename F>
 struct ExtremeOp {
   static Tensors forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
     const Tensor& x = inputs[0];
@@ -182,17 +187,15 @@ struct ExtremeOp {
     Dims shape = without_dim(x.shape(), dim);
     if (get_bool(attributes, "keepdim", false) && x.rank() > 0) shape = x.shape(), shape[dim] = 1;
     require(x.count() > 0 || element_count(shape) == 0, "{}: {} has no elements along dim {}", kName.text, x, dim);
+    const Tensor indices = first_places<F>(rows, shape);
     Tensor values = Tensor::empty(x.dtype(), shape);
-    Tensor indices = Tensor::empty(Dtype::kInt64, shape);
-    if (values.count() > 0) {
-      const int64_t count = x.count() / values.count();
-      auto* index = indices.mutable_data_as<int64_t>();
-      choose_first<F, Better>(index, rows, values.count(), count);
-      dispatch(x.dtype(), [&]<typename T>(T) {
-        T* value = values.mutable_data_as<T>();
-        for (int64_t r = 0; r < values.count(); ++r) value[r] = rows.data_as<T>()[r * count + index[r]];
-      });
-    }
+    dispatch(x.dtype(), [&]<typename T>(T) {
+      T* value = values.mutable_data_as<T>();
+      const T* row = rows.data_as<T>();
+      const auto* index = indices.data_as<int64_t>();
+      const int64_t count = values.count() == 0 ? 0 : x.count() / values.count();
+      for (int64_t r = 0; r < values.count(); ++r, row += count) value[r] = row[index[r]];
+    });
     if (saved != nullptr) {
       Dims rows_shape = rows.shape();
       if (x.rank() > 0) rows_shape[x.rank() - 1] = 1;
@@ -216,25 +219,22 @@ struct ArgmaxOp {
   static Tensor forward(Inputs inputs, const Attributes& attributes, Saved*) {
     const Tensor& x = inputs[0];
     const size_t dim = checked_dim("argmax", get_int(attributes, "dim", -1), x);
-    Tensor out = Tensor::empty(Dtype::kInt64, without_dim(x.shape(), dim));
-    if (out.count() == 0) return out;
-    require(x.count() > 0, "argmax: {} has no elements to choose from", x);
-    const Tensor rows = DimsLast(x.shape(), only(dim)).gather(x);
-    choose_first<Maximum, std::greater<>>(out.mutable_data_as<int64_t>(), rows, out.count(), x.count() / out.count());
-    return out;
+    const Dims shape = without_dim(x.shape(), dim);
+    require(x.count() > 0 || element_count(shape) == 0, "argmax: {} has no elements to choose from", x);
+    return first_places<Maximum>(DimsLast(x.shape(), only(dim)).gather(x), shape);
   }
 };
 constexpr Op kArgmax =
     make_op<ArgmaxOp>("argmax(tensor x, int64 dim = -1) -> tensor",
                       "The index (int64) of the first largest element along dim, which goes away.", kCheap);
 
-constexpr Op kMinWithIndices = make_op<ExtremeOp<"min_with_indices", Minimum, std::less<>>>(
+constexpr Op kMinWithIndices = make_op<ExtremeOp<"min_with_indices", Minimum>>(
     "min_with_indices(tensor x, int64 dim = -1, bool keepdim = false) -> tensor, tensor",
     "The smallest elements of x along dim, which goes away or stays with size 1, and their indices (int64): the first "
     "NaN, or else the first of equal ones, which has the gradient.",
     kCheap);
 
-constexpr Op kMaxWithIndices = make_op<ExtremeOp<"max_with_indices", Maximum, std::greater<>>>(
+constexpr Op kMaxWithIndices = make_op<ExtremeOp<"max_with_indices", Maximum>>(
     "max_with_indices(tensor x, int64 dim = -1, bool keepdim = false) -> tensor, tensor",
     "The largest elements of x along dim, which goes away or stays with size 1, and their indices (int64): the first "
     "NaN, or else the first of equal ones, which has the gradient.",

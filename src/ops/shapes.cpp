@@ -1,4 +1,5 @@
-// Ops that move elements without computing: transpose, reshape, slice, concat, detach, clone, cast, repeat.
+// Ops that move elements without computing: transpose, reshape, slice, concat, unsqueeze, stack, split, detach, clone,
+// cast, repeat.
 #include <algorithm>
 
 #include "ops/attributes.h"
@@ -103,54 +104,148 @@ constexpr Op kSlice = make_op<SliceOp>(
 struct ConcatOp {
   static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
     require(inputs[0].rank() != 0, "concat: {} has no dim to be joined along", inputs[0]);
-    size_t dim = checked_dim("concat", get_int(attributes, "dim", 0), inputs[0]);
-    check_concat(inputs, dim);
-    Dims shape = inputs[0].shape();
-    Dtype dtype = inputs[0].dtype();
-    shape[dim] = 0;
+    const size_t dim = checked_dim("concat", get_int(attributes, "dim", 0), inputs[0]);
     for (const Tensor& x : inputs) {
-      shape[dim] = joined_size("concat", shape[dim], x.shape()[dim]);
-      dtype = promote(dtype, x.dtype());
+      bool fits = x.rank() == inputs[0].rank();
+      for (size_t i = 0; i < x.rank() && fits; ++i) fits = i == dim || x.shape()[i] == inputs[0].shape()[i];
+      require(fits, "concat: {} and {} differ in more than dim {}", inputs[0], x, dim);
     }
-    Tensor y = Tensor::empty(dtype, shape);
-    int64_t start = 0;
-    for (const Tensor& x : inputs) {
-      write_part(y, sliced(y, dim, start, x.shape()[dim]), as_dtype(x, dtype));
-      start += x.shape()[dim];
-    }
-    if (saved != nullptr) {
-      saved->shapes.push_back(Dims{static_cast<int64_t>(dim)});
-      for (const Tensor& x : inputs) {
-        saved->shapes.push_back(Dims{x.shape()[dim]});
-        saved->dtypes.push_back(x.dtype());
-      }
-    }
-    return y;
+    return joined(inputs, dim, saved);
   }
 
-  static Tensors backward(const Saved& saved, Tensor g) {
+  static Tensors backward(const Saved& saved, const Tensor& g) {
     Tensors result(saved.dtypes.size());
-    auto dim = static_cast<size_t>(saved.shapes[0][0]);
+    const auto dim = static_cast<size_t>(saved.shapes[0][0]);
     int64_t start = 0;
     for (size_t i = 0; i < result.size(); ++i) {
-      int64_t size = saved.shapes[i + 1][0];
+      const int64_t size = saved.shapes[i + 1][0];
       if (saved.needs(i)) result[i] = as_dtype(sliced(g, dim, start, size), saved.dtypes[i]);
       start += size;
     }
     return result;
   }
 
- private:
-  static void check_concat(Inputs inputs, size_t dim) {
-    for (const Tensor& x : inputs) {
-      bool fits = x.rank() == inputs[0].rank();
-      for (size_t i = 0; i < x.rank() && fits; ++i) fits = i == dim || x.shape()[i] == inputs[0].shape()[i];
-      require(fits, "concat: {} and {} differ in more than dim {}", inputs[0], x, dim);
+  // Of parts that differ in dim alone.
+  static Tensor joined(Inputs parts, size_t dim, Saved* saved) {
+    Dims shape = parts[0].shape();
+    Dtype dtype = parts[0].dtype();
+    shape[dim] = 0;
+    for (const Tensor& x : parts) {
+      shape[dim] = joined_size("concat", shape[dim], x.shape()[dim]);
+      dtype = promote(dtype, x.dtype());
     }
+    Tensor y = Tensor::empty(dtype, shape);
+    int64_t start = 0;
+    for (const Tensor& x : parts) {
+      write_part(y, sliced(y, dim, start, x.shape()[dim]), as_dtype(x, dtype));
+      start += x.shape()[dim];
+    }
+    if (saved == nullptr) return y;
+    saved->shapes.push_back(Dims{static_cast<int64_t>(dim)});
+    for (const Tensor& x : parts) {
+      saved->shapes.push_back(Dims{x.shape()[dim]});
+      saved->dtypes.push_back(x.dtype());
+    }
+    return y;
   }
 };
 constexpr Op kConcat = make_op<ConcatOp>("concat(tensor... xs, int64 dim = 0) -> tensor",
                                          "Tensors one after the other along dim; their other sizes are equal.", kCheap);
+
+// ---- unsqueeze, stack -----------------------------------------------------------------------------------------------
+
+namespace {
+
+// A view with a dim of size 1 before `dim`.
+Tensor with_dim(const Tensor& x, size_t dim) {
+  Dims shape = x.shape();
+  Dims strides = x.strides();
+  shape.push_back(1);
+  strides.push_back(1);
+  std::rotate(shape.begin() + dim, shape.end() - 1, shape.end());
+  std::rotate(strides.begin() + dim, strides.end() - 1, strides.end());
+  return x.view(shape, strides, x.offset());
+}
+
+// A dim that an op puts in: from -(rank + 1) to rank.
+size_t checked_new_dim(const char* op, int64_t dim, const Tensor& x) {
+  auto rank = static_cast<int64_t>(x.rank());
+  require(dim >= -rank - 1 && dim <= rank, "{}: dim {} is out of range for {}", op, dim, x);
+  return static_cast<size_t>(dim < 0 ? dim + rank + 1 : dim);
+}
+
+}  // namespace
+
+struct UnsqueezeOp : ReshapedBack {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    if (saved != nullptr) saved->shapes = {x.shape()};
+    return with_dim(x, checked_new_dim("unsqueeze", get_int(attributes, "dim", 0), x));
+  }
+};
+constexpr Op kUnsqueeze = make_op<UnsqueezeOp>("unsqueeze(tensor x, int64 dim) -> tensor",
+                                               "x with a new dim of size 1 before the place dim.", kView | kCheap);
+
+struct StackOp {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& first = inputs[0];
+    const size_t dim = checked_new_dim("stack", get_int(attributes, "dim", 0), first);
+    Tensors parts;
+    for (const Tensor& x : inputs) {
+      require(x.shape() == first.shape(), "stack: {} and {} have different shapes", first, x);
+      parts.push_back(with_dim(x, dim));
+    }
+    const Tensor y = ConcatOp::joined(parts, dim, saved);
+    if (saved != nullptr) saved->shapes.push_back(first.shape());
+    return y;
+  }
+  static Tensors backward(const Saved& saved, const Tensor& g) {
+    Tensors result = ConcatOp::backward(saved, g);
+    for (Tensor& part : result) part = part ? with_shape(part, saved.shapes.back()) : part;
+    return result;
+  }
+};
+constexpr Op kStack =
+    make_op<StackOp>("stack(tensor... xs, int64 dim = 0) -> tensor", "Tensors of one shape along a new dim.");
+
+// ---- split ----------------------------------------------------------------------------------------------------------
+
+struct SplitOp {
+  static Tensors forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    const Tensor& x = inputs[0];
+    require(x.rank() != 0, "split: {} has no dims", x);
+    const size_t dim = checked_dim("split", get_int(attributes, "dim", 0), x);
+    const Dims sizes = get_dims(attributes, "sizes");
+    int64_t left = x.shape()[dim];
+    for (int64_t size : sizes) left = size < 0 || size > left ? -1 : left - size;
+    require(left == 0, "split: sizes {} do not add up to dim {} of {}", sizes, dim, x);
+    if (saved != nullptr) saved->shapes = {x.shape(), sizes, Dims{static_cast<int64_t>(dim)}};
+    Tensors parts;
+    int64_t start = 0;
+    for (int64_t size : sizes) {
+      parts.push_back(sliced(x, dim, start, size));
+      start += size;
+    }
+    return parts;
+  }
+
+  // Parts that no gradient reached count as zeros.
+  static Tensor backward(const Saved& saved, Tensors gradients) {
+    const auto reached = std::find_if(gradients.begin(), gradients.end(), [](const Tensor& g) { return bool(g); });
+    if (reached == gradients.end()) return Tensor();
+    const Tensor zero = Tensor::scalar(reached->dtype(), 0.0);
+    const auto dim = static_cast<size_t>(saved.shapes[2][0]);
+    Dims shape = saved.shapes[0];
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      shape[dim] = saved.shapes[1][i];
+      if (!gradients[i]) gradients[i] = broadcast_to(zero, shape);
+    }
+    return ConcatOp::joined(gradients, dim, nullptr);
+  }
+};
+constexpr Op kSplit =
+    make_op<SplitOp>("split(tensor x, int64[] sizes, int64 dim = 0) -> tensor...",
+                     "x cut along dim into parts of the sizes, which add up to its own.", kView | kCheap);
 
 // ---- detach, clone, cast --------------------------------------------------------------------------------------------
 

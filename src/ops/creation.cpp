@@ -5,6 +5,7 @@
 #include "ops/builtins.h"
 #include "ops/require.h"
 #include "ops/rows.h"
+#include "ops/unary.h"
 
 namespace distag::ops {
 namespace {
@@ -22,36 +23,31 @@ T element_of(const char* op, double value) {
   }
 }
 
-Tensors filled(const char* op, const Attributes& attributes, double value) {
-  Tensor out = Tensor::empty(get_dtype(attributes, "dtype", Dtype::kFloat32), get_dims(attributes, "shape"));
-  dispatch(out.dtype(), [&]<typename T>(T) {
-    T element = element_of<T>(op, value);
-    if (out.count() > 0) std::fill_n(out.mutable_data_as<T>(), out.count(), element);
-  });
-  return {out};
-}
+// Elements are the attribute "value", or kValue without it.
+template <Name kName, int kValue>
+struct FilledOp {
+  static Tensor forward(Inputs, const Attributes& attributes, Saved*) {
+    const double value = get_float(attributes, "value", kValue);
+    Tensor out = Tensor::empty(get_dtype(attributes, "dtype", Dtype::kFloat32), get_dims(attributes, "shape"));
+    dispatch(out.dtype(), [&]<typename T>(T) {
+      const T element = element_of<T>(kName.text, value);
+      if (out.count() > 0) std::fill_n(out.mutable_data_as<T>(), out.count(), element);
+    });
+    return out;
+  }
+};
 
 }  // namespace
 
-struct ZerosOp {
-  static Tensors forward(Inputs, const Attributes& attributes, Saved*) { return filled("zeros", attributes, 0.0); }
-};
-constexpr Op kZeros = make_op<ZerosOp>("zeros(int64[] shape = [], dtype dtype = float32) -> tensor",
-                                       "A tensor of the shape, filled with 0.");
+constexpr Op kZeros = make_op<FilledOp<"zeros", 0>>("zeros(int64[] shape = [], dtype dtype = float32) -> tensor",
+                                                    "A tensor of the shape, filled with 0.");
 
-struct OnesOp {
-  static Tensors forward(Inputs, const Attributes& attributes, Saved*) { return filled("ones", attributes, 1.0); }
-};
-constexpr Op kOnes = make_op<OnesOp>("ones(int64[] shape = [], dtype dtype = float32) -> tensor",
-                                     "A tensor of the shape, filled with 1.");
+constexpr Op kOnes = make_op<FilledOp<"ones", 1>>("ones(int64[] shape = [], dtype dtype = float32) -> tensor",
+                                                  "A tensor of the shape, filled with 1.");
 
-struct FullOp {
-  static Tensors forward(Inputs, const Attributes& attributes, Saved*) {
-    return filled("full", attributes, get_float(attributes, "value", 0.0));
-  }
-};
-constexpr Op kFull = make_op<FullOp>("full(float64 value, int64[] shape = [], dtype dtype = float32) -> tensor",
-                                     "A tensor of the shape, filled with value.");
+constexpr Op kFull =
+    make_op<FilledOp<"full", 0>>("full(float64 value, int64[] shape = [], dtype dtype = float32) -> tensor",
+                                 "A tensor of the shape, filled with value.");
 
 struct ArangeOp {
   // start + i step, each computed from i, so that errors do not add up.

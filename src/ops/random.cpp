@@ -19,6 +19,7 @@
 #include "ops/math.h"
 #include "ops/philox.h"
 #include "ops/require.h"
+#include "ops/unary.h"
 
 namespace distag::ops {
 namespace {
@@ -30,24 +31,34 @@ using BitsOf = std::conditional_t<std::is_same_v<T, float>, uint32_t, uint64_t>;
 DISTAG_INLINE float uniform(uint32_t bits) { return static_cast<float>(static_cast<int32_t>(bits >> 8)) * 0x1p-24f; }
 DISTAG_INLINE double uniform(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 
-constexpr size_t kMostBytes = 64;  // of a vector
-
 // How many elements get their bits at a time, from an even one on.
 constexpr int64_t kStretch = 256;
 
+template <typename Bits, typename Use>
+struct Stretches {
+  template <size_t kBytes>
+  struct Kernel {
+    DISTAG_INLINE static void run(const Use* given, uint64_t first, int64_t all, uint64_t seed) {
+      const Use use = *given;  // its numbers are not read from memory in each step
+      alignas(kBytes) Bits bits[kStretch];
+      for (int64_t done = 0; done < all;) {
+        const uint64_t next = first + static_cast<uint64_t>(done);
+        const auto skipped = static_cast<int64_t>(next % 2);
+        const int64_t count = std::min(all - done, kStretch - skipped);
+        Philox<kBytes>::fill(bits, (skipped + count + 1) / 2, seed, next / 2);
+        use(bits, skipped, done, count);
+        done += count;
+      }
+    }
+  };
+};
+
 // Calls use(bits, skipped, done, count) for one stretch of `all` elements from number `first` on after the other: those
-// from `done` on, whose bits stand from bits[skipped] on.
-template <size_t kBytes, typename Bits, typename Use>
-DISTAG_INLINE void for_each_stretch(uint64_t first, int64_t all, uint64_t seed, Use use) {
-  alignas(kBytes) Bits bits[kStretch];
-  for (int64_t done = 0; done < all;) {
-    const uint64_t next = first + static_cast<uint64_t>(done);
-    const auto skipped = static_cast<int64_t>(next % 2);
-    const int64_t count = std::min(all - done, kStretch - skipped);
-    Philox<kBytes>::fill(bits, (skipped + count + 1) / 2, seed, next / 2);
-    use(bits, skipped, done, count);
-    done += count;
-  }
+// from `done` on, whose bits stand from bits[skipped] on. `use` is DISTAG_INLINE_LAMBDA.
+template <typename Bits, typename Use>
+void for_each_stretch(uint64_t first, int64_t all, uint64_t seed, const Use& use) {
+  simd::run_in_vectors<Stretches<Bits, Use>::template Kernel, const Use*, uint64_t, int64_t, uint64_t>(64, &use, first,
+                                                                                                       all, seed);
 }
 
 struct SineCosine {
@@ -95,105 +106,58 @@ DISTAG_INLINE void make_normal_pair(uint64_t u, uint64_t v, T& even, T& odd) {
 
 // `count` elements from number `first` on.
 template <typename T>
-struct Uniform {
-  template <size_t kBytes>
-  struct Kernel {
-    DISTAG_INLINE static void run(T* data, int64_t count, uint64_t seed, uint64_t first) {
-      for_each_stretch<kBytes, BitsOf<T>>(first, count, seed,
-                                          [data](const BitsOf<T>* bits, int64_t skipped, int64_t done, int64_t length)
-                                              DISTAG_INLINE_LAMBDA {
-                                                DISTAG_INDEPENDENT
-                                                for (int64_t i = 0; i < length; ++i)
-                                                  data[done + i] = uniform(bits[skipped + i]);
-                                              });
-    }
-  };
-};
-
-template <typename T>
-struct Normal {
-  template <size_t kBytes>
-  struct Kernel {
-    DISTAG_INLINE static void run(T* data, int64_t count, uint64_t seed, uint64_t first) {
-      for_each_stretch<kBytes, uint64_t>(
-          first, count, seed,
-          [data](const uint64_t* bits, int64_t skipped, int64_t done, int64_t length) DISTAG_INLINE_LAMBDA {
-            T pairs[kStretch];
-            const int64_t blocks = (skipped + length + 1) / 2;
-            DISTAG_INDEPENDENT
-            for (int64_t i = 0; i < blocks; ++i) {
-              make_normal_pair(bits[2 * i], bits[2 * i + 1], pairs[2 * i], pairs[2 * i + 1]);
-            }
-            for (int64_t i = 0; i < length; ++i) data[done + i] = pairs[skipped + i];
-          });
-    }
-  };
-};
-
-template <template <typename> typename Distribution, typename T>
-void fill(T* data, int64_t count, uint64_t seed, uint64_t first) {
-  simd::run_in_vectors<Distribution<T>::template Kernel, T*, int64_t, uint64_t, uint64_t>(kMostBytes, data, count, seed,
-                                                                                          first);
+void fill(Distribution distribution, T* data, int64_t count, uint64_t seed, uint64_t first) {
+  if (distribution == Distribution::kUniform) {
+    return for_each_stretch<BitsOf<T>>(first, count, seed,
+                                       [data](const BitsOf<T>* bits, int64_t skipped, int64_t done, int64_t length)
+                                           DISTAG_INLINE_LAMBDA {
+                                             DISTAG_INDEPENDENT
+                                             for (int64_t i = 0; i < length; ++i)
+                                               data[done + i] = uniform(bits[skipped + i]);
+                                           });
+  }
+  for_each_stretch<uint64_t>(first, count, seed,
+                             [data](const uint64_t* bits, int64_t skipped, int64_t done, int64_t length)
+                                 DISTAG_INLINE_LAMBDA {
+                                   T pairs[kStretch];
+                                   const int64_t blocks = (skipped + length + 1) / 2;
+                                   DISTAG_INDEPENDENT
+                                   for (int64_t i = 0; i < blocks; ++i) {
+                                     make_normal_pair(bits[2 * i], bits[2 * i + 1], pairs[2 * i], pairs[2 * i + 1]);
+                                   }
+                                   for (int64_t i = 0; i < length; ++i) data[done + i] = pairs[skipped + i];
+                                 });
 }
 
-template <template <typename> typename Distribution>
-Tensors random(const char* op, const Attributes& attributes) {
-  auto seed = static_cast<uint64_t>(get_int(attributes, "seed", 0));
-  Tensor out = Tensor::empty(get_dtype(attributes, "dtype", Dtype::kFloat32), get_dims(attributes, "shape"));
-  dispatch_floating(op, out.dtype(),
-                    [&]<typename T>(T) { fill<Distribution>(out.mutable_data_as<T>(), out.count(), seed, 0); });
-  return {out};
-}
+template <Name kName, Distribution kDistribution>
+struct RandomOp {
+  static Tensor forward(Inputs, const Attributes& attributes, Saved*) {
+    const auto seed = static_cast<uint64_t>(get_int(attributes, "seed", 0));
+    Tensor out = Tensor::empty(get_dtype(attributes, "dtype", Dtype::kFloat32), get_dims(attributes, "shape"));
+    dispatch_floating(kName.text, out.dtype(),
+                      [&]<typename T>(T) { fill(kDistribution, out.mutable_data_as<T>(), out.count(), seed, 0); });
+    return out;
+  }
+};
 
 }  // namespace
 
 void fill_random(Distribution distribution, Dtype dtype, std::byte* out, int64_t count, uint64_t seed, uint64_t first) {
-  dispatch_floating("rand", dtype, [&]<typename T>(T) {
-    if (distribution == Distribution::kUniform) {
-      fill<Uniform>(reinterpret_cast<T*>(out), count, seed, first);
-    } else {
-      fill<Normal>(reinterpret_cast<T*>(out), count, seed, first);
-    }
-  });
+  dispatch_floating("rand", dtype,
+                    [&]<typename T>(T) { fill(distribution, reinterpret_cast<T*>(out), count, seed, first); });
 }
 
-struct RandOp {
-  static Tensors forward(Inputs, const Attributes& attributes, Saved*) { return random<Uniform>("rand", attributes); }
-};
-constexpr Op kRand = make_op<RandOp>("rand(int64 seed, int64[] shape = [], dtype dtype = float32) -> tensor",
-                                     "A tensor of the shape, uniform in [0, 1), from Philox 4x32-10.");
+constexpr Op kRand = make_op<RandomOp<"rand", Distribution::kUniform>>(
+    "rand(int64 seed, int64[] shape = [], dtype dtype = float32) -> tensor",
+    "A tensor of the shape, uniform in [0, 1), from Philox 4x32-10.");
 
-struct RandnOp {
-  static Tensors forward(Inputs, const Attributes& attributes, Saved*) { return random<Normal>("randn", attributes); }
-};
-constexpr Op kRandn = make_op<RandnOp>("randn(int64 seed, int64[] shape = [], dtype dtype = float32) -> tensor",
-                                       "A tensor of the shape, standard normal, from Philox 4x32-10.");
+constexpr Op kRandn = make_op<RandomOp<"randn", Distribution::kNormal>>(
+    "randn(int64 seed, int64[] shape = [], dtype dtype = float32) -> tensor",
+    "A tensor of the shape, standard normal, from Philox 4x32-10.");
 
 // ---- dropout --------------------------------------------------------------------------------------------------------
 
-namespace {
-
-// Elements of the whole from number `first` on: 0 where its uniform number is below p, else x scale.
-template <typename T>
-struct Drop {
-  template <size_t kBytes>
-  struct Kernel {
-    DISTAG_INLINE static void run(T* out, const T* x, uint64_t first, int64_t count, uint64_t seed, double p, T scale) {
-      for_each_stretch<kBytes, BitsOf<T>>(
-          first, count, seed,
-          [=](const BitsOf<T>* bits, int64_t skipped, int64_t done, int64_t length) DISTAG_INLINE_LAMBDA {
-            DISTAG_INDEPENDENT
-            for (int64_t i = 0; i < length; ++i) {
-              const bool is_dropped = static_cast<double>(uniform(bits[skipped + i])) < p;
-              out[done + i] = is_dropped ? T(0) : x[done + i] * scale;
-            }
-          });
-    }
-  };
-};
-
-}  // namespace
-
+// An element is 0 where its uniform number is below p.
 Tensor dropped(const Tensor& given, const Attributes& attributes, const Dims& whole, const Dims& offset) {
   const double p = get_float(attributes, "p", 0.5);
   require(p >= 0 && p <= 1, "dropout: p {} is no probability, from 0 to 1", p);
@@ -203,9 +167,17 @@ Tensor dropped(const Tensor& given, const Attributes& attributes, const Dims& wh
   dispatch_floating("dropout", x.dtype(), [&]<typename T>(T) {
     const T* in = x.data_as<T>();
     T* to = out.mutable_data_as<T>();
+    const auto scale = static_cast<T>(1 / (1 - p));
     for_each_run(x.shape(), whole, offset, [&](uint64_t first, int64_t count) {
-      simd::run_in_vectors<Drop<T>::template Kernel, T*, const T*, uint64_t, int64_t, uint64_t, double, T>(
-          kMostBytes, to, in, first, count, seed, p, static_cast<T>(1 / (1 - p)));
+      for_each_stretch<BitsOf<T>>(first, count, seed,
+                                  [=](const BitsOf<T>* bits, int64_t skipped, int64_t done, int64_t length)
+                                      DISTAG_INLINE_LAMBDA {
+                                        DISTAG_INDEPENDENT
+                                        for (int64_t i = 0; i < length; ++i) {
+                                          const bool is_dropped = static_cast<double>(uniform(bits[skipped + i])) < p;
+                                          to[done + i] = is_dropped ? T(0) : in[done + i] * scale;
+                                        }
+                                      });
       to += count;
       in += count;
     });

@@ -16,42 +16,6 @@ constexpr Op kSub = of_pair<"sub", Takes::kNumbers, kDifferenceOf, Passed, Minus
 
 // ---- mul ------------------------------------------------------------------------------------------------------------
 
-namespace {
-
-using Product = PairOp<"mul", Takes::kEach, kProductOf, Slope<kProductOf, kB>, Slope<kProductOf, kA>>;
-
-// Whether both gradients go to one tensor: then their sum is given as that of input 0. A part of a sharded tensor has
-// no history, and tensors that share it have gradients of their own.
-bool is_square(Inputs inputs, const Saved& saved) {
-  return inputs[0].id() == inputs[1].id() && inputs[0].grad_slot() != nullptr && saved.needs(0) && saved.needs(1);
-}
-
-// sum + g * x, of row-major tensors of one shape and floating dtype; in place of one of the first two where that is
-// exclusive, also where both are one tensor. The product is rounded before it is added, as in two passes.
-Tensor add_product(const Tensor& sum, Tensor g, const Tensor& x) {
-  if (sum.id() == g.id()) g = Tensor();
-  const Tensor& factor = g ? std::as_const(g) : sum;
-  Tensor out = output_for(sum.is_exclusive() ? sum : factor, x.dtype(), x.shape());
-  const auto onto = [](const auto& so_far, const auto& a, const auto& b) { return so_far + a * b; };
-  dispatch_floating("mul", x.dtype(), [&]<typename T>(T) { compute_alike<T>(out, onto, sum, factor, x); });
-  return out;
-}
-
-// The gradient of one input, onto what it has so far.
-Tensor mul_gradient(const Saved& saved, size_t input, Tensor sum, Tensor g) {
-  const Tensor& x = saved.tensors[1 - input];
-  const auto fits = [&saved, &x, input](const Tensor& t) {
-    return t && t.is_contiguous() && t.dtype() == x.dtype() && t.shape() == saved.shapes[input];
-  };
-  if (fits(sum) && fits(g) && fits(x)) return add_product(sum, std::move(g), x);
-  return accumulate(std::move(sum), gradient_of(saved, input, combine("mul", kProductOf, g, x)));
-}
-
-// The two products of a gradient with one number, added.
-constexpr auto kTwiceProductOf = [](const auto& a, const auto& b) { return a * b + a * b; };
-
-}  // namespace
-
 struct MulOp {
   static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
     const Tensor y = Product::forward(inputs, attributes, saved);
@@ -65,13 +29,42 @@ struct MulOp {
     Tensor g = std::move(gradients[0]);
     if (!g) return sums;
     if (saved.tensors.size() == 1) {
-      sums[0] = accumulate(std::move(sums[0]), combine("mul", kTwiceProductOf, g, saved.tensors[0]));
+      constexpr auto kTwice = [](const auto& a, const auto& b) { return a * b + a * b; };
+      sums[0] = accumulate(std::move(sums[0]), combine("mul", kTwice, g, saved.tensors[0]));
       return sums;
     }
     // Into new memory if the gradient is needed once more.
-    if (saved.needs(1)) sums[1] = mul_gradient(saved, 1, std::move(sums[1]), saved.needs(0) ? g : std::move(g));
-    if (saved.needs(0)) sums[0] = mul_gradient(saved, 0, std::move(sums[0]), std::move(g));
+    if (saved.needs(1)) sums[1] = gradient(saved, 1, std::move(sums[1]), saved.needs(0) ? g : std::move(g));
+    if (saved.needs(0)) sums[0] = gradient(saved, 0, std::move(sums[0]), std::move(g));
     return sums;
+  }
+
+ private:
+  using Product = PairOp<"mul", Takes::kEach, kProductOf, Slope<kProductOf, kB>, Slope<kProductOf, kA>>;
+
+  // Whether both gradients go to one tensor: then their sum is given as that of input 0. A part of a sharded tensor has
+  // no history, and tensors that share it have gradients of their own.
+  static bool is_square(Inputs inputs, const Saved& saved) {
+    return inputs[0].id() == inputs[1].id() && inputs[0].grad_slot() != nullptr && saved.needs(0) && saved.needs(1);
+  }
+
+  // The gradient of one input, onto what it has so far.
+  static Tensor gradient(const Saved& saved, size_t input, Tensor sum, Tensor g) {
+    const Tensor& x = saved.tensors[1 - input];
+    const auto fits = [&saved, &x, input](const Tensor& t) {
+      return t && t.is_contiguous() && t.dtype() == x.dtype() && t.shape() == saved.shapes[input];
+    };
+    if (fits(sum) && fits(g) && fits(x)) return add_product(sum, std::move(g), x);
+    return accumulate(std::move(sum), gradient_of(saved, input, combine("mul", kProductOf, g, x)));
+  }
+
+  // sum + g * x, of row-major tensors of one shape and floating dtype; in place of one of the first two where that is
+  // exclusive, also where both are one tensor. The product is rounded before it is added, as in two passes.
+  static Tensor add_product(const Tensor& sum, Tensor g, const Tensor& x) {
+    if (sum.id() == g.id()) g = Tensor();
+    const Tensor& factor = g ? std::as_const(g) : sum;
+    const auto onto = [](const auto& so_far, const auto& a, const auto& b) { return so_far + a * b; };
+    return computed("mul", output_for(sum.is_exclusive() ? sum : factor, x.dtype(), x.shape()), onto, sum, factor, x);
   }
 };
 constexpr Op kMul =
@@ -79,37 +72,30 @@ constexpr Op kMul =
 
 // ---- div, pow -------------------------------------------------------------------------------------------------------
 
-namespace {
-
 // g * (y / b): g / b may be infinite where y / b is 0.
 constexpr auto kProductOfRatio = [](const auto& g, const auto& y, const auto& b) { return g * (y / b); };
 
 // Of integers by squaring, which wraps around; a negative exponent leaves 1 or -1 of these, 0 of any other base.
-struct PowOf {
-  template <typename T>
-  T operator()(T a, T b) const {
-    if constexpr (std::is_same_v<T, uint64_t>) {
-      if (b > uint64_t{INT64_MAX} && a != 1 && ~a != 0) return 0;
-      T power = 1;
-      for (; b != 0; b >>= 1, a *= a) power *= (b & 1) != 0 ? a : 1;
-      return power;
-    } else {
-      return std::pow(a, b);
-    }
+constexpr auto kPower = []<typename T>(T a, T b) {
+  if constexpr (std::is_same_v<T, uint64_t>) {
+    if (b > uint64_t{INT64_MAX} && a != 1 && ~a != 0) return T(0);
+    T power = 1;
+    for (; b != 0; b >>= 1, a *= a) power *= (b & 1) != 0 ? a : 1;
+    return power;
+  } else {
+    return std::pow(a, b);
   }
 };
 
-constexpr auto kPowerOf = [](const auto& a, const auto& b) { return each(PowOf(), a, b); };
+constexpr auto kPowerOf = [](const auto& a, const auto& b) { return each(kPower, a, b); };
 // b a^(b - 1); 0 for b = 0, whatever a is.
 constexpr auto kSlopeInBase = [](const auto& a, const auto& b) {
-  return select(xt::equal(b, 0), Element<decltype(a)>(0), b * each(PowOf(), a, b - 1));
+  return select(xt::equal(b, 0), Element<decltype(a)>(0), b * each(kPower, a, b - 1));
 };
 // a^b log(a); 0 for a = 0 where the power stays finite.
 constexpr auto kSlopeInExponent = [](const auto& a, const auto& b) {
-  return select(xt::equal(a, 0) & (b >= 0), Element<decltype(a)>(0), each(PowOf(), a, b) * xt::log(a));
+  return select(xt::equal(a, 0) & (b >= 0), Element<decltype(a)>(0), each(kPower, a, b) * xt::log(a));
 };
-
-}  // namespace
 
 // d(a / b) = da / b - (a / b) / b db
 constexpr Op kDiv =

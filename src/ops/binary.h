@@ -143,8 +143,7 @@ struct Share : Slope<kOf, kUsed...> {
     if (has_rows(g) && (has_rows(saved.tensors[kUsed]) && ...)) {
       return Slope<kTimes, kUsed...>::of(op, saved, input, std::move(g));
     }
-    Tensor share = empty_like(g);
-    dispatch_floating(op, g.dtype(), [&]<typename T>(T) { compute_alike<T>(share, kOf, saved.tensors[kUsed]...); });
+    const Tensor share = computed(op, empty_like(g), kOf, saved.tensors[kUsed]...);
     return gradient_of(saved, input, combine(op, kProductOf, share, g));
   }
 };

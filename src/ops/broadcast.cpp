@@ -10,12 +10,9 @@ namespace {
 int category(Dtype dtype) { return is_floating(dtype) ? 2 : dtype == Dtype::kInt64 ? 1 : 0; }
 
 // Out-of-range numbers become the nearest int64, NaN becomes 0.
-struct ToInt64 {
-  template <typename T>
-  DISTAG_INLINE int64_t operator()(T x) const {
-    if (!(x < static_cast<T>(0x1p63))) return x != x ? 0 : INT64_MAX;
-    return x < static_cast<T>(-0x1p63) ? INT64_MIN : static_cast<int64_t>(x);
-  }
+constexpr auto kToInt64 = []<typename T>(T x) DISTAG_INLINE_LAMBDA {
+  if (!(x < static_cast<T>(0x1p63))) return x != x ? 0 : INT64_MAX;
+  return x < static_cast<T>(-0x1p63) ? INT64_MIN : static_cast<int64_t>(x);
 };
 
 template <typename Out, typename T>
@@ -25,7 +22,7 @@ constexpr auto kConversion = [](const auto& x) {
   else if constexpr (std::is_same_v<T, Bool>)
     return xt::cast<Out>(xt::not_equal(x, 0));
   else if constexpr (std::is_same_v<Out, int64_t> && kIsFloating<T>)
-    return each(ToInt64(), x);
+    return each(kToInt64, x);
   else
     return xt::cast<Out>(x);
 };

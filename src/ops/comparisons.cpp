@@ -1,5 +1,6 @@
 // Ops that compare elements or combine truth values, and those that choose by one: maximum, minimum, where,
 // masked_fill.
+#include <functional>
 #include <utility>
 
 #include "ops/attributes.h"
@@ -13,16 +14,10 @@ namespace distag::ops {
 namespace {
 
 // An expression keeps what it is given as a temporary, and refers to all else.
-constexpr auto kIsGreater = [](auto&& a, auto&& b) {
-  return std::forward<decltype(a)>(a) > std::forward<decltype(b)>(b);
-};
-constexpr auto kIsNotLess = [](auto&& a, auto&& b) {
-  return std::forward<decltype(a)>(a) >= std::forward<decltype(b)>(b);
-};
-constexpr auto kIsLess = [](auto&& a, auto&& b) { return std::forward<decltype(a)>(a) < std::forward<decltype(b)>(b); };
-constexpr auto kIsNotGreater = [](auto&& a, auto&& b) {
-  return std::forward<decltype(a)>(a) <= std::forward<decltype(b)>(b);
-};
+constexpr std::greater<> kIsGreater;
+constexpr std::greater_equal<> kIsNotLess;
+constexpr std::less<> kIsLess;
+constexpr std::less_equal<> kIsNotGreater;
 constexpr auto kIsUnequal = [](auto&& a, auto&& b) {
   return xt::not_equal(std::forward<decltype(a)>(a), std::forward<decltype(b)>(b));
 };

@@ -75,15 +75,7 @@ constexpr auto kSoftmaxGradientOfRow = [](auto out, auto g, auto y) DISTAG_INLIN
   put(out, y * (h - dot));
 };
 
-}  // namespace
-
-constexpr Op kSoftmax = make_op<AlongDimOp<"softmax", kSoftmaxOfRow, kSoftmaxGradientOfRow>>(
-    "softmax(tensor x, int64 dim = -1) -> tensor",
-    "exp(x) / sum(exp(x)) along dim, in the shape of x, without overflow.", kCheap);
-
 // ---- log_softmax ----------------------------------------------------------------------------------------------------
-
-namespace {
 
 constexpr auto kLogSoftmaxOfRow = [](auto y, auto x) DISTAG_INLINE_LAMBDA {
   const auto largest = largest_of(x);
@@ -92,38 +84,34 @@ constexpr auto kLogSoftmaxOfRow = [](auto y, auto x) DISTAG_INLINE_LAMBDA {
 };
 
 // g - exp(y) sum(g), where y is near 0 as (g - sum(g)) - (exp(y) - 1) sum(g): exact where g is 0 but there.
-struct LogSoftmaxGradient {
-  template <typename T>
-  DISTAG_INLINE T operator()(T g, T y, T sum) const {
-    const math::ShareNotAbove1<T> share(y);
-    return share.is_near_1 ? (g - sum) - share.value * sum : g - share.value * sum;
-  }
+constexpr auto kLogSoftmaxGradient = []<typename T>(T g, T y, T sum) DISTAG_INLINE_LAMBDA {
+  const math::ShareNotAbove1<T> share(y);
+  return share.is_near_1 ? (g - sum) - share.value * sum : g - share.value * sum;
 };
 
 constexpr auto kLogSoftmaxGradientOfRow = [](auto out, auto g, auto y) DISTAG_INLINE_LAMBDA {
   const auto sum = static_cast<Element<decltype(y)>>(sum_of(g));
-  put(out, each(LogSoftmaxGradient(), g, y, sum));
-};
-
-struct LogOfTerms {
-  template <typename T>
-  DISTAG_INLINE T operator()(T ones, T rest) const {
-    return log_of_terms(ones, rest);
-  }
+  put(out, each(kLogSoftmaxGradient, g, y, sum));
 };
 
 }  // namespace
 
 Tensor log_of_terms(const Tensor& ones, const Tensor& rest) {
-  return combine(
-      "log", [](const auto& a, const auto& b) { return each(LogOfTerms(), a, b); }, ones, rest);
+  const auto log_of_row = [](const auto& a, const auto& b) {
+    return each([]<typename T>(T one, T other) DISTAG_INLINE_LAMBDA { return log_of_terms(one, other); }, a, b);
+  };
+  return combine("log", log_of_row, ones, rest);
 }
 
 Tensor log_softmax_gradient(const Tensor& gradient, const Tensor& y, const Tensor& sums) {
   return combine(
-      "log_softmax", [](const auto& g, const auto& r, const auto& s) { return each(LogSoftmaxGradient(), g, r, s); },
+      "log_softmax", [](const auto& g, const auto& r, const auto& s) { return each(kLogSoftmaxGradient, g, r, s); },
       gradient, y, sums);
 }
+
+constexpr Op kSoftmax = make_op<AlongDimOp<"softmax", kSoftmaxOfRow, kSoftmaxGradientOfRow>>(
+    "softmax(tensor x, int64 dim = -1) -> tensor",
+    "exp(x) / sum(exp(x)) along dim, in the shape of x, without overflow.", kCheap);
 
 constexpr Op kLogSoftmax = make_op<AlongDimOp<"log_softmax", kLogSoftmaxOfRow, kLogSoftmaxGradientOfRow>>(
     "log_softmax(tensor x, int64 dim = -1) -> tensor",

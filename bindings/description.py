@@ -322,6 +322,7 @@ class Reader:
             "callbacks": self.describe_callbacks(),
             "structs": self.describe_structs(),
             "functions": self.describe_functions(),
+            "slots": list(self.slots.values()),  # in the order of the function table
         }
 
 

@@ -100,16 +100,71 @@ impl Default for {struct['name']} {{
 }}"""
 
 
+# What the functions are: linked ones, or those of a table that is loaded when the first one is called.
+FUNCTIONS = """
+/// How many functions the table of a library has at least.
+pub const SLOTS: usize = {slots};
+
+#[cfg(not(feature = "load"))]
+macro_rules! functions {{
+    ($($(#[$document:meta])* [$slot:literal, $refused:expr] $name:ident($($given:ident: $type:ty),*) $(-> $result:ty)?;)*) => {{
+        extern "C" {{
+            $($(#[$document])* pub fn $name($($given: $type),*) $(-> $result)?;)*
+            /// The table of all functions, or NULL for another major version of the ABI.
+            pub fn distag_get_api(abi_major: u32) -> *const c_void;
+        }}
+    }};
+}}
+#[cfg(feature = "load")]
+macro_rules! functions {{
+    ($($(#[$document:meta])* [$slot:literal, $refused:expr] $name:ident($($given:ident: $type:ty),*) $(-> $result:ty)?;)*) => {{
+        $(
+            $(#[$document])*
+            ///
+            /// # Safety
+            /// As in C.
+            pub unsafe extern "C" fn $name($($given: $type),*) $(-> $result)? {{
+                match crate::library::slot($slot) {{
+                    Some(function) => {{
+                        let function: unsafe extern "C" fn($($type),*) $(-> $result)? = core::mem::transmute(function);
+                        function($($given),*)
+                    }}
+                    None => $refused,
+                }}
+            }}
+        )*
+        /// The table of all functions, or NULL for another major version of the ABI, and without a library.
+        ///
+        /// # Safety
+        /// As in C.
+        pub unsafe extern "C" fn distag_get_api(abi_major: u32) -> *const c_void {{
+            crate::library::api(abi_major)
+        }}
+    }};
+}}
+functions! {{"""
+
+
+def refusal(function):
+    """What a function answers without a library; what it was given to destroy is destroyed."""
+    names = {each["role"]: plain(each["name"]) for each in function["parameters"]}
+    if "error" not in names:
+        return "core::mem::zeroed()"
+    if "destroy" not in names:
+        return f"crate::library::refused({names['error']})"
+    return (f"{{ if let Some(destroy) = {names['destroy']} {{ destroy({names['user_data']}) }} "
+            f"crate::library::refused({names['error']}) }}")
+
+
 def functions_text(api):
-    yield '\nextern "C" {'
+    yield FUNCTIONS.format(slots=len(api["slots"]))
     for function in api["functions"]:
-        if function["name"] == "distag_get_api":
+        if function["slot"] is None:
             continue
         yield from document(" ".join(filter(None, (function["comment"], function["note"]))), "    ")
-        yield (f"    pub fn {function['name']}({parameters_text(api, function['parameters'])})"
+        yield f"    [{api['slots'].index(function['slot'])}, {refusal(function)}]"
+        yield (f"    {function['name']}({parameters_text(api, function['parameters'])})"
                f"{result_text(api, function['returns']['type'])};")
-    yield "    /// The table of all functions, or NULL for another major version of the ABI."
-    yield "    pub fn distag_get_api(abi_major: u32) -> *const core::ffi::c_void;"
     yield "}"
 
 

@@ -41,7 +41,7 @@ def entries(values, indent):
 
 
 def json_text(api):
-    parts = [f' "{key}": ' + (entries(value, "  ") if isinstance(value, list) and value and isinstance(value[0], dict)
+    parts = [f' "{key}": ' + (entries(value, "  ") if key == "slots" or value and isinstance(value, list) and isinstance(value[0], dict)
                               else json.dumps(value)) for key, value in api.items()]
     return "{\n" + ",\n".join(parts) + "\n}\n"
 

@@ -1,4 +1,4 @@
-//! Finds libdistag: in the folder that DISTAG_LIB_DIR names, else by pkg-config.
+//! Finds libdistag: in the folder that DISTAG_LIB_DIR names, else by pkg-config. With the feature `load` there is nothing to find.
 use std::env;
 use std::process::{exit, Command};
 
@@ -28,6 +28,12 @@ fn main() {
     }
     println!("cargo:rerun-if-changed=build.rs");
     let is_static = env::var_os("CARGO_FEATURE_STATIC").is_some();
+    if env::var_os("CARGO_FEATURE_LOAD").is_some() {
+        if is_static {
+            fail("the features static and load exclude each other: take one of them");
+        }
+        return;
+    }
     let kind = if is_static { "static" } else { "dylib" };
     if let Ok(folder) = env::var("DISTAG_LIB_DIR") {
         println!("cargo:rustc-link-search=native={folder}");

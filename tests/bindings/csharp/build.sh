@@ -20,7 +20,7 @@ compile speed Speed.cs
 compile soak Soak.cs
 compile digits "$sources/samples/Digits.cs"
 compile service "$sources/samples/Service.cs"
-cc -shared -fPIC -o "$programs/libolder.so" older.c
-cc -shared -fPIC -DMAJOR -o "$programs/libmajor.so" older.c
+cc -shared -fPIC -o "$programs/libolder.so" ../older.c
+cc -shared -fPIC -DMAJOR -o "$programs/libmajor.so" ../older.c
 lines=$(cat $(ls "$sources"/*.cs | grep -vE '/(Native|Handles|Enums|Ops)\.cs$') | grep -cvE '^\s*(//.*)?$')
 echo "$lines lines by hand (blank and comment lines not counted)"

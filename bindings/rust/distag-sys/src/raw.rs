@@ -1329,375 +1329,542 @@ impl Default for distag_plan_options {
     }
 }
 
-extern "C" {
+/// How many functions the table of a library has at least.
+pub const SLOTS: usize = 252;
+
+#[cfg(not(feature = "load"))]
+macro_rules! functions {
+    ($($(#[$document:meta])* [$slot:literal, $refused:expr] $name:ident($($given:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
+        extern "C" {
+            $($(#[$document])* pub fn $name($($given: $type),*) $(-> $result)?;)*
+            /// The table of all functions, or NULL for another major version of the ABI.
+            pub fn distag_get_api(abi_major: u32) -> *const c_void;
+        }
+    };
+}
+#[cfg(feature = "load")]
+macro_rules! functions {
+    ($($(#[$document:meta])* [$slot:literal, $refused:expr] $name:ident($($given:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
+        $(
+            $(#[$document])*
+            ///
+            /// # Safety
+            /// As in C.
+            pub unsafe extern "C" fn $name($($given: $type),*) $(-> $result)? {
+                match crate::library::slot($slot) {
+                    Some(function) => {
+                        let function: unsafe extern "C" fn($($type),*) $(-> $result)? = core::mem::transmute(function);
+                        function($($given),*)
+                    }
+                    None => $refused,
+                }
+            }
+        )*
+        /// The table of all functions, or NULL for another major version of the ABI, and without a library.
+        ///
+        /// # Safety
+        /// As in C.
+        pub unsafe extern "C" fn distag_get_api(abi_major: u32) -> *const c_void {
+            crate::library::api(abi_major)
+        }
+    };
+}
+functions! {
     /// Fills an error from inside a callback and returns its code: return distag_error_set(err, 1000, "no such
     /// user").
-    pub fn distag_error_set(err: *mut distag_error, code: i32, message: *const c_char) -> i32;
+    [3, crate::library::refused(err)]
+    distag_error_set(err: *mut distag_error, code: i32, message: *const c_char) -> i32;
     /// "INVALID_ARGUMENT" for 10, "USER" from 1000 on, "UNKNOWN" for a status this library does not know. Static
     /// text.
-    pub fn distag_status_get_name(status: i32) -> *const c_char;
+    [2, core::mem::zeroed()]
+    distag_status_get_name(status: i32) -> *const c_char;
     /// A handle stays safe after its worker is shut down or released; its calls then answer INVALID_STATE.
-    pub fn distag_tensor_retain(tensor: *mut distag_tensor);
+    [4, core::mem::zeroed()]
+    distag_tensor_retain(tensor: *mut distag_tensor);
     /// A handle stays safe after its worker is shut down or released; its calls then answer INVALID_STATE.
-    pub fn distag_tensor_release(tensor: *mut distag_tensor);
+    [5, core::mem::zeroed()]
+    distag_tensor_release(tensor: *mut distag_tensor);
     /// A handle stays safe after its worker is shut down or released; its calls then answer INVALID_STATE.
-    pub fn distag_value_retain(value: *mut distag_value);
+    [6, core::mem::zeroed()]
+    distag_value_retain(value: *mut distag_value);
     /// A handle stays safe after its worker is shut down or released; its calls then answer INVALID_STATE.
-    pub fn distag_value_release(value: *mut distag_value);
+    [7, core::mem::zeroed()]
+    distag_value_release(value: *mut distag_value);
     /// A handle stays safe after its worker is shut down or released; its calls then answer INVALID_STATE.
-    pub fn distag_gradients_retain(gradients: *mut distag_gradients);
+    [16, core::mem::zeroed()]
+    distag_gradients_retain(gradients: *mut distag_gradients);
     /// A handle stays safe after its worker is shut down or released; its calls then answer INVALID_STATE.
-    pub fn distag_gradients_release(gradients: *mut distag_gradients);
+    [17, core::mem::zeroed()]
+    distag_gradients_release(gradients: *mut distag_gradients);
     /// A handle stays safe after its worker is shut down or released; its calls then answer INVALID_STATE. since
     /// 0.2
-    pub fn distag_rref_retain(rref: *mut distag_rref);
+    [160, core::mem::zeroed()]
+    distag_rref_retain(rref: *mut distag_rref);
     /// A handle stays safe after its worker is shut down or released; its calls then answer INVALID_STATE.
-    pub fn distag_rref_release(rref: *mut distag_rref);
+    [161, core::mem::zeroed()]
+    distag_rref_release(rref: *mut distag_rref);
     /// A handle stays safe after its worker is shut down or released; its calls then answer INVALID_STATE.
-    pub fn distag_optimizer_retain(optimizer: *mut distag_optimizer);
+    [144, core::mem::zeroed()]
+    distag_optimizer_retain(optimizer: *mut distag_optimizer);
     /// A handle stays safe after its worker is shut down or released; its calls then answer INVALID_STATE.
-    pub fn distag_optimizer_release(optimizer: *mut distag_optimizer);
+    [145, core::mem::zeroed()]
+    distag_optimizer_release(optimizer: *mut distag_optimizer);
     /// Releasing a future does not cancel its operation.
-    pub fn distag_future_retain(future: *mut distag_future);
+    [12, core::mem::zeroed()]
+    distag_future_retain(future: *mut distag_future);
     /// Releasing a future does not cancel its operation.
-    pub fn distag_future_release(future: *mut distag_future);
+    [13, core::mem::zeroed()]
+    distag_future_release(future: *mut distag_future);
     /// The last release of a reply that is not finished fails its call with REMOTE.
-    pub fn distag_reply_retain(reply: *mut distag_reply);
+    [10, core::mem::zeroed()]
+    distag_reply_retain(reply: *mut distag_reply);
     /// The last release of a reply that is not finished fails its call with REMOTE.
-    pub fn distag_reply_release(reply: *mut distag_reply);
+    [11, core::mem::zeroed()]
+    distag_reply_release(reply: *mut distag_reply);
     /// The creator's last release ends the context, here and everywhere it reached: see distag_context_create.
-    pub fn distag_context_retain(context: *mut distag_context);
+    [14, core::mem::zeroed()]
+    distag_context_retain(context: *mut distag_context);
     /// The creator's last release ends the context, here and everywhere it reached: see distag_context_create.
-    pub fn distag_context_release(context: *mut distag_context);
+    [15, core::mem::zeroed()]
+    distag_context_release(context: *mut distag_context);
     /// The last release of a worker that is not shut down shuts it down with timeout 0 on a thread of distag,
     /// where its last destroy functions then run: shut down first with the host executor, and before the library
     /// is unloaded.
-    pub fn distag_worker_retain(worker: *mut distag_worker);
+    [8, core::mem::zeroed()]
+    distag_worker_retain(worker: *mut distag_worker);
     /// The last release of a worker that is not shut down shuts it down with timeout 0 on a thread of distag,
     /// where its last destroy functions then run: shut down first with the host executor, and before the library
     /// is unloaded.
-    pub fn distag_worker_release(worker: *mut distag_worker);
+    [9, core::mem::zeroed()]
+    distag_worker_release(worker: *mut distag_worker);
     /// The last release of a mesh, its lines included, takes this worker out of it: what this worker still owes
     /// for calls it has made goes out first, and calls that the others make after these fail with DISCONNECTED
     /// naming it (since 0.3).
-    pub fn distag_mesh_retain(mesh: *mut distag_mesh);
+    [202, core::mem::zeroed()]
+    distag_mesh_retain(mesh: *mut distag_mesh);
     /// The last release of a mesh, its lines included, takes this worker out of it: what this worker still owes
     /// for calls it has made goes out first, and calls that the others make after these fail with DISCONNECTED
     /// naming it (since 0.3).
-    pub fn distag_mesh_release(mesh: *mut distag_mesh);
+    [203, core::mem::zeroed()]
+    distag_mesh_release(mesh: *mut distag_mesh);
     /// The last release of a loader ends it: calls of its source that run end first, then its destroy runs. It
     /// keeps its mesh until then. Members that wait for a batch which it has not announced get DISCONNECTED
     /// naming it (since 0.3).
-    pub fn distag_loader_retain(loader: *mut distag_loader);
+    [235, core::mem::zeroed()]
+    distag_loader_retain(loader: *mut distag_loader);
     /// The last release of a loader ends it: calls of its source that run end first, then its destroy runs. It
     /// keeps its mesh until then. Members that wait for a batch which it has not announced get DISCONNECTED
     /// naming it (since 0.3).
-    pub fn distag_loader_release(loader: *mut distag_loader);
+    [236, core::mem::zeroed()]
+    distag_loader_release(loader: *mut distag_loader);
     /// The last release of a loader ends it: calls of its source that run end first, then its destroy runs. It
     /// keeps its mesh until then. Members that wait for a batch which it has not announced get DISCONNECTED
     /// naming it (since 0.3).
-    pub fn distag_plan_retain(plan: *mut distag_plan);
+    [245, core::mem::zeroed()]
+    distag_plan_retain(plan: *mut distag_plan);
     /// The last release of a loader ends it: calls of its source that run end first, then its destroy runs. It
     /// keeps its mesh until then. Members that wait for a batch which it has not announced get DISCONNECTED
     /// naming it (since 0.3).
-    pub fn distag_plan_release(plan: *mut distag_plan);
+    [246, core::mem::zeroed()]
+    distag_plan_release(plan: *mut distag_plan);
     /// Bytes per element; 0 for an unknown dtype.
-    pub fn distag_dtype_get_size(dtype: i32) -> usize;
+    [18, core::mem::zeroed()]
+    distag_dtype_get_size(dtype: i32) -> usize;
     /// Copies row-major host memory into a new tensor. ndim 0 makes a scalar. Fails: INVALID_ARGUMENT when `size`
     /// is not the size that dtype and shape need, or a dimension is negative.
-    pub fn distag_tensor_create(data: *const c_void, size: usize, dtype: i32, shape: *const i64, ndim: usize, out_tensor: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [19, crate::library::refused(err)]
+    distag_tensor_create(data: *const c_void, size: usize, dtype: i32, shape: *const i64, ndim: usize, out_tensor: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Makes a tensor over host memory without copying it; distag only reads it. strides NULL means row-major.
     /// Ownership: the memory stays as it is until destroy(user_data) runs, when no tensor, graph or message needs
     /// it. Fails: INVALID_ARGUMENT when shape and strides reach outside of `size` bytes.
-    pub fn distag_tensor_create_borrowed(data: *const c_void, size: usize, dtype: i32, shape: *const i64, strides: *const i64, ndim: usize, user_data: *mut c_void, destroy: distag_deleter, out_tensor: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [20, { if let Some(destroy) = destroy { destroy(user_data) } crate::library::refused(err) }]
+    distag_tensor_create_borrowed(data: *const c_void, size: usize, dtype: i32, shape: *const i64, strides: *const i64, ndim: usize, user_data: *mut c_void, destroy: distag_deleter, out_tensor: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Properties of a tensor.
-    pub fn distag_tensor_get_dtype(tensor: *mut distag_tensor) -> i32;
+    [21, core::mem::zeroed()]
+    distag_tensor_get_dtype(tensor: *mut distag_tensor) -> i32;
     /// Properties of a tensor.
-    pub fn distag_tensor_get_ndim(tensor: *mut distag_tensor) -> usize;
+    [22, core::mem::zeroed()]
+    distag_tensor_get_ndim(tensor: *mut distag_tensor) -> usize;
     /// Properties of a tensor. ndim items
-    pub fn distag_tensor_get_shape(tensor: *mut distag_tensor) -> *const i64;
+    [23, core::mem::zeroed()]
+    distag_tensor_get_shape(tensor: *mut distag_tensor) -> *const i64;
     /// Properties of a tensor. ndim items, in elements
-    pub fn distag_tensor_get_strides(tensor: *mut distag_tensor) -> *const i64;
+    [24, core::mem::zeroed()]
+    distag_tensor_get_strides(tensor: *mut distag_tensor) -> *const i64;
     /// Properties of a tensor. elements
-    pub fn distag_tensor_get_count(tensor: *mut distag_tensor) -> usize;
+    [25, core::mem::zeroed()]
+    distag_tensor_get_count(tensor: *mut distag_tensor) -> usize;
     /// Properties of a tensor. bytes, as copy_data needs
-    pub fn distag_tensor_get_size(tensor: *mut distag_tensor) -> usize;
+    [26, core::mem::zeroed()]
+    distag_tensor_get_size(tensor: *mut distag_tensor) -> usize;
     /// Properties of a tensor. same id, same tensor, in this process
-    pub fn distag_tensor_get_id(tensor: *mut distag_tensor) -> u64;
+    [27, core::mem::zeroed()]
+    distag_tensor_get_id(tensor: *mut distag_tensor) -> u64;
     /// The properties of a tensor at once (since 0.3). Pointers live as long as the tensor.
-    pub fn distag_tensor_get_info(tensor: *mut distag_tensor, out_info: *mut distag_tensor_info, err: *mut distag_error) -> i32;
+    [181, crate::library::refused(err)]
+    distag_tensor_get_info(tensor: *mut distag_tensor, out_info: *mut distag_tensor_info, err: *mut distag_error) -> i32;
     /// The first element, to be read with the strides and never written: it may lie in memory of another process,
     /// where a write ends this one. NULL without elements. Lent only until the next write to the tensor or a view
     /// of it, in any thread: for hosts that order reads and writes by themselves. Others use copy_data.
-    pub fn distag_tensor_get_data(tensor: *mut distag_tensor) -> *const c_void;
+    [28, core::mem::zeroed()]
+    distag_tensor_get_data(tensor: *mut distag_tensor) -> *const c_void;
     /// Makes a tensor with the values of this moment, without history: no write to the other one changes either
     /// (since 0.3). Copies nothing until one of them is written, where distag_clone copies at once. The data of a
     /// snapshot that is not written, as distag_tensor_get_data gives it, stays where it is for as long as the
     /// snapshot is held.
-    pub fn distag_tensor_create_snapshot(tensor: *mut distag_tensor, out_snapshot: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [182, crate::library::refused(err)]
+    distag_tensor_create_snapshot(tensor: *mut distag_tensor, out_snapshot: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Copies all elements, row-major. Fails: INVALID_ARGUMENT when `capacity` bytes are too few.
-    pub fn distag_tensor_copy_data(tensor: *mut distag_tensor, buffer: *mut c_void, capacity: usize, err: *mut distag_error) -> i32;
+    [29, crate::library::refused(err)]
+    distag_tensor_copy_data(tensor: *mut distag_tensor, buffer: *mut c_void, capacity: usize, err: *mut distag_error) -> i32;
     /// The only element, as float64. Fails: INVALID_ARGUMENT when there is not exactly one.
-    pub fn distag_tensor_get_item(tensor: *mut distag_tensor, out_item: *mut f64, err: *mut distag_error) -> i32;
+    [30, crate::library::refused(err)]
+    distag_tensor_get_item(tensor: *mut distag_tensor, out_item: *mut f64, err: *mut distag_error) -> i32;
     /// Asks for gradients with respect to this tensor (1) or not (0). Fails: INVALID_STATE when it has a history,
     /// INVALID_ARGUMENT when its dtype is not a floating one.
-    pub fn distag_tensor_set_requires_grad(tensor: *mut distag_tensor, requires_grad: i32, err: *mut distag_error) -> i32;
+    [31, crate::library::refused(err)]
+    distag_tensor_set_requires_grad(tensor: *mut distag_tensor, requires_grad: i32, err: *mut distag_error) -> i32;
     /// Asks for gradients with respect to this tensor (1) or not (0). Fails: INVALID_STATE when it has a history,
     /// INVALID_ARGUMENT when its dtype is not a floating one. 1 also for results of such tensors
-    pub fn distag_tensor_get_requires_grad(tensor: *mut distag_tensor) -> i32;
+    [32, core::mem::zeroed()]
+    distag_tensor_get_requires_grad(tensor: *mut distag_tensor) -> i32;
     /// Sets the values in place, unrecorded, to `size` bytes of row-major host memory. Id, views and
     /// requires_grad stay. Threads: every reader of the tensor or of a view of it (a copy, an op, a call, a
     /// fetch) sees the values before the write or after it, never a mixture. Writes come one after the other,
     /// also those to views that overlap. Fails: INVALID_STATE when it has a history or borrows its memory,
     /// OUT_OF_MEMORY.
-    pub fn distag_tensor_write(tensor: *mut distag_tensor, data: *const c_void, size: usize, err: *mut distag_error) -> i32;
+    [33, crate::library::refused(err)]
+    distag_tensor_write(tensor: *mut distag_tensor, data: *const c_void, size: usize, err: *mut distag_error) -> i32;
     /// Sets the values in place, unrecorded, to those of another tensor, cast and broadcast. Threads, Fails: as
     /// distag_tensor_write.
-    pub fn distag_tensor_assign(tensor: *mut distag_tensor, source: *mut distag_tensor, err: *mut distag_error) -> i32;
+    [34, crate::library::refused(err)]
+    distag_tensor_assign(tensor: *mut distag_tensor, source: *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Adds scale * source to the values in place, unrecorded, cast and broadcast. Threads, Fails: as
     /// distag_tensor_write.
-    pub fn distag_tensor_add_scaled(tensor: *mut distag_tensor, source: *mut distag_tensor, scale: f64, err: *mut distag_error) -> i32;
+    [35, crate::library::refused(err)]
+    distag_tensor_add_scaled(tensor: *mut distag_tensor, source: *mut distag_tensor, scale: f64, err: *mut distag_error) -> i32;
     /// DLPack (<https://dmlc.github.io/dlpack>, version 1): tensors shared with other libraries of the process
     /// (since 0.3). An export has the values of this moment and no history. Without flags one of version 1 is a
     /// snapshot marked read-only; the struct from before (legacy) has no such mark, so it is a copy unless
     /// DISTAG_DLPACK_SHARE is given, and then still if the elements lie in memory of another process. Ownership:
     /// an export is an independent owner and counts as a handle: the consumer ends it by its deleter, on any
     /// thread, before the library is unloaded. Fails: UNSUPPORTED (flags), INVALID_ARGUMENT (both flags).
-    pub fn distag_tensor_export_dlpack(tensor: *mut distag_tensor, flags: u32, out_managed: *mut *mut DLManagedTensorVersioned, err: *mut distag_error) -> i32;
+    [183, crate::library::refused(err)]
+    distag_tensor_export_dlpack(tensor: *mut distag_tensor, flags: u32, out_managed: *mut *mut DLManagedTensorVersioned, err: *mut distag_error) -> i32;
     /// DLPack (<https://dmlc.github.io/dlpack>, version 1): tensors shared with other libraries of the process
     /// (since 0.3). An export has the values of this moment and no history. Without flags one of version 1 is a
     /// snapshot marked read-only; the struct from before (legacy) has no such mark, so it is a copy unless
     /// DISTAG_DLPACK_SHARE is given, and then still if the elements lie in memory of another process. Ownership:
     /// an export is an independent owner and counts as a handle: the consumer ends it by its deleter, on any
     /// thread, before the library is unloaded. Fails: UNSUPPORTED (flags), INVALID_ARGUMENT (both flags).
-    pub fn distag_tensor_export_dlpack_legacy(tensor: *mut distag_tensor, flags: u32, out_managed: *mut *mut DLManagedTensor, err: *mut distag_error) -> i32;
+    [184, crate::library::refused(err)]
+    distag_tensor_export_dlpack_legacy(tensor: *mut distag_tensor, flags: u32, out_managed: *mut *mut DLManagedTensor, err: *mut distag_error) -> i32;
     /// Makes a tensor over memory of another library without copying it; distag only reads it (since 0.3).
     /// Ownership: `managed` is taken on success; its deleter runs as destroy of distag_tensor_create_borrowed
     /// does. Fails: UNSUPPORTED (a device that is not the CPU, an unknown dtype, another major version);
     /// INVALID_ARGUMENT (sizes, strides or an offset that no memory has, data that is NULL or not aligned to its
     /// dtype, a bool not 0 or 1).
-    pub fn distag_tensor_import_dlpack(managed: *mut DLManagedTensorVersioned, out_tensor: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [185, crate::library::refused(err)]
+    distag_tensor_import_dlpack(managed: *mut DLManagedTensorVersioned, out_tensor: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Makes a tensor over memory of another library without copying it; distag only reads it (since 0.3).
     /// Ownership: `managed` is taken on success; its deleter runs as destroy of distag_tensor_create_borrowed
     /// does. Fails: UNSUPPORTED (a device that is not the CPU, an unknown dtype, another major version);
     /// INVALID_ARGUMENT (sizes, strides or an offset that no memory has, data that is NULL or not aligned to its
     /// dtype, a bool not 0 or 1).
-    pub fn distag_tensor_import_dlpack_legacy(managed: *mut DLManagedTensor, out_tensor: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [186, crate::library::refused(err)]
+    distag_tensor_import_dlpack_legacy(managed: *mut DLManagedTensor, out_tensor: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Filled with zeros.
-    pub fn distag_zeros(dtype: i32, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [36, crate::library::refused(err)]
+    distag_zeros(dtype: i32, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Filled with ones.
-    pub fn distag_ones(dtype: i32, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [37, crate::library::refused(err)]
+    distag_ones(dtype: i32, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Filled with `value`.
-    pub fn distag_full(value: f64, dtype: i32, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [66, crate::library::refused(err)]
+    distag_full(value: f64, dtype: i32, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// 1-d: start + i * step in float64, then cast, for i = 0, 1, ... below (stop - start) / step in float64,
     /// which may round up to one at stop. int64 takes a whole start and step. Fails: INVALID_ARGUMENT (not
     /// finite, a step of 0).
-    pub fn distag_arange(start: f64, stop: f64, step: f64, dtype: i32, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [67, crate::library::refused(err)]
+    distag_arange(start: f64, stop: f64, step: f64, dtype: i32, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Uniform in [0, 1). Philox 4x32-10 (Salmon et al. 2011): a seed gives the same numbers everywhere.
-    pub fn distag_rand(seed: u64, dtype: i32, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [38, crate::library::refused(err)]
+    distag_rand(seed: u64, dtype: i32, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Standard normal, from the same generator.
-    pub fn distag_randn(seed: u64, dtype: i32, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [39, crate::library::refused(err)]
+    distag_randn(seed: u64, dtype: i32, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// y = a + b
-    pub fn distag_add(a: *mut distag_tensor, b: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [40, crate::library::refused(err)]
+    distag_add(a: *mut distag_tensor, b: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// y = a - b
-    pub fn distag_sub(a: *mut distag_tensor, b: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [41, crate::library::refused(err)]
+    distag_sub(a: *mut distag_tensor, b: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// y = a * b
-    pub fn distag_mul(a: *mut distag_tensor, b: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [42, crate::library::refused(err)]
+    distag_mul(a: *mut distag_tensor, b: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// y = a / b
-    pub fn distag_div(a: *mut distag_tensor, b: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [43, crate::library::refused(err)]
+    distag_div(a: *mut distag_tensor, b: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// The larger of both; equal ones share the gradient.
-    pub fn distag_maximum(a: *mut distag_tensor, b: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [44, crate::library::refused(err)]
+    distag_maximum(a: *mut distag_tensor, b: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// y = (a == b), as bool
-    pub fn distag_eq(a: *mut distag_tensor, b: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [45, crate::library::refused(err)]
+    distag_eq(a: *mut distag_tensor, b: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// y = x + s in the dtype of x; an integer x takes a whole s only, and bools none (cast them).
-    pub fn distag_add_scalar(x: *mut distag_tensor, s: f64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [49, crate::library::refused(err)]
+    distag_add_scalar(x: *mut distag_tensor, s: f64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// y = x * s in the dtype of x; an integer x takes a whole s only, and bools none (cast them).
-    pub fn distag_mul_scalar(x: *mut distag_tensor, s: f64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [50, crate::library::refused(err)]
+    distag_mul_scalar(x: *mut distag_tensor, s: f64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Elementwise functions. sigmoid(x) = 1 / (1 + exp(-x)); relu(x) = max(x, 0), with gradient 0 at 0.
-    pub fn distag_neg(x: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [51, crate::library::refused(err)]
+    distag_neg(x: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Elementwise functions. sigmoid(x) = 1 / (1 + exp(-x)); relu(x) = max(x, 0), with gradient 0 at 0.
-    pub fn distag_exp(x: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [52, crate::library::refused(err)]
+    distag_exp(x: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Elementwise functions. sigmoid(x) = 1 / (1 + exp(-x)); relu(x) = max(x, 0), with gradient 0 at 0.
-    pub fn distag_log(x: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [53, crate::library::refused(err)]
+    distag_log(x: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Elementwise functions. sigmoid(x) = 1 / (1 + exp(-x)); relu(x) = max(x, 0), with gradient 0 at 0.
-    pub fn distag_sqrt(x: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [54, crate::library::refused(err)]
+    distag_sqrt(x: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Elementwise functions. sigmoid(x) = 1 / (1 + exp(-x)); relu(x) = max(x, 0), with gradient 0 at 0.
-    pub fn distag_tanh(x: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [55, crate::library::refused(err)]
+    distag_tanh(x: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Elementwise functions. sigmoid(x) = 1 / (1 + exp(-x)); relu(x) = max(x, 0), with gradient 0 at 0.
-    pub fn distag_sigmoid(x: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [56, crate::library::refused(err)]
+    distag_sigmoid(x: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Elementwise functions. sigmoid(x) = 1 / (1 + exp(-x)); relu(x) = max(x, 0), with gradient 0 at 0.
-    pub fn distag_relu(x: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [57, crate::library::refused(err)]
+    distag_relu(x: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Sum over the given dims; keepdim 1 leaves them with size 1.
-    pub fn distag_sum(x: *mut distag_tensor, dims: *const i64, dim_count: usize, keepdim: i32, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [60, crate::library::refused(err)]
+    distag_sum(x: *mut distag_tensor, dims: *const i64, dim_count: usize, keepdim: i32, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Mean over the given dims; keepdim 1 leaves them with size 1.
-    pub fn distag_mean(x: *mut distag_tensor, dims: *const i64, dim_count: usize, keepdim: i32, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [61, crate::library::refused(err)]
+    distag_mean(x: *mut distag_tensor, dims: *const i64, dim_count: usize, keepdim: i32, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Largest element over the given dims; keepdim 1 leaves them with size 1. Equal largest elements share the
     /// gradient; where one element is NaN the gradient of all is NaN, as in PyTorch.
-    pub fn distag_max(x: *mut distag_tensor, dims: *const i64, dim_count: usize, keepdim: i32, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [62, crate::library::refused(err)]
+    distag_max(x: *mut distag_tensor, dims: *const i64, dim_count: usize, keepdim: i32, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Index (int64) of the first largest element along a dim, which goes away.
-    pub fn distag_argmax(x: *mut distag_tensor, dim: i64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [63, crate::library::refused(err)]
+    distag_argmax(x: *mut distag_tensor, dim: i64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// `[.., n, k]` times `[.., k, m]` gives `[.., n, m]`, batches broadcast. A 1-d side is a row or column,
     /// dropped again.
-    pub fn distag_matmul(a: *mut distag_tensor, b: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [46, crate::library::refused(err)]
+    distag_matmul(a: *mut distag_tensor, b: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// y = x weight^T + bias: `[.., in]`, `[out, in]` and `[out]` give `[.., out].`
-    pub fn distag_linear(x: *mut distag_tensor, weight: *mut distag_tensor, bias: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [68, crate::library::refused(err)]
+    distag_linear(x: *mut distag_tensor, weight: *mut distag_tensor, bias: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Swaps two dims; a view where strides allow it.
-    pub fn distag_transpose(x: *mut distag_tensor, dim0: i64, dim1: i64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [69, crate::library::refused(err)]
+    distag_transpose(x: *mut distag_tensor, dim0: i64, dim1: i64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Gives a new shape, in which one size may be -1; a view where strides allow it.
-    pub fn distag_reshape(x: *mut distag_tensor, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [70, crate::library::refused(err)]
+    distag_reshape(x: *mut distag_tensor, shape: *const i64, ndim: usize, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// start, start + step, ... below stop of one dim; a view where strides allow it.
-    pub fn distag_slice(x: *mut distag_tensor, dim: i64, start: i64, stop: i64, step: i64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [71, crate::library::refused(err)]
+    distag_slice(x: *mut distag_tensor, dim: i64, start: i64, stop: i64, step: i64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Several tensors one after the other along a dim.
-    pub fn distag_concat(xs: *const *mut distag_tensor, x_count: usize, dim: i64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [72, crate::library::refused(err)]
+    distag_concat(xs: *const *mut distag_tensor, x_count: usize, dim: i64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// exp(x) / sum(exp(x)) along a dim, without overflow.
-    pub fn distag_softmax(x: *mut distag_tensor, dim: i64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [64, crate::library::refused(err)]
+    distag_softmax(x: *mut distag_tensor, dim: i64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// The logarithm of softmax along a dim, without overflow.
-    pub fn distag_log_softmax(x: *mut distag_tensor, dim: i64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [65, crate::library::refused(err)]
+    distag_log_softmax(x: *mut distag_tensor, dim: i64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Scalar: the mean of -log_softmax(logits)`[target]` over a batch; logits `[n, classes]`, targets `[n]`
     /// (int64). Other reductions, weights and ignored classes: distag_apply.
-    pub fn distag_cross_entropy(logits: *mut distag_tensor, targets: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [47, crate::library::refused(err)]
+    distag_cross_entropy(logits: *mut distag_tensor, targets: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Scalar: the mean of (a - b)^2. Other reductions: distag_apply.
-    pub fn distag_mse_loss(a: *mut distag_tensor, b: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [48, crate::library::refused(err)]
+    distag_mse_loss(a: *mut distag_tensor, b: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Convolves x `[n, c, h, w]` with weight `[out, c, kh, kw]` and adds bias `[out].` stride and padding have
     /// two items: rows, columns. Dilation and groups: distag_apply.
-    pub fn distag_conv2d(x: *mut distag_tensor, weight: *mut distag_tensor, bias: *mut distag_tensor, stride: *const i64, padding: *const i64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [73, crate::library::refused(err)]
+    distag_conv2d(x: *mut distag_tensor, weight: *mut distag_tensor, bias: *mut distag_tensor, stride: *const i64, padding: *const i64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// The largest element of each window of x `[n, c, h, w].` kernel, stride and padding have two items: rows,
     /// columns.
-    pub fn distag_max_pool2d(x: *mut distag_tensor, kernel: *const i64, stride: *const i64, padding: *const i64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [74, crate::library::refused(err)]
+    distag_max_pool2d(x: *mut distag_tensor, kernel: *const i64, stride: *const i64, padding: *const i64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// The values in another dtype.
-    pub fn distag_cast(x: *mut distag_tensor, dtype: i32, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [75, crate::library::refused(err)]
+    distag_cast(x: *mut distag_tensor, dtype: i32, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// The values in storage of their own.
-    pub fn distag_clone(x: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [58, crate::library::refused(err)]
+    distag_clone(x: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// The values without history; the storage is shared and follows writes.
-    pub fn distag_detach(x: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [59, crate::library::refused(err)]
+    distag_detach(x: *mut distag_tensor, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Runs any op by name: those above with all their attributes, and many more. `attributes` is a map. An input
     /// may be NULL where the op's signature says so. Gives exactly `output_count` tensors. Fails: NOT_FOUND (op,
     /// attribute), INVALID_ARGUMENT (counts, kinds, shapes, dtypes).
-    pub fn distag_apply(op: *const c_char, inputs: *const *mut distag_tensor, input_count: usize, attributes: *mut distag_value, flags: u32, out_outputs: *mut *mut distag_tensor, output_count: usize, err: *mut distag_error) -> i32;
+    [76, crate::library::refused(err)]
+    distag_apply(op: *const c_char, inputs: *const *mut distag_tensor, input_count: usize, attributes: *mut distag_value, flags: u32, out_outputs: *mut *mut distag_tensor, output_count: usize, err: *mut distag_error) -> i32;
     /// The number of built-in ops.
-    pub fn distag_get_op_count() -> usize;
+    [78, core::mem::zeroed()]
+    distag_get_op_count() -> usize;
     /// Describes one built-in op; their order is fixed. Fails: NOT_FOUND past the end.
-    pub fn distag_get_op(index: usize, out_op: *mut distag_op_info, err: *mut distag_error) -> i32;
+    [79, crate::library::refused(err)]
+    distag_get_op(index: usize, out_op: *mut distag_op_info, err: *mut distag_error) -> i32;
     /// Applies an op of the host's own: runs forward at once and records backward if an input requires grad.
     /// Threads: forward runs on the calling thread; backward as in 9, or inside distag_backward without a worker.
     /// Fails: as forward does. A pass fails as backward does, naming the op.
-    pub fn distag_apply_custom(op: *const distag_custom_op, inputs: *const *mut distag_tensor, input_count: usize, out_outputs: *mut *mut distag_tensor, output_count: usize, err: *mut distag_error) -> i32;
+    [77, crate::library::refused(err)]
+    distag_apply_custom(op: *const distag_custom_op, inputs: *const *mut distag_tensor, input_count: usize, out_outputs: *mut *mut distag_tensor, output_count: usize, err: *mut distag_error) -> i32;
     /// Adds a hook to a tensor that requires grad (since 0.2). Hooks count for results computed from a tensor
     /// once it has had one, and for passes that begin at it; so add the first before the tensor is used. They run
     /// in the order they were added, each seeing the gradient that the one before it gave; without a gradient
     /// none runs. Ownership: destroy runs once the hook is removed, or tensor and graph are gone, and no pass
     /// needs it. Threads: a hook runs where backward of a custom op does. A pass fails as its hooks do, naming
     /// the tensor. Fails: INVALID_STATE (no gradient).
-    pub fn distag_tensor_add_hook(tensor: *mut distag_tensor, hook: distag_tensor_hook, user_data: *mut c_void, destroy: distag_deleter, out_hook_id: *mut u64, err: *mut distag_error) -> i32;
+    [178, { if let Some(destroy) = destroy { destroy(user_data) } crate::library::refused(err) }]
+    distag_tensor_add_hook(tensor: *mut distag_tensor, hook: distag_tensor_hook, user_data: *mut c_void, destroy: distag_deleter, out_hook_id: *mut u64, err: *mut distag_error) -> i32;
     /// Removes a hook by its id (since 0.2). Fails: INVALID_STATE (no gradient), NOT_FOUND (the id).
-    pub fn distag_tensor_remove_hook(tensor: *mut distag_tensor, hook_id: u64, err: *mut distag_error) -> i32;
+    [179, crate::library::refused(err)]
+    distag_tensor_remove_hook(tensor: *mut distag_tensor, hook_id: u64, err: *mut distag_error) -> i32;
     /// Make a value. A list and a map hold a reference to each item; keys are unique, and text and bytes are
     /// copied. Fails: INVALID_ARGUMENT (invalid UTF-8, a key twice, nested too deep, a list or map that holds an
     /// object).
-    pub fn distag_value_create_null(out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [80, crate::library::refused(err)]
+    distag_value_create_null(out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Make a value. A list and a map hold a reference to each item; keys are unique, and text and bytes are
     /// copied. Fails: INVALID_ARGUMENT (invalid UTF-8, a key twice, nested too deep, a list or map that holds an
     /// object).
-    pub fn distag_value_create_bool(value: i32, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [81, crate::library::refused(err)]
+    distag_value_create_bool(value: i32, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Make a value. A list and a map hold a reference to each item; keys are unique, and text and bytes are
     /// copied. Fails: INVALID_ARGUMENT (invalid UTF-8, a key twice, nested too deep, a list or map that holds an
     /// object).
-    pub fn distag_value_create_int64(value: i64, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [82, crate::library::refused(err)]
+    distag_value_create_int64(value: i64, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Make a value. A list and a map hold a reference to each item; keys are unique, and text and bytes are
     /// copied. Fails: INVALID_ARGUMENT (invalid UTF-8, a key twice, nested too deep, a list or map that holds an
     /// object).
-    pub fn distag_value_create_float64(value: f64, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [83, crate::library::refused(err)]
+    distag_value_create_float64(value: f64, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Make a value. A list and a map hold a reference to each item; keys are unique, and text and bytes are
     /// copied. Fails: INVALID_ARGUMENT (invalid UTF-8, a key twice, nested too deep, a list or map that holds an
     /// object).
-    pub fn distag_value_create_text(text: *const c_char, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [84, crate::library::refused(err)]
+    distag_value_create_text(text: *const c_char, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Make a value. A list and a map hold a reference to each item; keys are unique, and text and bytes are
     /// copied. Fails: INVALID_ARGUMENT (invalid UTF-8, a key twice, nested too deep, a list or map that holds an
     /// object).
-    pub fn distag_value_create_bytes(data: *const c_void, size: usize, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [85, crate::library::refused(err)]
+    distag_value_create_bytes(data: *const c_void, size: usize, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Make a value. A list and a map hold a reference to each item; keys are unique, and text and bytes are
     /// copied. Fails: INVALID_ARGUMENT (invalid UTF-8, a key twice, nested too deep, a list or map that holds an
     /// object).
-    pub fn distag_value_create_list(items: *const *mut distag_value, count: usize, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [86, crate::library::refused(err)]
+    distag_value_create_list(items: *const *mut distag_value, count: usize, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Make a value. A list and a map hold a reference to each item; keys are unique, and text and bytes are
     /// copied. Fails: INVALID_ARGUMENT (invalid UTF-8, a key twice, nested too deep, a list or map that holds an
     /// object).
-    pub fn distag_value_create_int64_list(items: *const i64, count: usize, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [87, crate::library::refused(err)]
+    distag_value_create_int64_list(items: *const i64, count: usize, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Make a value. A list and a map hold a reference to each item; keys are unique, and text and bytes are
     /// copied. Fails: INVALID_ARGUMENT (invalid UTF-8, a key twice, nested too deep, a list or map that holds an
     /// object). since 0.3
-    pub fn distag_value_create_float64_list(items: *const f64, count: usize, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [187, crate::library::refused(err)]
+    distag_value_create_float64_list(items: *const f64, count: usize, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Make a value. A list and a map hold a reference to each item; keys are unique, and text and bytes are
     /// copied. Fails: INVALID_ARGUMENT (invalid UTF-8, a key twice, nested too deep, a list or map that holds an
     /// object).
-    pub fn distag_value_create_map(keys: *const *const c_char, items: *const *mut distag_value, count: usize, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [88, crate::library::refused(err)]
+    distag_value_create_map(keys: *const *const c_char, items: *const *mut distag_value, count: usize, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// A host object (a model, an environment) that functions reach through an rref (since 0.2). `type`, UTF-8,
     /// is compared by distag_value_get_object and _invocation_get_object, so that no peer can hand over one kind
     /// of object for another. Threads: destroy(object) runs once nothing refers to it any more, where callbacks
     /// of the worker run, or on the thread that released it last; also when this fails.
-    pub fn distag_value_create_object(type_: *const c_char, object: *mut c_void, destroy: distag_deleter, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [162, { if let Some(destroy) = destroy { destroy(object) } crate::library::refused(err) }]
+    distag_value_create_object(type_: *const c_char, object: *mut c_void, destroy: distag_deleter, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// The same handle seen as a value, which needs no release of its own. NULL for NULL. Rrefs: since 0.2.
-    pub fn distag_tensor_as_value(tensor: *mut distag_tensor) -> *mut distag_value;
+    [89, core::mem::zeroed()]
+    distag_tensor_as_value(tensor: *mut distag_tensor) -> *mut distag_value;
     /// The same handle seen as a value, which needs no release of its own. NULL for NULL. Rrefs: since 0.2.
-    pub fn distag_rref_as_value(rref: *mut distag_rref) -> *mut distag_value;
+    [163, core::mem::zeroed()]
+    distag_rref_as_value(rref: *mut distag_rref) -> *mut distag_value;
     /// The kind of a value, and items of a list or a map; an item is NULL also when there is no memory for its
     /// handle.
-    pub fn distag_value_get_kind(value: *mut distag_value) -> i32;
+    [90, core::mem::zeroed()]
+    distag_value_get_kind(value: *mut distag_value) -> i32;
     /// The kind of a value, and items of a list or a map; an item is NULL also when there is no memory for its
     /// handle. items of a list or map
-    pub fn distag_value_get_count(value: *mut distag_value) -> usize;
+    [91, core::mem::zeroed()]
+    distag_value_get_count(value: *mut distag_value) -> usize;
     /// The kind of a value, and items of a list or a map; an item is NULL also when there is no memory for its
     /// handle. NULL past the end
-    pub fn distag_value_get_item(value: *mut distag_value, index: usize) -> *mut distag_value;
+    [92, core::mem::zeroed()]
+    distag_value_get_item(value: *mut distag_value, index: usize) -> *mut distag_value;
     /// The kind of a value, and items of a list or a map; an item is NULL also when there is no memory for its
     /// handle. keys of a map are sorted
-    pub fn distag_value_get_key(value: *mut distag_value, index: usize) -> *const c_char;
+    [93, core::mem::zeroed()]
+    distag_value_get_key(value: *mut distag_value, index: usize) -> *const c_char;
     /// The kind of a value, and items of a list or a map; an item is NULL also when there is no memory for its
     /// handle. NULL when it is not there
-    pub fn distag_value_get_entry(value: *mut distag_value, key: *const c_char) -> *mut distag_value;
+    [94, core::mem::zeroed()]
+    distag_value_get_entry(value: *mut distag_value, key: *const c_char) -> *mut distag_value;
     /// The content of a value; rrefs and objects since 0.2. get_float64 takes an int64 too. Fails:
     /// INVALID_ARGUMENT naming the kind that is wanted and the one that is there.
-    pub fn distag_value_get_bool(value: *mut distag_value, out_value: *mut i32, err: *mut distag_error) -> i32;
+    [95, crate::library::refused(err)]
+    distag_value_get_bool(value: *mut distag_value, out_value: *mut i32, err: *mut distag_error) -> i32;
     /// The content of a value; rrefs and objects since 0.2. get_float64 takes an int64 too. Fails:
     /// INVALID_ARGUMENT naming the kind that is wanted and the one that is there.
-    pub fn distag_value_get_int64(value: *mut distag_value, out_value: *mut i64, err: *mut distag_error) -> i32;
+    [96, crate::library::refused(err)]
+    distag_value_get_int64(value: *mut distag_value, out_value: *mut i64, err: *mut distag_error) -> i32;
     /// The content of a value; rrefs and objects since 0.2. get_float64 takes an int64 too. Fails:
     /// INVALID_ARGUMENT naming the kind that is wanted and the one that is there.
-    pub fn distag_value_get_float64(value: *mut distag_value, out_value: *mut f64, err: *mut distag_error) -> i32;
+    [97, crate::library::refused(err)]
+    distag_value_get_float64(value: *mut distag_value, out_value: *mut f64, err: *mut distag_error) -> i32;
     /// The content of a value; rrefs and objects since 0.2. get_float64 takes an int64 too. Fails:
     /// INVALID_ARGUMENT naming the kind that is wanted and the one that is there.
-    pub fn distag_value_get_text(value: *mut distag_value, out_text: *mut *const c_char, err: *mut distag_error) -> i32;
+    [98, crate::library::refused(err)]
+    distag_value_get_text(value: *mut distag_value, out_text: *mut *const c_char, err: *mut distag_error) -> i32;
     /// The content of a value; rrefs and objects since 0.2. get_float64 takes an int64 too. Fails:
     /// INVALID_ARGUMENT naming the kind that is wanted and the one that is there.
-    pub fn distag_value_get_bytes(value: *mut distag_value, out_data: *mut *const c_void, out_size: *mut usize, err: *mut distag_error) -> i32;
+    [99, crate::library::refused(err)]
+    distag_value_get_bytes(value: *mut distag_value, out_data: *mut *const c_void, out_size: *mut usize, err: *mut distag_error) -> i32;
     /// The content of a value; rrefs and objects since 0.2. get_float64 takes an int64 too. Fails:
     /// INVALID_ARGUMENT naming the kind that is wanted and the one that is there.
-    pub fn distag_value_get_tensor(value: *mut distag_value, out_tensor: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [100, crate::library::refused(err)]
+    distag_value_get_tensor(value: *mut distag_value, out_tensor: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// The content of a value; rrefs and objects since 0.2. get_float64 takes an int64 too. Fails:
     /// INVALID_ARGUMENT naming the kind that is wanted and the one that is there.
-    pub fn distag_value_get_rref(value: *mut distag_value, out_rref: *mut *mut distag_rref, err: *mut distag_error) -> i32;
+    [164, crate::library::refused(err)]
+    distag_value_get_rref(value: *mut distag_value, out_rref: *mut *mut distag_rref, err: *mut distag_error) -> i32;
     /// The content of a value; rrefs and objects since 0.2. get_float64 takes an int64 too. Fails:
     /// INVALID_ARGUMENT naming the kind that is wanted and the one that is there.
-    pub fn distag_value_get_object(value: *mut distag_value, type_: *const c_char, out_object: *mut *mut c_void, err: *mut distag_error) -> i32;
+    [165, crate::library::refused(err)]
+    distag_value_get_object(value: *mut distag_value, type_: *const c_char, out_object: *mut *mut c_void, err: *mut distag_error) -> i32;
     /// Copies the numbers of a list, at most `capacity` of them, and gives how many there are (since 0.3).
     /// copy_float64s takes int64 too. Fails: INVALID_ARGUMENT for what is no list, and naming the first item of
     /// another kind; then nothing is copied.
-    pub fn distag_value_copy_int64s(value: *mut distag_value, items: *mut i64, capacity: usize, out_count: *mut usize, err: *mut distag_error) -> i32;
+    [188, crate::library::refused(err)]
+    distag_value_copy_int64s(value: *mut distag_value, items: *mut i64, capacity: usize, out_count: *mut usize, err: *mut distag_error) -> i32;
     /// Copies the numbers of a list, at most `capacity` of them, and gives how many there are (since 0.3).
     /// copy_float64s takes int64 too. Fails: INVALID_ARGUMENT for what is no list, and naming the first item of
     /// another kind; then nothing is copied.
-    pub fn distag_value_copy_float64s(value: *mut distag_value, items: *mut f64, capacity: usize, out_count: *mut usize, err: *mut distag_error) -> i32;
+    [189, crate::library::refused(err)]
+    distag_value_copy_float64s(value: *mut distag_value, items: *mut f64, capacity: usize, out_count: *mut usize, err: *mut distag_error) -> i32;
     /// Makes a new random pair (since 0.3).
-    pub fn distag_security_create_keys(out_keys: *mut distag_key_pair, err: *mut distag_error) -> i32;
+    [225, crate::library::refused(err)]
+    distag_security_create_keys(out_keys: *mut distag_key_pair, err: *mut distag_error) -> i32;
     /// Tells what a worker without rank and size in its options would take: the variables of the first launcher
     /// of docs/launchers.md whose rank and size are set, DISTAG_RANK and DISTAG_WORLD_SIZE before all others. An
     /// empty variable counts as not set (since 0.3). Threads: any, while none changes the environment. Blocks
     /// where the launcher speaks PMIx, which is asked. Fails: INVALID_ARGUMENT listing all variables that are
     /// missing, beside those that are there, or naming the one that holds no number of its range; DISCONNECTED,
     /// UNSUPPORTED (PMIx: no launcher answers; no libpmix).
-    pub fn distag_get_environment(out_environment: *mut distag_environment, err: *mut distag_error) -> i32;
+    [229, crate::library::refused(err)]
+    distag_get_environment(out_environment: *mut distag_environment, err: *mut distag_error) -> i32;
     /// Makes a worker that cannot be reached yet. Starts no thread, opens no socket.
-    pub fn distag_worker_create(options: *const distag_worker_options, out_worker: *mut *mut distag_worker, err: *mut distag_error) -> i32;
+    [101, crate::library::refused(err)]
+    distag_worker_create(options: *const distag_worker_options, out_worker: *mut *mut distag_worker, err: *mut distag_error) -> i32;
     /// Meets the group at the rendezvous and becomes reachable: in a static group once all members are there, so
     /// one thread starts several workers with _async; in an open world ok means that all its members know the
     /// worker. Blocks. Fails: DEADLINE listing the missing; DISCONNECTED (nothing answers at the rendezvous);
@@ -1706,7 +1873,8 @@ extern "C" {
     /// their DEADLINE says so); DENIED (another job; another group key, or none for an address beyond this
     /// machine; a key that others do not accept, or that of another name); PROTOCOL. After a failure it can be
     /// started again.
-    pub fn distag_worker_start(worker: *mut distag_worker, timeout_ns: i64, err: *mut distag_error) -> i32;
+    [103, crate::library::refused(err)]
+    distag_worker_start(worker: *mut distag_worker, timeout_ns: i64, err: *mut distag_error) -> i32;
     /// Meets the group at the rendezvous and becomes reachable: in a static group once all members are there, so
     /// one thread starts several workers with _async; in an open world ok means that all its members know the
     /// worker. Blocks. Fails: DEADLINE listing the missing; DISCONNECTED (nothing answers at the rendezvous);
@@ -1715,7 +1883,8 @@ extern "C" {
     /// their DEADLINE says so); DENIED (another job; another group key, or none for an address beyond this
     /// machine; a key that others do not accept, or that of another name); PROTOCOL. After a failure it can be
     /// started again.
-    pub fn distag_worker_start_async(worker: *mut distag_worker, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
+    [104, crate::library::refused(err)]
+    distag_worker_start_async(worker: *mut distag_worker, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// Leaves the group and stops all threads; no callback of the worker runs after it. In a static group it
     /// first serves until every living member shuts down too and no call is open anywhere, so a worker that only
     /// serves starts, and shuts down with DISTAG_FOREVER. In an open world it leaves alone: it refuses new calls
@@ -1724,7 +1893,8 @@ extern "C" {
     /// from then on. Blocks, at most half a second beyond the timeout, while threads end. Fails: DEADLINE naming
     /// the functions that still run: the worker has left, nothing new starts, and the next shutdown waits for
     /// them; INVALID_STATE when called from a callback of this worker, which may use _async.
-    pub fn distag_worker_shutdown(worker: *mut distag_worker, timeout_ns: i64, out_report: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [105, crate::library::refused(err)]
+    distag_worker_shutdown(worker: *mut distag_worker, timeout_ns: i64, out_report: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Its future's value is the report, a map: "clean" (bool), "missing" (list of names), "open_calls" (int64),
     /// "leaked_rrefs" (list of text, empty before 0.2). A worker that runs out of memory where no call can be
     /// told leaves by itself: all that is open on it fails with OUT_OF_MEMORY, and "clean" is false. Open futures
@@ -1732,94 +1902,124 @@ extern "C" {
     /// earliest deadline counts, and the last runs the destroy functions that are left. Callbacks on the future
     /// run before the last thread stops, which a wait on the future or distag_worker_shutdown joins: do either
     /// before the library is unloaded. It cannot be cancelled.
-    pub fn distag_worker_shutdown_async(worker: *mut distag_worker, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
+    [106, crate::library::refused(err)]
+    distag_worker_shutdown_async(worker: *mut distag_worker, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// With DISTAG_EXECUTOR_HOST, runs callbacks that are due: at most `max_items` (0: any number), and starts
     /// none once `max_ns` have passed (DISTAG_FOREVER: no limit). Does not wait for more to come. Threads: one at
     /// a time. The thread that polls, in the sense of 9, is the last one that did, at first the creator. Fails:
     /// INVALID_STATE with the pool executor. A callback's failure goes to its caller, not here.
-    pub fn distag_worker_poll(worker: *mut distag_worker, max_items: usize, max_ns: i64, out_done: *mut usize, err: *mut distag_error) -> i32;
+    [107, crate::library::refused(err)]
+    distag_worker_poll(worker: *mut distag_worker, max_items: usize, max_ns: i64, out_done: *mut usize, err: *mut distag_error) -> i32;
     /// Waits until distag_worker_poll has something to run, and runs nothing: for hosts that cannot watch a
     /// descriptor (since 0.3). Threads: any. Blocks. Fails: DEADLINE; INVALID_STATE with the pool executor, and
     /// once the worker is shut down.
-    pub fn distag_worker_wait(worker: *mut distag_worker, timeout_ns: i64, err: *mut distag_error) -> i32;
+    [195, crate::library::refused(err)]
+    distag_worker_wait(worker: *mut distag_worker, timeout_ns: i64, err: *mut distag_error) -> i32;
     /// A descriptor that is readable while distag_worker_poll has something to run; -1 with the pool executor.
-    pub fn distag_worker_get_fd(worker: *mut distag_worker) -> i64;
+    [108, core::mem::zeroed()]
+    distag_worker_get_fd(worker: *mut distag_worker) -> i64;
     /// From now on these workers may connect, each with this key, and no others: for a key that is new, lost or
     /// stolen. A member whose key is gone, or another one now, is lost at once, and DENIED when it comes again
     /// with the old one. It replaces the list of the options; before the start, too (since 0.3). Threads: any.
     /// Fails: UNSUPPORTED without a key of its own; INVALID_ARGUMENT naming the malformed key.
-    pub fn distag_worker_set_peers(worker: *mut distag_worker, names: *const *const c_char, keys: *const *const c_char, count: usize, err: *mut distag_error) -> i32;
+    [226, crate::library::refused(err)]
+    distag_worker_set_peers(worker: *mut distag_worker, names: *const *const c_char, keys: *const *const c_char, count: usize, err: *mut distag_error) -> i32;
     /// The place of the worker in its group. NULL as long as it depends on the rank
-    pub fn distag_worker_get_name(worker: *mut distag_worker) -> *const c_char;
+    [109, core::mem::zeroed()]
+    distag_worker_get_name(worker: *mut distag_worker) -> *const c_char;
     /// The place of the worker in its group. -1 before the start
-    pub fn distag_worker_get_rank(worker: *mut distag_worker) -> i32;
+    [110, core::mem::zeroed()]
+    distag_worker_get_rank(worker: *mut distag_worker) -> i32;
     /// The place of the worker in its group. in an open world, the living members
-    pub fn distag_worker_get_world_size(worker: *mut distag_worker) -> i32;
+    [111, core::mem::zeroed()]
+    distag_worker_get_world_size(worker: *mut distag_worker) -> i32;
     /// The latest member of a rank, in any state (since 0.2). Fails: NOT_FOUND; before the start always.
-    pub fn distag_worker_get_member(worker: *mut distag_worker, rank: i32, out_member: *mut distag_member, err: *mut distag_error) -> i32;
+    [157, crate::library::refused(err)]
+    distag_worker_get_member(worker: *mut distag_worker, rank: i32, out_member: *mut distag_member, err: *mut distag_error) -> i32;
     /// The latest member of a name, in any state (since 0.2). Fails: NOT_FOUND; before the start always.
-    pub fn distag_worker_get_member_by_name(worker: *mut distag_worker, name: *const c_char, out_member: *mut distag_member, err: *mut distag_error) -> i32;
+    [158, crate::library::refused(err)]
+    distag_worker_get_member_by_name(worker: *mut distag_worker, name: *const c_char, out_member: *mut distag_member, err: *mut distag_error) -> i32;
     /// Copies the ranks of the living members whose names begin with a prefix ("" for all), in ascending order,
     /// at most `capacity` of them, and gives how many there are: 0 before the start (since 0.2).
-    pub fn distag_worker_copy_ranks(worker: *mut distag_worker, prefix: *const c_char, ranks: *mut i32, capacity: usize, out_count: *mut usize, err: *mut distag_error) -> i32;
+    [159, crate::library::refused(err)]
+    distag_worker_copy_ranks(worker: *mut distag_worker, prefix: *const c_char, ranks: *mut i32, capacity: usize, out_count: *mut usize, err: *mut distag_error) -> i32;
     /// Called by each of `ranks` (NULL: all; in an open world, all that live) with a value of its own; each gets
     /// the list of all values, in the order in which it names the ranks (NULL: ascending). Also a barrier.
     /// Several may be under way: gathers over the same ranks are matched in call order; one that failed is
     /// withdrawn, and the next takes its place (since 0.2). Blocks. Fails: DEADLINE listing the workers that did
     /// not come, at most a second late; DISCONNECTED or PEER_RESTARTED naming those that are lost or have left;
     /// INVALID_ARGUMENT (a rank twice, unknown, this one missing).
-    pub fn distag_worker_all_gather(worker: *mut distag_worker, value: *mut distag_value, ranks: *const i32, rank_count: usize, timeout_ns: i64, out_values: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [155, crate::library::refused(err)]
+    distag_worker_all_gather(worker: *mut distag_worker, value: *mut distag_value, ranks: *const i32, rank_count: usize, timeout_ns: i64, out_values: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Its future's value is the list. A cancelled one is withdrawn, unless all have come by then (since 0.3).
-    pub fn distag_worker_all_gather_async(worker: *mut distag_worker, value: *mut distag_value, ranks: *const i32, rank_count: usize, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
+    [191, crate::library::refused(err)]
+    distag_worker_all_gather_async(worker: *mut distag_worker, value: *mut distag_value, ranks: *const i32, rank_count: usize, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// Offers a function to the group under a name of 1..127 bytes, hiding a built-in op of that name. Register
     /// before the start what others expect to find. Fails: INVALID_STATE when the name is taken, INVALID_ARGUMENT
     /// when it begins with "distag." (the library's own).
-    pub fn distag_worker_register(worker: *mut distag_worker, name: *const c_char, function: distag_function, user_data: *mut c_void, destroy: distag_deleter, options: *const distag_function_options, err: *mut distag_error) -> i32;
+    [102, { if let Some(destroy) = destroy { destroy(user_data) } crate::library::refused(err) }]
+    distag_worker_register(worker: *mut distag_worker, name: *const c_char, function: distag_function, user_data: *mut c_void, destroy: distag_deleter, options: *const distag_function_options, err: *mut distag_error) -> i32;
     /// Withdraws a function: calls that come from now on do not find it. Ok means that no invocation of it runs
     /// and its destroy has run; answers that it deferred may still be owed. Its name can be registered again at
     /// once (since 0.2). Blocks. Fails: NOT_FOUND; INVALID_STATE when called from within the function; DEADLINE:
     /// it is withdrawn, and destroy runs once the last invocation of it has ended.
-    pub fn distag_worker_unregister(worker: *mut distag_worker, name: *const c_char, timeout_ns: i64, err: *mut distag_error) -> i32;
+    [156, crate::library::refused(err)]
+    distag_worker_unregister(worker: *mut distag_worker, name: *const c_char, timeout_ns: i64, err: *mut distag_error) -> i32;
     /// Properties of the call: its worker, caller, context, time left and arguments.
-    pub fn distag_invocation_get_worker(invocation: *mut distag_invocation) -> *mut distag_worker;
+    [113, core::mem::zeroed()]
+    distag_invocation_get_worker(invocation: *mut distag_invocation) -> *mut distag_worker;
     /// Properties of the call: its worker, caller, context, time left and arguments. NULL: nothing is recorded
-    pub fn distag_invocation_get_context(invocation: *mut distag_invocation) -> *mut distag_context;
+    [114, core::mem::zeroed()]
+    distag_invocation_get_context(invocation: *mut distag_invocation) -> *mut distag_context;
     /// Properties of the call: its worker, caller, context, time left and arguments. name of the worker
-    pub fn distag_invocation_get_caller(invocation: *mut distag_invocation) -> *const c_char;
+    [115, core::mem::zeroed()]
+    distag_invocation_get_caller(invocation: *mut distag_invocation) -> *const c_char;
     /// Properties of the call: its worker, caller, context, time left and arguments. its name; since 0.3
-    pub fn distag_invocation_get_function(invocation: *mut distag_invocation) -> *const c_char;
+    [200, core::mem::zeroed()]
+    distag_invocation_get_function(invocation: *mut distag_invocation) -> *const c_char;
     /// Properties of the call: its worker, caller, context, time left and arguments. NULL: none; since 0.3
-    pub fn distag_invocation_get_traceparent(invocation: *mut distag_invocation) -> *const c_char;
+    [251, core::mem::zeroed()]
+    distag_invocation_get_traceparent(invocation: *mut distag_invocation) -> *const c_char;
     /// Properties of the call: its worker, caller, context, time left and arguments. DISTAG_FOREVER: no limit
-    pub fn distag_invocation_get_time_left(invocation: *mut distag_invocation) -> i64;
+    [118, core::mem::zeroed()]
+    distag_invocation_get_time_left(invocation: *mut distag_invocation) -> i64;
     /// Properties of the call: its worker, caller, context, time left and arguments. 1: no caller waits any more
-    pub fn distag_invocation_is_cancelled(invocation: *mut distag_invocation) -> i32;
+    [119, core::mem::zeroed()]
+    distag_invocation_is_cancelled(invocation: *mut distag_invocation) -> i32;
     /// Properties of the call: its worker, caller, context, time left and arguments.
-    pub fn distag_invocation_get_arg_count(invocation: *mut distag_invocation) -> usize;
+    [116, core::mem::zeroed()]
+    distag_invocation_get_arg_count(invocation: *mut distag_invocation) -> usize;
     /// Properties of the call: its worker, caller, context, time left and arguments. NULL past the end
-    pub fn distag_invocation_get_arg(invocation: *mut distag_invocation, index: usize) -> *mut distag_value;
+    [117, core::mem::zeroed()]
+    distag_invocation_get_arg(invocation: *mut distag_invocation, index: usize) -> *mut distag_value;
     /// The tensor, or the object (since 0.2), that argument `index` is, or (since 0.2) refers to as an rref of
     /// this worker. Fails: INVALID_ARGUMENT naming function, argument, the kind that is wanted and the one that
     /// came.
-    pub fn distag_invocation_get_tensor(invocation: *mut distag_invocation, index: usize, out_tensor: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [120, crate::library::refused(err)]
+    distag_invocation_get_tensor(invocation: *mut distag_invocation, index: usize, out_tensor: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// The tensor, or the object (since 0.2), that argument `index` is, or (since 0.2) refers to as an rref of
     /// this worker. Fails: INVALID_ARGUMENT naming function, argument, the kind that is wanted and the one that
     /// came.
-    pub fn distag_invocation_get_object(invocation: *mut distag_invocation, index: usize, type_: *const c_char, out_object: *mut *mut c_void, err: *mut distag_error) -> i32;
+    [166, crate::library::refused(err)]
+    distag_invocation_get_object(invocation: *mut distag_invocation, index: usize, type_: *const c_char, out_object: *mut *mut c_void, err: *mut distag_error) -> i32;
     /// Sets the answer, which goes out when the function returns 0. An object answers distag_remote only. Fails:
     /// INVALID_STATE when it is answered or deferred already, INVALID_ARGUMENT for a value that cannot travel.
-    pub fn distag_invocation_return(invocation: *mut distag_invocation, value: *mut distag_value, err: *mut distag_error) -> i32;
+    [121, crate::library::refused(err)]
+    distag_invocation_return(invocation: *mut distag_invocation, value: *mut distag_value, err: *mut distag_error) -> i32;
     /// Keeps the call open after the function has returned 0, until distag_reply_finish. Retain all that the
     /// answer needs of the invocation. Fails: INVALID_STATE when it is answered or deferred already.
-    pub fn distag_invocation_defer(invocation: *mut distag_invocation, out_reply: *mut *mut distag_reply, err: *mut distag_error) -> i32;
+    [122, crate::library::refused(err)]
+    distag_invocation_defer(invocation: *mut distag_invocation, out_reply: *mut *mut distag_reply, err: *mut distag_error) -> i32;
     /// Answers with `error` when it is there and failed, else with `value` (NULL: null). A function that fails
     /// after it has deferred, and before this, answers its own failure, also when it has released the reply.
     /// Fails: INVALID_STATE the second time, and after the shutdown of its worker.
-    pub fn distag_reply_finish(reply: *mut distag_reply, value: *mut distag_value, error: *const distag_error, err: *mut distag_error) -> i32;
+    [123, crate::library::refused(err)]
+    distag_reply_finish(reply: *mut distag_reply, value: *mut distag_value, error: *const distag_error, err: *mut distag_error) -> i32;
     /// Answers with `error` when it is there and failed, else with `value` (NULL: null). A function that fails
     /// after it has deferred, and before this, answers its own failure, also when it has released the reply.
     /// Fails: INVALID_STATE the second time, and after the shutdown of its worker. 1: no caller waits any more
-    pub fn distag_reply_is_cancelled(reply: *mut distag_reply) -> i32;
+    [124, core::mem::zeroed()]
+    distag_reply_is_cancelled(reply: *mut distag_reply) -> i32;
     /// Calls a function of the worker named `to`, possibly itself, and waits for the answer. A built-in op can be
     /// called as well: its inputs (null: left out), then a map if it needs attributes; several outputs come as a
     /// list. With a context, tensors that require grad are recorded across the call and its answer; else they
@@ -1829,7 +2029,8 @@ extern "C" {
     /// (worker, function), DENIED, DEADLINE, DISCONNECTED, PEER_RESTARTED, OVERLOADED (budgets), CANCELLED;
     /// INVALID_STATE (not started, context ended); INVALID_ARGUMENT (a context of another worker); OUT_OF_MEMORY
     /// (here or at `to`); or as the function does, with its status and the rank where it arose.
-    pub fn distag_call(worker: *mut distag_worker, context: *mut distag_context, to: *const c_char, function: *const c_char, args: *const *mut distag_value, arg_count: usize, options: *const distag_call_options, out_result: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [125, crate::library::refused(err)]
+    distag_call(worker: *mut distag_worker, context: *mut distag_context, to: *const c_char, function: *const c_char, args: *const *mut distag_value, arg_count: usize, options: *const distag_call_options, out_result: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Calls a function of the worker named `to`, possibly itself, and waits for the answer. A built-in op can be
     /// called as well: its inputs (null: left out), then a map if it needs attributes; several outputs come as a
     /// list. With a context, tensors that require grad are recorded across the call and its answer; else they
@@ -1839,53 +2040,67 @@ extern "C" {
     /// (worker, function), DENIED, DEADLINE, DISCONNECTED, PEER_RESTARTED, OVERLOADED (budgets), CANCELLED;
     /// INVALID_STATE (not started, context ended); INVALID_ARGUMENT (a context of another worker); OUT_OF_MEMORY
     /// (here or at `to`); or as the function does, with its status and the rank where it arose.
-    pub fn distag_call_async(worker: *mut distag_worker, context: *mut distag_context, to: *const c_char, function: *const c_char, args: *const *mut distag_value, arg_count: usize, options: *const distag_call_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
+    [126, crate::library::refused(err)]
+    distag_call_async(worker: *mut distag_worker, context: *mut distag_context, to: *const c_char, function: *const c_char, args: *const *mut distag_value, arg_count: usize, options: *const distag_call_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// 1 once it is complete, with a value or a failure.
-    pub fn distag_future_poll(future: *mut distag_future) -> i32;
+    [127, core::mem::zeroed()]
+    distag_future_poll(future: *mut distag_future) -> i32;
     /// Waits until it is complete, then answers as the operation did: ok, or its failure. Blocks. Fails: DEADLINE
     /// after `timeout_ns` (distag_future_poll still says 0); on the pool OVERLOADED (256 wait) or OUT_OF_MEMORY
     /// (no threads).
-    pub fn distag_future_wait(future: *mut distag_future, timeout_ns: i64, err: *mut distag_error) -> i32;
+    [128, crate::library::refused(err)]
+    distag_future_wait(future: *mut distag_future, timeout_ns: i64, err: *mut distag_error) -> i32;
     /// The value of a complete future, null where the operation has none; lent by the future. Fails: as the
     /// operation did; INVALID_STATE when it is not complete.
-    pub fn distag_future_get_value(future: *mut distag_future, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [129, crate::library::refused(err)]
+    distag_future_get_value(future: *mut distag_future, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Asks the operation to stop, at the callee too, and completes the future with CANCELLED unless it is
     /// complete.
-    pub fn distag_future_cancel(future: *mut distag_future);
+    [130, core::mem::zeroed()]
+    distag_future_cancel(future: *mut distag_future);
     /// Calls back once it is complete, soon if it is complete already, but never from inside this function.
-    pub fn distag_future_on_done(future: *mut distag_future, callback: distag_future_callback, user_data: *mut c_void, destroy: distag_deleter, err: *mut distag_error) -> i32;
+    [131, { if let Some(destroy) = destroy { destroy(user_data) } crate::library::refused(err) }]
+    distag_future_on_done(future: *mut distag_future, callback: distag_future_callback, user_data: *mut c_void, destroy: distag_deleter, err: *mut distag_error) -> i32;
     /// A future that completes with the value that `continuation` makes of this one (since 0.2). It runs once
     /// this one is complete, never from inside this function, and not at all once the next is cancelled, which
     /// cancels this one too.
-    pub fn distag_future_then(future: *mut distag_future, continuation: distag_future_continuation, user_data: *mut c_void, destroy: distag_deleter, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
+    [154, { if let Some(destroy) = destroy { destroy(user_data) } crate::library::refused(err) }]
+    distag_future_then(future: *mut distag_future, continuation: distag_future_continuation, user_data: *mut c_void, destroy: distag_deleter, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// Waits until all have a value, or the first one fails, and answers as that one did. Blocks. Fails:
     /// DEADLINE.
-    pub fn distag_wait_all(futures: *const *mut distag_future, count: usize, timeout_ns: i64, err: *mut distag_error) -> i32;
+    [132, crate::library::refused(err)]
+    distag_wait_all(futures: *const *mut distag_future, count: usize, timeout_ns: i64, err: *mut distag_error) -> i32;
     /// Offers a function, as distag_worker_register does, whose calls come as events. Fails: as
     /// distag_worker_register; INVALID_STATE with the pool executor, or when the worker has left.
-    pub fn distag_worker_offer(worker: *mut distag_worker, name: *const c_char, tag: u64, options: *const distag_function_options, err: *mut distag_error) -> i32;
+    [196, crate::library::refused(err)]
+    distag_worker_offer(worker: *mut distag_worker, name: *const c_char, tag: u64, options: *const distag_function_options, err: *mut distag_error) -> i32;
     /// Has an event come to a worker, the future's own or another, once the future is complete; dropped with the
     /// worker. Fails: INVALID_STATE with the pool executor, or when the worker is shut down.
-    pub fn distag_future_post(future: *mut distag_future, worker: *mut distag_worker, tag: u64, err: *mut distag_error) -> i32;
+    [197, crate::library::refused(err)]
+    distag_future_post(future: *mut distag_future, worker: *mut distag_worker, tag: u64, err: *mut distag_error) -> i32;
     /// Takes the next event. A call that is over before (late, cancelled) gives none. The thread is the one that
     /// polls from then on, and runs what else is due, such as destroy functions. Threads: as distag_worker_poll.
     /// Blocks. Fails: DEADLINE; INVALID_STATE with the pool executor, and once the worker has left and none is
     /// there.
-    pub fn distag_worker_take_event(worker: *mut distag_worker, timeout_ns: i64, out_event: *mut distag_event, err: *mut distag_error) -> i32;
+    [198, crate::library::refused(err)]
+    distag_worker_take_event(worker: *mut distag_worker, timeout_ns: i64, out_event: *mut distag_event, err: *mut distag_error) -> i32;
     /// Answers a call that was taken, as distag_reply_finish does, and ends the invocation. One that is never
     /// finished fails its call at its deadline or at the shutdown, and ends with the last reference to its
     /// worker. Fails: INVALID_STATE after the shutdown, and for one that is lent to a function; it stays the
     /// taker's then.
-    pub fn distag_invocation_finish(invocation: *mut distag_invocation, value: *mut distag_value, error: *const distag_error, err: *mut distag_error) -> i32;
+    [199, crate::library::refused(err)]
+    distag_invocation_finish(invocation: *mut distag_invocation, value: *mut distag_value, error: *const distag_error, err: *mut distag_error) -> i32;
     /// Makes a context, to be given to the calls of a forward and to its backward passes; without a worker, for
     /// training within this process. Ownership: it ends with the last reference of its creator, once the calls
     /// and passes the creator began are over, here and on every worker it reached: records and gradients are
     /// dropped, calls and passes that others began end with CANCELLED. References that functions took do not keep
     /// it, on the creator's own worker either; calls on them then answer INVALID_STATE. Fails: INVALID_STATE when
     /// the worker is not started.
-    pub fn distag_context_create(worker: *mut distag_worker, out_context: *mut *mut distag_context, err: *mut distag_error) -> i32;
+    [133, crate::library::refused(err)]
+    distag_context_create(worker: *mut distag_worker, out_context: *mut *mut distag_context, err: *mut distag_error) -> i32;
     /// The same on every worker: rank of the creator in the upper 16 bits, a counter below.
-    pub fn distag_context_get_id(context: *mut distag_context) -> u64;
+    [134, core::mem::zeroed()]
+    distag_context_get_id(context: *mut distag_context) -> u64;
     /// Runs a backward pass from the roots through every worker they depend on, and adds the gradient of each
     /// leaf to the context on its worker: of all leaves, or after any failure of none. A root without a seed has
     /// one element. The same root twice counts twice. Passes may run side by side in a context; of those that
@@ -1893,58 +2108,77 @@ extern "C" {
     /// needs no gradient, has no history, or misses a seed; a seed's shape), GRAPH_FREED, UNREACHED_SEND,
     /// DEADLINE, CANCELLED, DISCONNECTED, PEER_RESTARTED, INVALID_STATE (context ended), or as a custom op does.
     /// The message names worker, node and cause.
-    pub fn distag_backward(context: *mut distag_context, roots: *const *mut distag_tensor, root_count: usize, options: *const distag_backward_options, err: *mut distag_error) -> i32;
+    [137, crate::library::refused(err)]
+    distag_backward(context: *mut distag_context, roots: *const *mut distag_tensor, root_count: usize, options: *const distag_backward_options, err: *mut distag_error) -> i32;
     /// Its future has the value null. Fails also: UNSUPPORTED without a worker, which leaves no thread to run it.
-    pub fn distag_backward_async(context: *mut distag_context, roots: *const *mut distag_tensor, root_count: usize, options: *const distag_backward_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
+    [138, crate::library::refused(err)]
+    distag_backward_async(context: *mut distag_context, roots: *const *mut distag_tensor, root_count: usize, options: *const distag_backward_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// Takes a snapshot of the gradients that leaves of this worker have in the context, summed over its passes;
     /// empty before the first. Every worker has its own; a snapshot outlives the context. Ownership: The snapshot
     /// is the caller's, to be released. Blocks while a pass that ran here awaits its verdict, at most for the
     /// lease of this worker. Fails: DEADLINE (no verdict yet) and DISCONNECTED (the initiator is lost), naming
     /// the pass; INVALID_STATE when the context has ended.
-    pub fn distag_get_gradients(context: *mut distag_context, out_gradients: *mut *mut distag_gradients, err: *mut distag_error) -> i32;
+    [139, crate::library::refused(err)]
+    distag_get_gradients(context: *mut distag_context, out_gradients: *mut *mut distag_gradients, err: *mut distag_error) -> i32;
     /// Completes, with null, when the passes that have run here by now have their verdicts: then
     /// distag_get_gradients answers at once (since 0.3). Fails as that would; and UNSUPPORTED without a worker,
     /// where there is no wait.
-    pub fn distag_context_settle_async(context: *mut distag_context, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
+    [190, crate::library::refused(err)]
+    distag_context_settle_async(context: *mut distag_context, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// The leaves that were reached, in the order of their ids.
-    pub fn distag_gradients_get_count(gradients: *mut distag_gradients) -> usize;
+    [140, core::mem::zeroed()]
+    distag_gradients_get_count(gradients: *mut distag_gradients) -> usize;
     /// The leaves that were reached, in the order of their ids. the leaf
-    pub fn distag_gradients_get_tensor(gradients: *mut distag_gradients, index: usize) -> *mut distag_tensor;
+    [141, core::mem::zeroed()]
+    distag_gradients_get_tensor(gradients: *mut distag_gradients, index: usize) -> *mut distag_tensor;
     /// The leaves that were reached, in the order of their ids. its gradient
-    pub fn distag_gradients_get_gradient(gradients: *mut distag_gradients, index: usize) -> *mut distag_tensor;
+    [142, core::mem::zeroed()]
+    distag_gradients_get_gradient(gradients: *mut distag_gradients, index: usize) -> *mut distag_tensor;
     /// The gradient of one leaf; NULL when no pass has reached it.
-    pub fn distag_gradients_find(gradients: *mut distag_gradients, tensor: *mut distag_tensor) -> *mut distag_tensor;
+    [143, core::mem::zeroed()]
+    distag_gradients_find(gradients: *mut distag_gradients, tensor: *mut distag_tensor) -> *mut distag_tensor;
     /// The counts as they are now. Fails: INVALID_STATE when the context has ended.
-    pub fn distag_context_get_info(context: *mut distag_context, out_info: *mut distag_context_info, err: *mut distag_error) -> i32;
+    [135, crate::library::refused(err)]
+    distag_context_get_info(context: *mut distag_context, out_info: *mut distag_context_info, err: *mut distag_error) -> i32;
     /// Ranks of the known workers in ascending order, at most `capacity` of them, and how many there are.
-    pub fn distag_context_copy_known_ranks(context: *mut distag_context, ranks: *mut i32, capacity: usize, out_count: *mut usize, err: *mut distag_error) -> i32;
+    [136, crate::library::refused(err)]
+    distag_context_copy_known_ranks(context: *mut distag_context, ranks: *mut i32, capacity: usize, out_count: *mut usize, err: *mut distag_error) -> i32;
     /// Shares a value of this worker, which becomes its owner; also before the start. Fails: INVALID_ARGUMENT (a
     /// value with an rref of another worker of this process), INVALID_STATE (shut down).
-    pub fn distag_rref_create(worker: *mut distag_worker, value: *mut distag_value, out_rref: *mut *mut distag_rref, err: *mut distag_error) -> i32;
+    [167, crate::library::refused(err)]
+    distag_rref_create(worker: *mut distag_worker, value: *mut distag_value, out_rref: *mut *mut distag_rref, err: *mut distag_error) -> i32;
     /// Calls a function as distag_call does, but leaves its answer there; returns before it ran. The function
     /// goes on when the caller is lost or releases the rref. Fails: as distag_call_async; a later failure is that
     /// of the value.
-    pub fn distag_remote(worker: *mut distag_worker, context: *mut distag_context, to: *const c_char, function: *const c_char, args: *const *mut distag_value, arg_count: usize, options: *const distag_call_options, out_rref: *mut *mut distag_rref, err: *mut distag_error) -> i32;
+    [168, crate::library::refused(err)]
+    distag_remote(worker: *mut distag_worker, context: *mut distag_context, to: *const c_char, function: *const c_char, args: *const *mut distag_value, arg_count: usize, options: *const distag_call_options, out_rref: *mut *mut distag_rref, err: *mut distag_error) -> i32;
     /// Waits for the value and gives it: at its owner the value itself, elsewhere a copy, recorded in the
     /// context. The options are those of the wait. Blocks. Fails: as distag_call; UNSUPPORTED for an object that
     /// lives elsewhere.
-    pub fn distag_rref_fetch(rref: *mut distag_rref, context: *mut distag_context, options: *const distag_call_options, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [169, crate::library::refused(err)]
+    distag_rref_fetch(rref: *mut distag_rref, context: *mut distag_context, options: *const distag_call_options, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Waits for the value and gives it: at its owner the value itself, elsewhere a copy, recorded in the
     /// context. The options are those of the wait. Blocks. Fails: as distag_call; UNSUPPORTED for an object that
     /// lives elsewhere.
-    pub fn distag_rref_fetch_async(rref: *mut distag_rref, context: *mut distag_context, options: *const distag_call_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
+    [170, crate::library::refused(err)]
+    distag_rref_fetch_async(rref: *mut distag_rref, context: *mut distag_context, options: *const distag_call_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// The value itself, at its owner, lent by the reference. A function starts only when the values of its own
     /// rref arguments are there. Fails: INVALID_STATE naming the owner when it is elsewhere, or when the value is
     /// not there yet; as making it did.
-    pub fn distag_rref_get_local(rref: *mut distag_rref, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [171, crate::library::refused(err)]
+    distag_rref_get_local(rref: *mut distag_rref, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Properties of a reference. name of the worker that has the value
-    pub fn distag_rref_get_owner(rref: *mut distag_rref) -> *const c_char;
+    [172, core::mem::zeroed()]
+    distag_rref_get_owner(rref: *mut distag_rref) -> *const c_char;
     /// Properties of a reference. 1: this handle's worker has it
-    pub fn distag_rref_is_owner(rref: *mut distag_rref) -> i32;
+    [173, core::mem::zeroed()]
+    distag_rref_is_owner(rref: *mut distag_rref) -> i32;
     /// Properties of a reference. 1: the owner knows of this reference
-    pub fn distag_rref_is_confirmed(rref: *mut distag_rref) -> i32;
+    [174, core::mem::zeroed()]
+    distag_rref_is_confirmed(rref: *mut distag_rref) -> i32;
     /// Properties of a reference. the same for all references to one value
-    pub fn distag_rref_get_id(rref: *mut distag_rref) -> u64;
+    [175, core::mem::zeroed()]
+    distag_rref_get_id(rref: *mut distag_rref) -> u64;
     /// Makes an optimizer, "sgd" "adagrad" "adam" "adamw" "adadelta" "rmsprop" "adamax" or "rprop", with the
     /// rules and defaults of PyTorch. A parameter is a tensor of this process (distag_tensor_as_value), or an
     /// rref to a tensor or to a list of tensors, anywhere: float32 or float64, without history. The optimizer
@@ -1953,11 +2187,13 @@ extern "C" {
     /// one after the other. Nothing is sent before the first step. Fails: NOT_FOUND (kind), INVALID_ARGUMENT (a
     /// value that can be none; a parameter twice, also as a tensor and as an rref to it: if that value is
     /// elsewhere or not there yet, the first step answers so).
-    pub fn distag_optimizer_create(worker: *mut distag_worker, kind: *const c_char, parameters: *const *mut distag_value, parameter_count: usize, out_optimizer: *mut *mut distag_optimizer, err: *mut distag_error) -> i32;
+    [146, crate::library::refused(err)]
+    distag_optimizer_create(worker: *mut distag_worker, kind: *const c_char, parameters: *const *mut distag_value, parameter_count: usize, out_optimizer: *mut *mut distag_optimizer, err: *mut distag_error) -> i32;
     /// Changes a setting from the next step on: "lr" "momentum" "nesterov" "weight_decay" "beta1" "beta2" "eps"
     /// ..., with 0 and 1 for no and yes. Fails: NOT_FOUND listing the settings there are, INVALID_ARGUMENT naming
     /// the range.
-    pub fn distag_optimizer_set(optimizer: *mut distag_optimizer, setting: *const c_char, value: f64, err: *mut distag_error) -> i32;
+    [147, crate::library::refused(err)]
+    distag_optimizer_set(optimizer: *mut distag_optimizer, setting: *const c_char, value: f64, err: *mut distag_error) -> i32;
     /// Updates each parameter with its gradient in the context, at all owners side by side; one without gradient
     /// stays as it is. Each owner applies it to all of its parameters or to none, as one write: an op, a call or
     /// a fetch that reads some of them meanwhile sees all of those before the step or all after it. After a
@@ -1965,56 +2201,71 @@ extern "C" {
     /// distag_optimizer_copy_stepped_ranks gives those that did. Blocks. Fails: as distag_call and
     /// distag_get_gradients; INVALID_STATE for settings that do not go together, and for a parameter that borrows
     /// its memory or has got a history; PEER_RESTARTED once an owner has lost its state.
-    pub fn distag_optimizer_step(optimizer: *mut distag_optimizer, context: *mut distag_context, options: *const distag_call_options, err: *mut distag_error) -> i32;
+    [148, crate::library::refused(err)]
+    distag_optimizer_step(optimizer: *mut distag_optimizer, context: *mut distag_context, options: *const distag_call_options, err: *mut distag_error) -> i32;
     /// Its future has the value null. Fails also: UNSUPPORTED without a worker, which leaves no thread to run it.
-    pub fn distag_optimizer_step_async(optimizer: *mut distag_optimizer, context: *mut distag_context, options: *const distag_call_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
+    [149, crate::library::refused(err)]
+    distag_optimizer_step_async(optimizer: *mut distag_optimizer, context: *mut distag_context, options: *const distag_call_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// Ranks of the owners that applied the last step, at most `capacity`, and how many there are; without a
     /// worker -1.
-    pub fn distag_optimizer_copy_stepped_ranks(optimizer: *mut distag_optimizer, ranks: *mut i32, capacity: usize, out_count: *mut usize, err: *mut distag_error) -> i32;
+    [150, crate::library::refused(err)]
+    distag_optimizer_copy_stepped_ranks(optimizer: *mut distag_optimizer, ranks: *mut i32, capacity: usize, out_count: *mut usize, err: *mut distag_error) -> i32;
     /// Scales the context's gradients of all parameters so that their joint 2-norm is at most `max_norm`; gives
     /// the norm that it found. Blocks. Fails: as distag_optimizer_step; INVALID_STATE when the norm is not
     /// finite, or, naming the owner, another pass ended there meanwhile: then nothing was scaled there.
-    pub fn distag_optimizer_clip(optimizer: *mut distag_optimizer, context: *mut distag_context, max_norm: f64, options: *const distag_call_options, out_norm: *mut f64, err: *mut distag_error) -> i32;
+    [151, crate::library::refused(err)]
+    distag_optimizer_clip(optimizer: *mut distag_optimizer, context: *mut distag_context, max_norm: f64, options: *const distag_call_options, out_norm: *mut f64, err: *mut distag_error) -> i32;
     /// Gives the state at all owners and the settings as one value, a map with tensors. Blocks until the steps
     /// before it are done. Fails: as distag_call.
-    pub fn distag_optimizer_save(optimizer: *mut distag_optimizer, options: *const distag_call_options, out_state: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [152, crate::library::refused(err)]
+    distag_optimizer_save(optimizer: *mut distag_optimizer, options: *const distag_call_options, out_state: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Puts a saved state back into an optimizer of the same kind and parameters. Blocks until the steps before
     /// it are done. Fails: as distag_call; INVALID_ARGUMENT when it does not fit (an owner for which it does not
     /// is not changed).
-    pub fn distag_optimizer_load(optimizer: *mut distag_optimizer, state: *mut distag_value, options: *const distag_call_options, err: *mut distag_error) -> i32;
+    [153, crate::library::refused(err)]
+    distag_optimizer_load(optimizer: *mut distag_optimizer, state: *mut distag_value, options: *const distag_call_options, err: *mut distag_error) -> i32;
     /// Clip, save and load without waiting (since 0.3). The values of their futures: the norm, the state, null. A
     /// cancelled one may be done at some owners. Fails also: UNSUPPORTED without a worker.
-    pub fn distag_optimizer_clip_async(optimizer: *mut distag_optimizer, context: *mut distag_context, max_norm: f64, options: *const distag_call_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
+    [192, crate::library::refused(err)]
+    distag_optimizer_clip_async(optimizer: *mut distag_optimizer, context: *mut distag_context, max_norm: f64, options: *const distag_call_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// Clip, save and load without waiting (since 0.3). The values of their futures: the norm, the state, null. A
     /// cancelled one may be done at some owners. Fails also: UNSUPPORTED without a worker.
-    pub fn distag_optimizer_save_async(optimizer: *mut distag_optimizer, options: *const distag_call_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
+    [193, crate::library::refused(err)]
+    distag_optimizer_save_async(optimizer: *mut distag_optimizer, options: *const distag_call_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// Clip, save and load without waiting (since 0.3). The values of their futures: the norm, the state, null. A
     /// cancelled one may be done at some owners. Fails also: UNSUPPORTED without a worker.
-    pub fn distag_optimizer_load_async(optimizer: *mut distag_optimizer, state: *mut distag_value, options: *const distag_call_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
+    [194, crate::library::refused(err)]
+    distag_optimizer_load_async(optimizer: *mut distag_optimizer, state: *mut distag_value, options: *const distag_call_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// The counters as they are; counters that belong together may be a moment apart, more where the loop is
     /// busy.
-    pub fn distag_worker_get_stats(worker: *mut distag_worker, out_stats: *mut distag_stats, err: *mut distag_error) -> i32;
+    [112, crate::library::refused(err)]
+    distag_worker_get_stats(worker: *mut distag_worker, out_stats: *mut distag_stats, err: *mut distag_error) -> i32;
     /// The same in the text format of Prometheus: "`distag_<field>`", counters with "_total" behind, each with
     /// HELP and TYPE and the label worker="NAME", empty while it depends on the rank (since 0.3). Then histograms
     /// of seconds, 10 us to 100 s: distag_call_seconds (made, until their end), distag_queue_seconds and
     /// distag_served_seconds (from the arrival to the begin, and to the end), with function="NAME", which is
     /// "other" beyond 64 names; distag_pass_seconds (begun here) and distag_collective_seconds. Copied as the
     /// reports below; before the start and after the shutdown too.
-    pub fn distag_worker_copy_metrics(worker: *mut distag_worker, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
+    [230, crate::library::refused(err)]
+    distag_worker_copy_metrics(worker: *mut distag_worker, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
     /// Begins the trace of a started worker, on a thread of its own (since 0.3). Blocks until the file is made.
     /// Fails: INVALID_STATE (traced already, not started, or a file that cannot be made).
-    pub fn distag_worker_start_trace(worker: *mut distag_worker, options: *const distag_trace_options, err: *mut distag_error) -> i32;
+    [231, crate::library::refused(err)]
+    distag_worker_start_trace(worker: *mut distag_worker, options: *const distag_trace_options, err: *mut distag_error) -> i32;
     /// Ends the trace and closes its file, as the shutdown does (since 0.3). Nothing where none is written.
     /// Blocks at most 10 s. Fails: DEADLINE where the disk is slower.
-    pub fn distag_worker_stop_trace(worker: *mut distag_worker, err: *mut distag_error) -> i32;
+    [232, crate::library::refused(err)]
+    distag_worker_stop_trace(worker: *mut distag_worker, err: *mut distag_error) -> i32;
     /// A span of the host in the trace, from here to distag_trace_end on any thread, when it is written (since
     /// 0.3). Spans may overlap. `out_span` is 0, which distag_trace_end takes, where nothing is traced or 65,536
     /// are open. Fails: INVALID_ARGUMENT (a label of more than 127 bytes).
-    pub fn distag_trace_begin(worker: *mut distag_worker, label: *const c_char, out_span: *mut u64, err: *mut distag_error) -> i32;
+    [233, crate::library::refused(err)]
+    distag_trace_begin(worker: *mut distag_worker, label: *const c_char, out_span: *mut u64, err: *mut distag_error) -> i32;
     /// A span of the host in the trace, from here to distag_trace_end on any thread, when it is written (since
     /// 0.3). Spans may overlap. `out_span` is 0, which distag_trace_end takes, where nothing is traced or 65,536
     /// are open. Fails: INVALID_ARGUMENT (a label of more than 127 bytes).
-    pub fn distag_trace_end(worker: *mut distag_worker, span: u64);
+    [234, core::mem::zeroed()]
+    distag_trace_end(worker: *mut distag_worker, span: u64);
     /// Reports in JSON, for people and tools (since 0.2); keys may be added. Of a worker: "worker", "members",
     /// open "calls" with function, label, age_ms and time_left_ms, "contexts" with their "passes" and what those
     /// wait for, "rrefs", the last "events"; since 0.3 open "collectives" and the ranks they wait for, the "last"
@@ -2024,7 +2275,8 @@ extern "C" {
     /// "nodes" and "edges". Copies at most `capacity` bytes, the last of them NUL; `out_size` is the whole length
     /// without it, which may be another the next time. Fails: DEADLINE when the worker does not answer within a
     /// second; INVALID_STATE when the context has ended.
-    pub fn distag_worker_copy_report(worker: *mut distag_worker, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
+    [176, crate::library::refused(err)]
+    distag_worker_copy_report(worker: *mut distag_worker, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
     /// Reports in JSON, for people and tools (since 0.2); keys may be added. Of a worker: "worker", "members",
     /// open "calls" with function, label, age_ms and time_left_ms, "contexts" with their "passes" and what those
     /// wait for, "rrefs", the last "events"; since 0.3 open "collectives" and the ranks they wait for, the "last"
@@ -2034,7 +2286,8 @@ extern "C" {
     /// "nodes" and "edges". Copies at most `capacity` bytes, the last of them NUL; `out_size` is the whole length
     /// without it, which may be another the next time. Fails: DEADLINE when the worker does not answer within a
     /// second; INVALID_STATE when the context has ended.
-    pub fn distag_context_copy_report(context: *mut distag_context, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
+    [177, crate::library::refused(err)]
+    distag_context_copy_report(context: *mut distag_context, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
     /// The report of a group, through one member (since 0.3): "members", each with "name", "rank", "state" and
     /// "report", or null and why as "silent" where it does not answer in time. A report has the 64 oldest
     /// "calls", with the function "within" which they were made, and "waits" for passes and collectives, with the
@@ -2043,20 +2296,25 @@ extern "C" {
     /// turns off. Blocks at most a second beyond the timeout; runs no callback meanwhile. Members answer while
     /// their functions hang. Fails: INVALID_STATE unless started; DEADLINE when the loop of this worker does not
     /// answer.
-    pub fn distag_worker_copy_group_report(worker: *mut distag_worker, timeout_ns: i64, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
+    [244, crate::library::refused(err)]
+    distag_worker_copy_group_report(worker: *mut distag_worker, timeout_ns: i64, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
     /// Handles of this process that are not released yet; 0 before the library is unloaded.
-    pub fn distag_get_handle_count() -> u64;
+    [1, core::mem::zeroed()]
+    distag_get_handle_count() -> u64;
     /// The same in JSON, by kind, copied as the reports above (since 0.3). With DISTAG_VALIDATE=1 also each
     /// handle, with the function that "made_by" it ("distag": on its thread, or by a getter), "age_ms", "lent" if
     /// another ends it, and "released" if the host has, while a future or another handle needs it. Of "deferred"
     /// tensors: how many are "alive" and not made, "bytes_made_here" as shards, and "bytes_made_whole".
-    pub fn distag_copy_handle_report(buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
+    [201, crate::library::refused(err)]
+    distag_copy_handle_report(buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
     /// With DISTAG_VALIDATE=1: releases of handles that were lent, or released before, or of another type;
     /// retains of the latter two; and lent handles that a callback passed to distag as its own. They did nothing.
     /// Counted since the library was loaded; without DISTAG_VALIDATE=1 always 0 (since 0.3).
-    pub fn distag_get_misuse_count() -> u64;
+    [180, core::mem::zeroed()]
+    distag_get_misuse_count() -> u64;
     /// "0.3.0": of the library, where the macros are of the header. Static text.
-    pub fn distag_get_version() -> *const c_char;
+    [0, core::mem::zeroed()]
+    distag_get_version() -> *const c_char;
     /// Makes a mesh of `ranks` (NULL: all living members of the group, ascending), row-major, of at most 4,096
     /// members and 8 axes. One size of the shape may be -1; shape (NULL, 0) is the one of DISTAG_AUTO_SPMD_MESH
     /// ("2,2"), else all in one axis and a second of size 1. Axes are named by identifiers (NULL: "axis0" ...).
@@ -2066,44 +2324,55 @@ extern "C" {
     /// have come, at most timeout_ns. Fails: INVALID_ARGUMENT (ranks, sizes or names that do not fit; ranks
     /// without this worker; granules of unequal size), DIVERGED (other arguments elsewhere), DEADLINE listing the
     /// missing ones, DISCONNECTED.
-    pub fn distag_mesh_create(worker: *mut distag_worker, ranks: *const i32, rank_count: usize, shape: *const i64, axis_names: *const *const c_char, ndim: usize, options: *const distag_mesh_options, out_mesh: *mut *mut distag_mesh, err: *mut distag_error) -> i32;
+    [204, crate::library::refused(err)]
+    distag_mesh_create(worker: *mut distag_worker, ranks: *const i32, rank_count: usize, shape: *const i64, axis_names: *const *const c_char, ndim: usize, options: *const distag_mesh_options, out_mesh: *mut *mut distag_mesh, err: *mut distag_error) -> i32;
     /// Its future has the value null; the mesh is there at once, and answers INVALID_STATE until the future is
     /// complete. Fails also: UNSUPPORTED without a worker.
-    pub fn distag_mesh_create_async(worker: *mut distag_worker, ranks: *const i32, rank_count: usize, shape: *const i64, axis_names: *const *const c_char, ndim: usize, options: *const distag_mesh_options, out_mesh: *mut *mut distag_mesh, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
+    [205, crate::library::refused(err)]
+    distag_mesh_create_async(worker: *mut distag_worker, ranks: *const i32, rank_count: usize, shape: *const i64, axis_names: *const *const c_char, ndim: usize, options: *const distag_mesh_options, out_mesh: *mut *mut distag_mesh, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// Also of a mesh that has ended.
-    pub fn distag_mesh_get_info(mesh: *mut distag_mesh, out_info: *mut distag_mesh_info, err: *mut distag_error) -> i32;
+    [206, crate::library::refused(err)]
+    distag_mesh_get_info(mesh: *mut distag_mesh, out_info: *mut distag_mesh_info, err: *mut distag_error) -> i32;
     /// Another line of the same mesh: a handle with an order of calls of its own, so that several parts of a
     /// program (micro batches, threads) run side by side. Lines of one name, 1 to 127 bytes, meet; nothing is
     /// sent. Fails: INVALID_STATE when this worker has a line of that name open.
-    pub fn distag_mesh_open_line(mesh: *mut distag_mesh, name: *const c_char, out_line: *mut *mut distag_mesh, err: *mut distag_error) -> i32;
+    [207, crate::library::refused(err)]
+    distag_mesh_open_line(mesh: *mut distag_mesh, name: *const c_char, out_line: *mut *mut distag_mesh, err: *mut distag_error) -> i32;
     /// The counters as they are; also of a mesh that has ended. Without a worker all are 0.
-    pub fn distag_mesh_get_stats(mesh: *mut distag_mesh, out_stats: *mut distag_mesh_stats, err: *mut distag_error) -> i32;
+    [208, crate::library::refused(err)]
+    distag_mesh_get_stats(mesh: *mut distag_mesh, out_stats: *mut distag_mesh_stats, err: *mut distag_error) -> i32;
     /// In JSON, as distag_worker_copy_report: the mesh, its "lines" with the call each member is known to be at,
     /// and "moves", the last 1,000 communications, each with "op", "specs", "kind", "axes", "bytes" sent and
     /// "why". Fails: DEADLINE when the worker does not answer within a second.
-    pub fn distag_mesh_copy_report(mesh: *mut distag_mesh, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
+    [209, crate::library::refused(err)]
+    distag_mesh_copy_report(mesh: *mut distag_mesh, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
     /// The box that the member at a position holds of a tensor of this shape: offset and extent have ndim items;
     /// and its number among those that hold the same, 0 .. n - 1. An empty box has the size of the dim as its
     /// offset. Fails: INVALID_ARGUMENT (spec, shape, position).
-    pub fn distag_mesh_copy_box(mesh: *mut distag_mesh, spec: *const c_char, shape: *const i64, ndim: usize, position: i64, offset: *mut i64, extent: *mut i64, out_replica: *mut i64, err: *mut distag_error) -> i32;
+    [210, crate::library::refused(err)]
+    distag_mesh_copy_box(mesh: *mut distag_mesh, spec: *const c_char, shape: *const i64, ndim: usize, position: i64, offset: *mut i64, extent: *mut i64, out_replica: *mut i64, err: *mut distag_error) -> i32;
     /// A spec for tensors of ndim dims in another form (0: TUPLE); copied as by distag_worker_copy_report. All
     /// come back equal, but those of HLO without axes of size 1. Fails: INVALID_ARGUMENT saying where and why the
     /// text is no spec; UNSUPPORTED where a form cannot say it.
-    pub fn distag_mesh_copy_spec(mesh: *mut distag_mesh, spec: *const c_char, ndim: usize, form: u32, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
+    [211, crate::library::refused(err)]
+    distag_mesh_copy_spec(mesh: *mut distag_mesh, spec: *const c_char, ndim: usize, form: u32, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
     /// Draws which members hold which part. Without a mesh the spec is HLO text, which names devices itself;
     /// without a shape all parts are drawn alike, of ndim dims (0: as many as the spec has). Copied as by
     /// distag_worker_copy_report.
-    pub fn distag_visualize_sharding(mesh: *mut distag_mesh, spec: *const c_char, shape: *const i64, ndim: usize, options: *const distag_picture_options, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
+    [212, crate::library::refused(err)]
+    distag_visualize_sharding(mesh: *mut distag_mesh, spec: *const c_char, shape: *const i64, ndim: usize, options: *const distag_picture_options, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
     /// Among the members that differ only in `axes` ("data", "('x', 'y')"; NULL: all), which come in the order of
     /// their index along these axes. Collective. Blocks. Fails: as the mesh does; INVALID_ARGUMENT (a tensor that
     /// requires grad, or differs in dtype or shape where it must not); DEADLINE, which ends the mesh. The
     /// future's value is the tensor, or null; to cancel it drops the result here, the others get theirs.
-    pub fn distag_collective(mesh: *mut distag_mesh, kind: u32, axes: *const c_char, x: *mut distag_tensor, options: *const distag_collective_options, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [213, crate::library::refused(err)]
+    distag_collective(mesh: *mut distag_mesh, kind: u32, axes: *const c_char, x: *mut distag_tensor, options: *const distag_collective_options, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Among the members that differ only in `axes` ("data", "('x', 'y')"; NULL: all), which come in the order of
     /// their index along these axes. Collective. Blocks. Fails: as the mesh does; INVALID_ARGUMENT (a tensor that
     /// requires grad, or differs in dtype or shape where it must not); DEADLINE, which ends the mesh. The
     /// future's value is the tensor, or null; to cancel it drops the result here, the others get theirs.
-    pub fn distag_collective_async(mesh: *mut distag_mesh, kind: u32, axes: *const c_char, x: *mut distag_tensor, options: *const distag_collective_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
+    [214, crate::library::refused(err)]
+    distag_collective_async(mesh: *mut distag_mesh, kind: u32, axes: *const c_char, x: *mut distag_tensor, options: *const distag_collective_options, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// Makes a tensor that has a dtype, a shape and no memory yet. distag_tensor_mark_sharding makes only this
     /// worker's shard of it. Reading or writing it, and giving it to an op, a call or an rref, makes the whole,
     /// once: other threads wait for the one that does. Where that fails the next reader tries again. A source is
@@ -2113,20 +2382,23 @@ extern "C" {
     /// tensors; deferred inputs stay so; nonzero, custom ops: UNSUPPORTED. To read, send, mark, differentiate or
     /// optimize it is INVALID_STATE. Fails: INVALID_ARGUMENT (a source missing, fields of another init);
     /// UNSUPPORTED (a random integer or bool).
-    pub fn distag_tensor_create_deferred(dtype: i32, shape: *const i64, ndim: usize, options: *const distag_deferred_options, out_tensor: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [224, crate::library::refused(err)]
+    distag_tensor_create_deferred(dtype: i32, shape: *const i64, ndim: usize, options: *const distag_deferred_options, out_tensor: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Turns a tensor without history, in place, into a sharded one: id and requires_grad stay. source_rank -1:
     /// each member has all of it, or it is deferred, and keeps its shard, nothing is sent; else the values of
     /// that member go to all, and the others' tensors only tell dtype and shape. The same spec again changes
     /// nothing. Collective. Blocks with a source, at most the timeout_ns of the mesh. Fails: INVALID_ARGUMENT
     /// (spec, rank; a sum in the spec, which only from_local can give); INVALID_STATE (another spec, which
     /// distag_redistribute gives; a history); as the source of a deferred one does, which ends the mesh.
-    pub fn distag_tensor_mark_sharding(tensor: *mut distag_tensor, mesh: *mut distag_mesh, spec: *const c_char, source_rank: i32, err: *mut distag_error) -> i32;
+    [215, crate::library::refused(err)]
+    distag_tensor_mark_sharding(tensor: *mut distag_tensor, mesh: *mut distag_mesh, spec: *const c_char, source_rank: i32, err: *mut distag_error) -> i32;
     /// The same values under another spec (without a sum that x does not have); recorded. As op "mark_sharding"
     /// of distag_apply, with DISTAG_REDISTRIBUTE_GRADIENT, it takes plain attributes: the lists device_ids (the
     /// ranks) and mesh_shape, the texts axis_names "('x', 'y')" and partition_spec. These are to describe the
     /// mesh of x. Collective. Blocks. Fails: INVALID_ARGUMENT (spec; x is not sharded; as an op also counts of
     /// names or items that do not fit); NOT_FOUND (as an op: x lies on no such mesh).
-    pub fn distag_redistribute(x: *mut distag_tensor, spec: *const c_char, flags: u32, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [216, crate::library::refused(err)]
+    distag_redistribute(x: *mut distag_tensor, spec: *const c_char, flags: u32, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// A sharded tensor of which `local` is this worker's shard, and the shard of a sharded tensor as a plain
     /// one: both share memory and are recorded. shape (NULL, 0): the shape that the shards make up. gradient_spec
     /// says how the gradients of the local tensors make up the whole one (NULL: cut like spec, repeated along the
@@ -2135,7 +2407,8 @@ extern "C" {
     /// DIVERGED. Both are collective; from_local blocks without a shape, at most the timeout_ns of the mesh,
     /// to_local sends nothing. Fails: INVALID_ARGUMENT (shards that are not the boxes of spec, naming which
     /// member has which).
-    pub fn distag_tensor_from_local(mesh: *mut distag_mesh, local: *mut distag_tensor, spec: *const c_char, shape: *const i64, ndim: usize, gradient_spec: *const c_char, out_x: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [217, crate::library::refused(err)]
+    distag_tensor_from_local(mesh: *mut distag_mesh, local: *mut distag_tensor, spec: *const c_char, shape: *const i64, ndim: usize, gradient_spec: *const c_char, out_x: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// A sharded tensor of which `local` is this worker's shard, and the shard of a sharded tensor as a plain
     /// one: both share memory and are recorded. shape (NULL, 0): the shape that the shards make up. gradient_spec
     /// says how the gradients of the local tensors make up the whole one (NULL: cut like spec, repeated along the
@@ -2144,19 +2417,24 @@ extern "C" {
     /// DIVERGED. Both are collective; from_local blocks without a shape, at most the timeout_ns of the mesh,
     /// to_local sends nothing. Fails: INVALID_ARGUMENT (shards that are not the boxes of spec, naming which
     /// member has which).
-    pub fn distag_tensor_to_local(x: *mut distag_tensor, gradient_spec: *const c_char, out_local: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [218, crate::library::refused(err)]
+    distag_tensor_to_local(x: *mut distag_tensor, gradient_spec: *const c_char, out_local: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// The whole as a plain tensor without history, on the member of that rank (NULL elsewhere), or with -1 on
     /// all. Collective. Blocks. Fails: as the mesh does; OUT_OF_MEMORY. The future's value is the tensor, or
     /// null.
-    pub fn distag_tensor_gather(x: *mut distag_tensor, rank: i32, timeout_ns: i64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
+    [219, crate::library::refused(err)]
+    distag_tensor_gather(x: *mut distag_tensor, rank: i32, timeout_ns: i64, out_y: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// The whole as a plain tensor without history, on the member of that rank (NULL elsewhere), or with -1 on
     /// all. Collective. Blocks. Fails: as the mesh does; OUT_OF_MEMORY. The future's value is the tensor, or
     /// null.
-    pub fn distag_tensor_gather_async(x: *mut distag_tensor, rank: i32, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
+    [220, crate::library::refused(err)]
+    distag_tensor_gather_async(x: *mut distag_tensor, rank: i32, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// How a tensor lies: its mesh or line, and its spec in the first notation. NULL for one that is not sharded.
-    pub fn distag_tensor_get_mesh(tensor: *mut distag_tensor) -> *mut distag_mesh;
+    [221, core::mem::zeroed()]
+    distag_tensor_get_mesh(tensor: *mut distag_tensor) -> *mut distag_mesh;
     /// How a tensor lies: its mesh or line, and its spec in the first notation. NULL for one that is not sharded.
-    pub fn distag_tensor_get_spec(tensor: *mut distag_tensor) -> *const c_char;
+    [222, core::mem::zeroed()]
+    distag_tensor_get_spec(tensor: *mut distag_tensor) -> *const c_char;
     /// Makes a context that all members share: distag_backward on it is collective, each member gives its handles
     /// of the same roots, all sharded (a partial root is summed), and either all members get the gradients of all
     /// their leaves, or none does; a failure is the same on all. The pass runs on the thread that calls, hooks
@@ -2165,7 +2443,8 @@ extern "C" {
     /// does, and members wait for it at most `timeout_ns` (0: that of the mesh). The context ends when all
     /// members have released it. distag_backward_async and FAST are UNSUPPORTED here. In other contexts a root is
     /// not sharded. Collective, without waiting. Fails: INVALID_ARGUMENT (a named line), or as the mesh does.
-    pub fn distag_context_create_joint(mesh: *mut distag_mesh, out_context: *mut *mut distag_context, err: *mut distag_error) -> i32;
+    [223, crate::library::refused(err)]
+    distag_context_create_joint(mesh: *mut distag_mesh, out_context: *mut *mut distag_context, err: *mut distag_error) -> i32;
     /// Saves a value without references and objects, often a map: tensors (of sharded ones each member its
     /// parts), lists, maps, numbers, texts ..., alike on all members except the parts. It replaces what was saved
     /// there in one instant: a load, also after a crash, finds the old or the new one, whole. The directory is
@@ -2174,11 +2453,13 @@ extern "C" {
     /// Fails: INVALID_ARGUMENT (references, objects, tensors of another mesh, keys that give two tensors one
     /// name); INVALID_STATE (naming file and reason; a directory that not all share; another save is writing
     /// there); DIVERGED (naming the entry that differs); as the mesh does. The old stays.
-    pub fn distag_checkpoint_save(mesh: *mut distag_mesh, directory: *const c_char, value: *mut distag_value, timeout_ns: i64, err: *mut distag_error) -> i32;
+    [227, crate::library::refused(err)]
+    distag_checkpoint_save(mesh: *mut distag_mesh, directory: *const c_char, value: *mut distag_value, timeout_ns: i64, err: *mut distag_error) -> i32;
     /// Saves the values of now while the program goes on and writes to the tensors. A shutdown waits for it; a
     /// failure for which the future was not asked before its release goes to the log. Its value is null; to
     /// cancel it does nothing.
-    pub fn distag_checkpoint_save_async(mesh: *mut distag_mesh, directory: *const c_char, value: *mut distag_value, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
+    [242, crate::library::refused(err)]
+    distag_checkpoint_save_async(mesh: *mut distag_mesh, directory: *const c_char, value: *mut distag_value, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// Loads what was saved with any mesh and specs, and safetensors of others: a file, or a directory with one
     /// or with model.safetensors.index.json. The tensors in `into`, a map like the one saved, get their elements
     /// in place, each member reads its parts only; after a failure they are as they were. out_value is all that
@@ -2186,16 +2467,19 @@ extern "C" {
     /// Without a mesh this process reads alone. Else collective. Blocks. Fails: NOT_FOUND (directory, entry);
     /// PROTOCOL (a damaged file, named with its entry); INVALID_ARGUMENT (shape, dtype); INVALID_STATE;
     /// UNSUPPORTED (another dtype).
-    pub fn distag_checkpoint_load(mesh: *mut distag_mesh, directory: *const c_char, into: *mut distag_value, timeout_ns: i64, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [228, crate::library::refused(err)]
+    distag_checkpoint_load(mesh: *mut distag_mesh, directory: *const c_char, into: *mut distag_value, timeout_ns: i64, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Fills `into` before the future ends, whose value is out_value. Fails also: UNSUPPORTED without a mesh (no
     /// thread).
-    pub fn distag_checkpoint_load_async(mesh: *mut distag_mesh, directory: *const c_char, into: *mut distag_value, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
+    [243, crate::library::refused(err)]
+    distag_checkpoint_load_async(mesh: *mut distag_mesh, directory: *const c_char, into: *mut distag_value, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// Begins to make batches. Its tensors are of the mesh or line it is given. destroy runs when no call of the
     /// source can follow. Batches are numbered from 0 through all epochs. prefetch and concurrency may differ
     /// from member to member. Collective, without waiting. Fails: INVALID_ARGUMENT (specs, counts, fields of
     /// another mode; with DISTAG_BATCH_ROWS first dims cut in two ways; a state of other data, naming the field;
     /// epochs may grow; a mesh without a worker).
-    pub fn distag_loader_create(mesh: *mut distag_mesh, source: distag_batch_source, user_data: *mut c_void, destroy: distag_deleter, options: *const distag_loader_options, out_loader: *mut *mut distag_loader, err: *mut distag_error) -> i32;
+    [237, { if let Some(destroy) = destroy { destroy(user_data) } crate::library::refused(err) }]
+    distag_loader_create(mesh: *mut distag_mesh, source: distag_batch_source, user_data: *mut c_void, destroy: distag_deleter, options: *const distag_loader_options, out_loader: *mut *mut distag_loader, err: *mut distag_error) -> i32;
     /// The next batch, with its tensors sharded; NULL once the data of some member has ended, for all alike. All
     /// members get the same batches; one that all have made is there at once. It is no collective call of the
     /// mesh's lines. Blocks. Fails: as the source did on any member, naming it, and then the loader is at its
@@ -2203,7 +2487,8 @@ extern "C" {
     /// parts of others), with check_replicas DIVERGED; DEADLINE naming the member whose source is late: the batch
     /// is still to come; DISCONNECTED (a member has released the loader); as the mesh does. The future's value:
     /// the batch, null at the end; to cancel it skips none.
-    pub fn distag_loader_next(loader: *mut distag_loader, timeout_ns: i64, out_batch: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [238, crate::library::refused(err)]
+    distag_loader_next(loader: *mut distag_loader, timeout_ns: i64, out_batch: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// The next batch, with its tensors sharded; NULL once the data of some member has ended, for all alike. All
     /// members get the same batches; one that all have made is there at once. It is no collective call of the
     /// mesh's lines. Blocks. Fails: as the source did on any member, naming it, and then the loader is at its
@@ -2211,12 +2496,15 @@ extern "C" {
     /// parts of others), with check_replicas DIVERGED; DEADLINE naming the member whose source is late: the batch
     /// is still to come; DISCONNECTED (a member has released the loader); as the mesh does. The future's value:
     /// the batch, null at the end; to cancel it skips none.
-    pub fn distag_loader_next_async(loader: *mut distag_loader, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
+    [239, crate::library::refused(err)]
+    distag_loader_next_async(loader: *mut distag_loader, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// The state as a map of numbers, for a checkpoint: its next batch is the one that distag_loader_next would
     /// give, however many are made ahead. A loader on any other mesh can go on from it.
-    pub fn distag_loader_save(loader: *mut distag_loader, out_state: *mut *mut distag_value, err: *mut distag_error) -> i32;
+    [240, crate::library::refused(err)]
+    distag_loader_save(loader: *mut distag_loader, out_state: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// The progress of a loader on this member.
-    pub fn distag_loader_get_info(loader: *mut distag_loader, out_info: *mut distag_loader_info, err: *mut distag_error) -> i32;
+    [241, crate::library::refused(err)]
+    distag_loader_get_info(loader: *mut distag_loader, out_info: *mut distag_loader_info, err: *mut distag_error) -> i32;
     /// Makes a plan from rules, and, with roots, for the program of which they are results: run it once with
     /// inputs of DISTAG_INIT_SHAPE. A leaf without a rule gets the cuts that its ops want and that move nothing,
     /// forward and backward until nothing changes; where two ops differ it is repeated, and "why" says so. Inputs
@@ -2224,19 +2512,21 @@ extern "C" {
     /// is needed. The leaves are retained. Fails: INVALID_ARGUMENT (a rule that fits no leaf, naming the nearest,
     /// or does not suit it; roots with elements, or of no leaf; saved is no report, or of another mesh, program
     /// or leaves); OUT_OF_MEMORY (bytes); UNSUPPORTED (AUTO).
-    pub fn distag_plan_create(mesh: *mut distag_mesh, roots: *const *mut distag_tensor, root_count: usize, options: *const distag_plan_options, out_plan: *mut *mut distag_plan, err: *mut distag_error) -> i32;
+    [247, crate::library::refused(err)]
+    distag_plan_create(mesh: *mut distag_mesh, roots: *const *mut distag_tensor, root_count: usize, options: *const distag_plan_options, out_plan: *mut *mut distag_plan, err: *mut distag_error) -> i32;
     /// Marks the leaves as planned, in place: plain ones get the values of the source, in exchanges of up to 64
     /// MiB (DISTAG_AUTO_USE_GROUP_SHARDING=0: one by one), deferred ones make their part. Those that lie so, and
     /// shapes, stay. Collective: members compare their plans first. Blocks, at most the timeout_ns of the mesh.
     /// Fails, no leaf marked: DIVERGED; INVALID_STATE (a leaf with another spec, or a history); as the source of
     /// a deferred leaf on one member does, on all. Values that do not come end the mesh.
-    pub fn distag_plan_apply(plan: *mut distag_plan, line: *mut distag_mesh, err: *mut distag_error) -> i32;
+    [248, crate::library::refused(err)]
+    distag_plan_apply(plan: *mut distag_plan, line: *mut distag_mesh, err: *mut distag_error) -> i32;
     /// The spec of the leaf of that name; NULL: there is no such leaf.
-    pub fn distag_plan_get_spec(plan: *mut distag_plan, name: *const c_char) -> *const c_char;
+    [249, core::mem::zeroed()]
+    distag_plan_get_spec(plan: *mut distag_plan, name: *const c_char) -> *const c_char;
     /// In JSON, as distag_worker_copy_report: "mesh", "mode", "memory" of the member that needs most, and
     /// "leaves", each with "name", "dtype", "shape", "spec" and "why"; with roots also "program", a hash, and
     /// "ops" likewise.
-    pub fn distag_plan_copy_report(plan: *mut distag_plan, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
-    /// The table of all functions, or NULL for another major version of the ABI.
-    pub fn distag_get_api(abi_major: u32) -> *const core::ffi::c_void;
+    [250, crate::library::refused(err)]
+    distag_plan_copy_report(plan: *mut distag_plan, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
 }

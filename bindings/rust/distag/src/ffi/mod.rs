@@ -20,7 +20,6 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::raw::c_char;
 use std::ptr::{addr_of_mut, NonNull};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A handle that C counts.
 pub trait Counted: Sized {
@@ -224,41 +223,14 @@ pub fn text_of(chars: &[c_char]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Refuses a library that is older than this crate, or has another ABI.
+/// Refuses a library that does not fit.
 pub fn check_library() -> Result<()> {
-    static IS_GOOD: AtomicBool = AtomicBool::new(false);
-    if IS_GOOD.load(Ordering::Relaxed) {
-        return Ok(());
-    }
-    let found = functions::get_version().unwrap_or_default();
-    let table = unsafe { sys::distag_get_api(sys::DISTAG_ABI_MAJOR as u32) };
-    if table.is_null() || is_older(found, sys::VERSION) {
-        let message = format!(
-            "libdistag.so is version {found}, and this program was made for {}: install that one or a newer one",
-            sys::VERSION
-        );
-        return Err(Error::new(Code::Unsupported, message));
-    }
-    IS_GOOD.store(true, Ordering::Relaxed);
-    Ok(())
-}
-
-fn is_older(found: &str, wanted: &str) -> bool {
-    let numbers = |text: &str| text.split('.').map(|part| part.parse::<u32>().unwrap_or(0)).collect::<Vec<_>>();
-    numbers(found) < numbers(wanted)
+    sys::check_library().map_err(|refusal| Error::new(Code::Unsupported, refusal))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions_are_compared_by_their_numbers() {
-        assert!(is_older("0.2.9", "0.3.0"));
-        assert!(is_older("0.9.0", "0.10.0"));
-        assert!(!is_older("0.3.0", "0.3.0"));
-        assert!(!is_older("1.0.0", "0.3.1"));
-    }
 
     #[test]
     fn the_library_is_not_older() {

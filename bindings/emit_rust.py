@@ -424,7 +424,10 @@ def enum_rs(enum, name, prefix):
     for value in enum["values"]:
         short = camel(re.sub(f"^({prefix}|DISTAG_)", "", value["name"]))
         values.append((short, value["value"], value["comment"]))
-    lines = ["", f"/// `{enum['name']}` of the header.", "#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]",
+    last, number, _ = values[-1]
+    lines = ["", f"/// `{enum['name']}` of the header.", "///", "/// ```",
+             f"/// assert_eq!(distag::{name}::from_raw({number}), distag::{name}::{last});",
+             f"/// assert_eq!(distag::{name}::Other(99).to_raw(), 99);", "/// ```", "#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]",
              "#[non_exhaustive]", f"pub enum {name} {{"]
     for short, number, comment in values:
         lines += document(comment or f"{short}, {number} in C.", "    ") + [f"    {short},"]
@@ -445,6 +448,9 @@ def code_rs(api):
     values = [(camel(each["name"][len("DISTAG_E_"):]), each["name"][len("DISTAG_E_"):], each["value"], each["comment"])
               for each in enum["values"] if each["name"] not in ("DISTAG_OK", "DISTAG_E_USER")]
     lines = ["", "/// The code of an error; its tens say how to go on, see [`Class`](crate::Class).",
+             "///", "/// ```", "/// let failure = distag::ops::ones(&[2])?.view::<i64>().unwrap_err();",
+             "/// assert_eq!(failure.code(), distag::Code::InvalidArgument);",
+             "/// assert_eq!(failure.code().name(), \"INVALID_ARGUMENT\");", "/// # Ok::<(), distag::Error>(())", "/// ```",
              "#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]", "#[non_exhaustive]", "pub enum Code {"]
     for short, _, number, comment in values:
         lines += document(f"{number}: {comment}", "    ") + [f"    {short},"]

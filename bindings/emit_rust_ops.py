@@ -251,6 +251,11 @@ def all_ops(api):
 def text(api, generated):
     ops = all_ops(api)
     lines = [generated + "//! The built-in ops. Each is one call of the header. `f_with` takes what `f` leaves out.",
+             "//!", "//! ```", "//! use distag::ops;",
+             "//! let x = ops::arange(0.0, 4.0)?.reshape(&[2, 2])?;",
+             "//! assert_eq!(ops::sum(&x)?.item()?, 6.0); // or x.sum()",
+             "//! let rows = x.sum_with(ops::Sum { dims: &[1], ..Default::default() })?;",
+             "//! assert_eq!(*rows.view::<f32>()?, [1.0, 5.0]);", "//! # Ok::<(), distag::Error>(())", "//! ```",
              "use crate::apply::{self, Attribute};", "use crate::error::Result;", "use crate::ffi::functions;",
              "use crate::{DType, Tensor};"]
     for op in ops:

@@ -9,6 +9,7 @@ for folder in "$1/bindings/rust" "$1/tests/bindings/rust"; do
 done
 cd "$1/bindings/rust"
 /usr/bin/cargo clippy --offline --quiet --package distag --lib --features load -- -D warnings
+/usr/bin/python3 -B "$1/tests/bindings/rust/examples.py" distag/src
 /usr/bin/cargo doc --offline --quiet --no-deps
 unsafe=$(grep -rlE '\bunsafe\b' distag/src --include=*.rs | grep -v '^distag/src/ffi/' | xargs -r grep -lE '^[^/]*\bunsafe (\{|fn|impl)' || true)
 [ -z "$unsafe" ] || { echo "unsafe code outside of ffi: $unsafe" >&2; exit 1; }

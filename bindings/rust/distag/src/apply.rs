@@ -4,6 +4,14 @@ use crate::ffi::{self, functions, Handles};
 use crate::{DType, IntoValue, Tensor, Value};
 
 /// An attribute of an op.
+///
+/// ```
+/// use distag::{apply, Attribute, DType, Tensor};
+/// let x = Tensor::copy(&[1.5f32, 2.5]);
+/// let cast = apply("cast", &[Some(&x)], &[("dtype", Attribute::DType(DType::Int64))], 1)?;
+/// assert_eq!(*cast[0].view::<i64>()?, [1, 2]);
+/// # Ok::<(), distag::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Attribute<'a> {
     /// `int64`
@@ -35,6 +43,14 @@ impl IntoValue for Attribute<'_> {
 }
 
 /// Runs an op by its name; an input may be None where the signature of the op says so.
+///
+/// ```
+/// use distag::{Attribute, Tensor};
+/// let x = Tensor::copy(&[1.0f32, 2.0, 3.0, 4.0]).reshape(&[2, 2])?;
+/// let sums = distag::apply("sum", &[Some(&x)], &[("dims", Attribute::Ints(&[0]))], 1)?;
+/// assert_eq!(*sums[0].view::<f32>()?, [4.0, 6.0]);
+/// # Ok::<(), distag::Error>(())
+/// ```
 ///
 /// # Errors
 /// No such op or attribute; shapes and dtypes that do not fit.

@@ -97,6 +97,19 @@ impl fmt::Debug for Call {
 }
 
 /// The answer that a function still owes; dropped without one, it fails the call.
+///
+/// ```
+/// # let worker = distag::Worker::builder().name("w").world_size(1).rendezvous("inproc://doc").build()?;
+/// # worker.start(std::time::Duration::from_secs(5))?;
+/// use distag::{Call, Error};
+/// worker.register("later", |call: &Call| {
+///     let reply = call.defer()?;
+///     std::thread::spawn(move || reply.finish(Ok(7i64)));
+///     Ok::<_, Error>(()) // counts for nothing
+/// })?;
+/// assert_eq!(worker.call::<i64>("w", "later", ())?, 7);
+/// # Ok::<(), distag::Error>(())
+/// ```
 pub struct Reply {
     handle: Handle<distag_reply>,
     worker: String, // whose function was called
@@ -134,6 +147,21 @@ impl fmt::Debug for Reply {
 /// A function that can be registered: of up to six arguments, with `&Call` before them if it wants it.
 ///
 /// It answers a `Result`, of any error that can be boxed: `distag::Error` keeps its code, others are status 1000.
+///
+/// ```
+/// # let worker = distag::Worker::builder().name("w").world_size(1).rendezvous("inproc://doc").build()?;
+/// # worker.start(std::time::Duration::from_secs(5))?;
+/// use distag::{Call, Error, Tensor};
+/// fn scale(x: Tensor, by: f64) -> distag::Result<Tensor> {
+///     x.mul_scalar(by)
+/// }
+/// worker.register("scale", scale)?;
+/// worker.register("caller", |call: &Call| Ok::<_, Error>(call.caller().to_owned()))?;
+/// worker.register("parse", |text: String| text.parse::<i64>())?; // "ParseIntError: ..." has status 1000
+/// assert_eq!(worker.call::<String>("w", "caller", ())?, "w");
+/// assert_eq!(worker.call::<i64>("w", "parse", ("4x",)).unwrap_err().code(), distag::Code::User(1000));
+/// # Ok::<(), distag::Error>(())
+/// ```
 pub trait Handler<Arguments>: Send + Sync + 'static {
     /// Answers a call.
     ///
@@ -143,6 +171,11 @@ pub trait Handler<Arguments>: Send + Sync + 'static {
 }
 
 /// Marks functions that take `&Call` first.
+///
+/// ```
+/// fn takes_call(_: impl distag::Handler<(distag::WithCall, i64)>) {}
+/// takes_call(|call: &distag::Call, x: i64| Ok::<_, distag::Error>(x * call.arg_count() as i64));
+/// ```
 #[derive(Debug)]
 pub struct WithCall;
 

@@ -10,6 +10,15 @@ use std::fmt;
 use std::time::Duration;
 
 /// One forward and its backward passes. It ends, here and everywhere it reached, with its creator's last reference.
+///
+/// ```
+/// use distag::{Context, Tensor};
+/// let x = Tensor::copy(&[3.0f32]).with_grad()?;
+/// let context = Context::local()?; // Worker::context makes one for calls
+/// context.backward(&[&(&x * &x).sum()?])?;
+/// assert_eq!(*context.gradient(&x)?.view::<f32>()?, [6.0]);
+/// # Ok::<(), distag::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Context {
     handle: Handle<distag_context>,
@@ -17,6 +26,16 @@ pub struct Context {
 }
 
 /// How a pass runs.
+///
+/// ```
+/// use distag::{Backward, Context, Tensor};
+/// let x = Tensor::copy(&[1.0f32, 2.0]).with_grad()?;
+/// let seed = Tensor::copy(&[10.0f32, 100.0]);
+/// let context = Context::local()?;
+/// context.backward_with(&[&(2.0 * &x)], Backward { seeds: &[Some(&seed)], ..Default::default() })?;
+/// assert_eq!(*context.gradient(&x)?.view::<f32>()?, [20.0, 200.0]);
+/// # Ok::<(), distag::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backward<'a> {
     /// A gradient for each root, None for one that is a scalar; or no item at all.
@@ -186,6 +205,15 @@ impl fmt::Debug for Context {
 }
 
 /// The gradients of one moment; they outlive their context.
+///
+/// ```
+/// let (x, y) = (distag::Tensor::copy(&[2.0f32]).with_grad()?, distag::Tensor::copy(&[5.0f32]).with_grad()?);
+/// let context = distag::Context::local()?;
+/// context.backward(&[&(&x * &y).sum()?])?;
+/// let gradients = context.gradients()?;
+/// assert_eq!((gradients.len(), gradients.get(&x).expect("a gradient").item()?), (2, 5.0));
+/// # Ok::<(), distag::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Gradients(Handle<distag_gradients>);
 

@@ -6,6 +6,23 @@ use crate::Tensor;
 use distag_sys::distag_tensor;
 
 /// An op with a gradient of its own, for one application: what backward needs is in it.
+///
+/// ```
+/// use distag::{CustomOp, Result, Tensor};
+/// struct Floor; // whose gradient is let through
+/// impl CustomOp for Floor {
+///     fn forward(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+///         Ok(vec![inputs[0].cast(distag::DType::Int64)?.cast(inputs[0].dtype())?])
+///     }
+///     fn backward(&self, gradients: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+///         Ok(gradients.to_vec())
+///     }
+/// }
+/// let x = Tensor::copy(&[1.5f32]).with_grad()?;
+/// let y = distag::apply_custom("floor", Floor, &[&x], 1)?.remove(0);
+/// assert_eq!(*y.view::<f32>()?, [1.0]);
+/// # Ok::<(), distag::Error>(())
+/// ```
 pub trait CustomOp: Send + Sync + 'static {
     /// Computes the outputs; the inputs come without history.
     ///
@@ -38,6 +55,25 @@ impl<C: CustomOp> ffi::RawOp for Raw<C> {
 
 /// Applies an op of your own: runs forward at once, and records backward if an input requires grad. The name shows in
 /// errors and graphs.
+///
+/// ```
+/// # use distag::{CustomOp, Result, Tensor};
+/// struct Twice;
+/// impl CustomOp for Twice {
+///     fn forward(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+///         Ok(vec![&inputs[0] * 2.0])
+///     }
+///     fn backward(&self, gradients: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+///         Ok(vec![gradients[0].as_ref().map(|each| each * 2.0)])
+///     }
+/// }
+/// let x = Tensor::copy(&[3.0f32]).with_grad()?;
+/// let y = distag::apply_custom("twice", Twice, &[&x], 1)?.remove(0);
+/// let context = distag::Context::local()?;
+/// context.backward(&[&y])?;
+/// assert_eq!(context.gradient(&x)?.item()?, 2.0);
+/// # Ok::<(), distag::Error>(())
+/// ```
 ///
 /// # Errors
 /// As forward.

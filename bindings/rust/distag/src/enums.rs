@@ -2,6 +2,13 @@
 //! The enums of the header. Other values may come from a newer library.
 
 /// The code of an error; its tens say how to go on, see [`Class`](crate::Class).
+///
+/// ```
+/// let failure = distag::ops::ones(&[2])?.view::<i64>().unwrap_err();
+/// assert_eq!(failure.code(), distag::Code::InvalidArgument);
+/// assert_eq!(failure.code().name(), "INVALID_ARGUMENT");
+/// # Ok::<(), distag::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Code {
@@ -122,6 +129,11 @@ impl Code {
 }
 
 /// `distag_dtype_code` of the header.
+///
+/// ```
+/// assert_eq!(distag::DType::from_raw(9), distag::DType::Uint8);
+/// assert_eq!(distag::DType::Other(99).to_raw(), 99);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DType {
@@ -182,6 +194,11 @@ impl DType {
 }
 
 /// `distag_value_kind_code` of the header.
+///
+/// ```
+/// assert_eq!(distag::ValueKind::from_raw(11), distag::ValueKind::Object);
+/// assert_eq!(distag::ValueKind::Other(99).to_raw(), 99);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ValueKind {
@@ -250,6 +267,11 @@ impl ValueKind {
 }
 
 /// `distag_log_level` of the header.
+///
+/// ```
+/// assert_eq!(distag::LogLevel::from_raw(4), distag::LogLevel::Debug);
+/// assert_eq!(distag::LogLevel::Other(99).to_raw(), 99);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LogLevel {
@@ -290,6 +312,11 @@ impl LogLevel {
 }
 
 /// `distag_socket_engine` of the header.
+///
+/// ```
+/// assert_eq!(distag::SocketEngine::from_raw(2), distag::SocketEngine::Zmtp);
+/// assert_eq!(distag::SocketEngine::Other(99).to_raw(), 99);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SocketEngine {
@@ -322,6 +349,11 @@ impl SocketEngine {
 }
 
 /// `distag_member_state` of the header.
+///
+/// ```
+/// assert_eq!(distag::MemberState::from_raw(3), distag::MemberState::Lost);
+/// assert_eq!(distag::MemberState::Other(99).to_raw(), 99);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MemberState {
@@ -358,6 +390,11 @@ impl MemberState {
 }
 
 /// `distag_spec_form` of the header.
+///
+/// ```
+/// assert_eq!(distag::SpecForm::from_raw(5), distag::SpecForm::Shardy);
+/// assert_eq!(distag::SpecForm::Other(99).to_raw(), 99);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SpecForm {
@@ -402,6 +439,11 @@ impl SpecForm {
 }
 
 /// `distag_picture_format` of the header.
+///
+/// ```
+/// assert_eq!(distag::PictureFormat::from_raw(6), distag::PictureFormat::Html);
+/// assert_eq!(distag::PictureFormat::Other(99).to_raw(), 99);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PictureFormat {
@@ -442,6 +484,11 @@ impl PictureFormat {
 }
 
 /// `distag_collective_kind` of the header.
+///
+/// ```
+/// assert_eq!(distag::CollectiveKind::from_raw(7), distag::CollectiveKind::Permute);
+/// assert_eq!(distag::CollectiveKind::Other(99).to_raw(), 99);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CollectiveKind {
@@ -494,6 +541,11 @@ impl CollectiveKind {
 }
 
 /// `distag_reduction` of the header.
+///
+/// ```
+/// assert_eq!(distag::Reduction::from_raw(4), distag::Reduction::Max);
+/// assert_eq!(distag::Reduction::Other(99).to_raw(), 99);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reduction {
@@ -534,6 +586,11 @@ impl Reduction {
 }
 
 /// `distag_hidden_moves` of the header.
+///
+/// ```
+/// assert_eq!(distag::HiddenMoves::from_raw(3), distag::HiddenMoves::Refuse);
+/// assert_eq!(distag::HiddenMoves::Other(99).to_raw(), 99);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HiddenMoves {

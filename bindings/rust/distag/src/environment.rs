@@ -3,6 +3,14 @@ use crate::error::Result;
 use crate::ffi::{self, functions};
 
 /// The place of this process in its group, as its launcher tells in the environment.
+///
+/// ```
+/// std::env::set_var("RANK", "1"); // as a launcher does
+/// std::env::set_var("WORLD_SIZE", "4");
+/// let place = distag::Environment::read()?;
+/// assert_eq!((place.rank, place.world_size), (1, 4));
+/// # Ok::<(), distag::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Environment {

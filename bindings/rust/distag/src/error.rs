@@ -6,9 +6,22 @@ use std::fmt;
 pub use crate::enums::Code;
 
 /// What the functions of this crate answer.
+///
+/// ```
+/// fn half(x: &distag::Tensor) -> distag::Result<distag::Tensor> {
+///     x.mul_scalar(0.5)
+/// }
+/// assert_eq!(half(&distag::Tensor::copy(&[3.0f32]))?.item()?, 1.5);
+/// # Ok::<(), distag::Error>(())
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// How to go on after an error: the tens of its code.
+///
+/// ```
+/// use distag::{Class, Code};
+/// assert_eq!((Code::Overloaded.class(), Code::Disconnected.class()), (Class::Retry, Class::Reconnect));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Class {

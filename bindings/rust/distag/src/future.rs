@@ -14,6 +14,17 @@ use std::time::Duration;
 /// The answer of an operation that goes on. Wait for it, or await it in any executor.
 ///
 /// One that was polled and is dropped before it is complete cancels its operation; [`Future::detach`] does not.
+///
+/// ```
+/// # let worker = distag::Worker::builder().name("w").world_size(1).rendezvous("inproc://doc").build()?;
+/// # worker.start(std::time::Duration::from_secs(5))?;
+/// use std::time::Duration;
+/// worker.register("double", |x: i64| Ok::<_, distag::Error>(2 * x))?;
+/// let future = worker.call_async::<i64>("w", "double", (21,))?;
+/// let next = future.then(|answer| Ok(answer? + 1))?;
+/// assert_eq!((future.wait_timeout(Duration::from_secs(5))?, next.wait()?), (42, 43)); // or .await
+/// # Ok::<(), distag::Error>(())
+/// ```
 #[must_use]
 pub struct Future<T> {
     handle: Handle<distag_future>,
@@ -166,6 +177,15 @@ impl<T> Drop for Future<T> {
 }
 
 /// Waits until all have an answer, or the first one fails; the others go on.
+///
+/// ```
+/// # let worker = distag::Worker::builder().name("w").world_size(1).rendezvous("inproc://doc").build()?;
+/// # worker.start(std::time::Duration::from_secs(5))?;
+/// worker.register("double", |x: i64| Ok::<_, distag::Error>(2 * x))?;
+/// let calls = (0..3).map(|x| worker.call_async::<i64>("w", "double", (x,)));
+/// assert_eq!(distag::wait_all(calls.collect::<distag::Result<Vec<_>>>()?)?, [0, 2, 4]);
+/// # Ok::<(), distag::Error>(())
+/// ```
 ///
 /// # Errors
 /// As the first one that failed.

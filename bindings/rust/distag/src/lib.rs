@@ -81,18 +81,34 @@ pub use worker::{create_keys, Member, Request, Worker, WorkerBuilder};
 pub use distag_sys as sys;
 
 /// The version of the library that is loaded.
+///
+/// ```
+/// assert!(distag::version().starts_with("0."));
+/// ```
 #[must_use]
 pub fn version() -> &'static str {
     ffi::functions::get_version().unwrap_or_default()
 }
 
 /// The handles of this process that are not released yet.
+///
+/// ```
+/// let before = distag::handle_count();
+/// let x = distag::Tensor::copy(&[1.0f32]);
+/// assert_eq!(distag::handle_count(), before + 1);
+/// ```
 #[must_use]
 pub fn handle_count() -> u64 {
     ffi::functions::get_handle_count()
 }
 
 /// The same in JSON, by kind; with `DISTAG_VALIDATE=1` in the environment each of them.
+///
+/// ```
+/// let _x = distag::Tensor::copy(&[1.0f32]);
+/// assert!(distag::handle_report()?.contains("tensor"));
+/// # Ok::<(), distag::Error>(())
+/// ```
 ///
 /// # Errors
 /// No memory.

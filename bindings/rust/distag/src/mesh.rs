@@ -8,10 +8,33 @@ use std::fmt;
 use std::time::Duration;
 
 /// Workers in a grid with named axes. All members run one program: the same calls in the same order.
+///
+/// ```
+/// # let worker = distag::Worker::builder().name("w").world_size(1).rendezvous("inproc://doc").build()?;
+/// # worker.start(std::time::Duration::from_secs(5))?;
+/// use distag::{Mesh, Tensor};
+/// let mesh = Mesh::new(&worker, &[1], &["data"])?; // all members do the same
+/// let x = Tensor::copy(&[1.0f32, 2.0]);
+/// assert_eq!(*mesh.all_reduce(&x)?.view::<f32>()?, [1.0, 2.0]);
+/// x.mark_sharding(&mesh, "('data',)", None)?; // from here on each has its rows
+/// assert_eq!(*x.to_local()?.view::<f32>()?, [1.0, 2.0]);
+/// # Ok::<(), distag::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Mesh(Handle<distag_mesh>);
 
 /// What a collective may be given.
+///
+/// ```
+/// # let worker = distag::Worker::builder().name("w").world_size(1).rendezvous("inproc://doc").build()?;
+/// # worker.start(std::time::Duration::from_secs(5))?;
+/// use distag::{Collective, CollectiveKind, Mesh, Reduction, Tensor};
+/// let mesh = Mesh::new(&worker, &[1], &["data"])?;
+/// let options = Collective { reduction: Some(Reduction::Max), ..Default::default() };
+/// let largest = mesh.collective(CollectiveKind::AllReduce, &Tensor::copy(&[4.0f32]), options)?;
+/// assert_eq!(largest.expect("all get it").item()?, 4.0);
+/// # Ok::<(), distag::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Collective<'a> {
     /// The axes in which those that take part differ; None for all.

@@ -5,6 +5,14 @@ use crate::{Mesh, PictureFormat};
 use distag_sys::{distag_mesh, distag_picture_options};
 
 /// What a drawing may be given.
+///
+/// ```
+/// use distag::{visualize_sharding, Picture, PictureFormat};
+/// let options = Picture { format: Some(PictureFormat::Svg), label: Some("GPU"), ..Default::default() };
+/// let drawn = visualize_sharding("{devices=[2,1]0,1}", Some(&[4, 2]), options)?;
+/// assert!(drawn.contains("<svg") && drawn.contains("GPU 1"));
+/// # Ok::<(), distag::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Picture<'a> {
     /// Its format; None for text.
@@ -21,6 +29,12 @@ pub struct Picture<'a> {
 
 /// Draws which members hold which part of a tensor, by a spec in HLO text, which names devices itself:
 /// `{devices=[2,2]0,1,2,3}`. Without a shape all parts are drawn alike.
+///
+/// ```
+/// let drawn = distag::visualize_sharding("{devices=[1,2]0,1}", None, Default::default())?;
+/// assert!(drawn.contains("CPU 0") && drawn.contains("CPU 1"));
+/// # Ok::<(), distag::Error>(())
+/// ```
 ///
 /// # Errors
 /// A spec or a shape that does not fit.

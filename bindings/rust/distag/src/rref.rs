@@ -10,6 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A reference to a value that lives on its owner, until the last reference on any worker is gone.
+///
+/// ```
+/// # let worker = distag::Worker::builder().name("w").world_size(1).rendezvous("inproc://doc").build()?;
+/// # worker.start(std::time::Duration::from_secs(5))?;
+/// worker.register("make", |x: i64| Ok::<_, distag::Error>(x + 1))?;
+/// let made = worker.remote("w", "make", (1,))?; // the value stays at "w"
+/// assert_eq!((made.fetch::<i64>()?, made.owner()), (2, "w"));
+/// # Ok::<(), distag::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct RRef {
     handle: Handle<distag_rref>,

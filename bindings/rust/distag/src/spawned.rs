@@ -8,11 +8,44 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// What a spawner runs: it ends when the call is answered.
+///
+/// ```
+/// # let worker = distag::Worker::builder().name("w").world_size(1).rendezvous("inproc://doc").build()?;
+/// # worker.start(std::time::Duration::from_secs(5))?;
+/// fn spawn(task: distag::Task) { // as an executor of yours does
+/// #     struct Unpark(std::thread::Thread);
+/// #     impl std::task::Wake for Unpark {
+/// #         fn wake(self: std::sync::Arc<Self>) {
+/// #             self.0.unpark();
+/// #         }
+/// #     }
+///     std::thread::spawn(move || {
+/// #         let mut task = task;
+/// #         let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+/// #         let mut context = std::task::Context::from_waker(&waker);
+/// #         while task.as_mut().poll(&mut context).is_pending() {
+/// #             std::thread::park();
+/// #         }
+///         // block_on(task)
+///     });
+/// }
+/// worker.register_async("double", |x: i64| async move { Ok::<_, distag::Error>(2 * x) }, spawn)?;
+/// assert_eq!(worker.call::<i64>("w", "double", (4,))?, 8);
+/// # Ok::<(), distag::Error>(())
+/// ```
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Answer = Pin<Box<dyn Future<Output = Result<Value>> + Send>>;
 
 /// An `async` function that can be registered: of up to six arguments, with `&Call` before them if it wants it, which
 /// ends before the future is polled.
+///
+/// ```
+/// async fn double(x: i64) -> distag::Result<i64> {
+///     Ok(2 * x)
+/// }
+/// fn fits(_: impl distag::AsyncHandler<(i64,)>) {}
+/// fits(double);
+/// ```
 pub trait AsyncHandler<Arguments>: Send + Sync + 'static {
     /// Begins a call.
     ///

@@ -10,6 +10,14 @@ use std::ops::{Add, Deref, Div, Mul, Neg, Sub};
 use std::sync::Arc;
 
 /// The types that elements have in Rust: `f32`, `f64`, `i64` and `bool`.
+///
+/// ```
+/// fn largest<T: distag::Element + PartialOrd>(x: &distag::Tensor) -> distag::Result<Option<T>> {
+///     Ok(x.view::<T>()?.iter().copied().reduce(|a, b| if a < b { b } else { a }))
+/// }
+/// assert_eq!(largest::<i64>(&distag::Tensor::copy(&[3i64, 5, 4]))?, Some(5));
+/// # Ok::<(), distag::Error>(())
+/// ```
 pub trait Element: ffi::Element {}
 impl<T: ffi::Element> Element for T {}
 
@@ -302,6 +310,14 @@ impl Neg for Tensor {
 }
 
 /// The elements of a tensor at one moment, as a slice. It holds them: the tensor may be written or dropped.
+///
+/// ```
+/// let x = distag::Tensor::copy(&[1.0f32, 2.0]);
+/// let view = x.view::<f32>()?;
+/// x.write(&[7.0f32, 8.0])?;
+/// assert_eq!((view.iter().sum::<f32>(), x.view::<f32>()?[0]), (3.0, 7.0));
+/// # Ok::<(), distag::Error>(())
+/// ```
 pub struct View<T: Element>(Memory<T>);
 
 enum Memory<T> {

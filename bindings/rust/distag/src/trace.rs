@@ -9,6 +9,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// What a trace may be given.
+///
+/// ```
+/// # let worker = distag::Worker::builder().name("w").world_size(1).rendezvous("inproc://doc").build()?;
+/// # worker.start(std::time::Duration::from_secs(5))?;
+/// use distag::Trace;
+/// let folder = std::env::temp_dir().join(format!("distag-doc-{}", std::process::id()));
+/// std::fs::create_dir(&folder)?;
+/// worker.start_trace(Trace { folder: Some(&folder), ..Default::default() })?;
+/// worker.stop_trace()?;
+/// assert!(folder.join("w.trace.json").exists());
+/// std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trace<'a> {
     /// Where the file is made; it has to be there. None: what `DISTAG_TRACE` names.
@@ -18,6 +31,15 @@ pub struct Trace<'a> {
 }
 
 /// A span in the trace of a worker: it ends when it is dropped, on any thread.
+///
+/// ```
+/// # let worker = distag::Worker::builder().name("w").world_size(1).rendezvous("inproc://doc").build()?;
+/// # worker.start(std::time::Duration::from_secs(5))?;
+/// {
+///     let _span = worker.trace("step")?; // until the end of the block; seen where a trace is under way
+/// }
+/// # Ok::<(), distag::Error>(())
+/// ```
 #[must_use = "the span ends when it is dropped: let _span = ..."]
 pub struct Span {
     worker: Handle<distag_worker>,

@@ -144,6 +144,19 @@ fn inner(item: impl IntoValue) -> Result<Value> {
 }
 
 /// What a call can carry.
+///
+/// ```
+/// use distag::{IntoValue, Result, Tensor, Value};
+/// struct Layer { weight: Tensor, steps: i64 }
+/// impl IntoValue for &Layer {
+///     fn into_value(self) -> Result<Value> {
+///         Value::map([("weight", (&self.weight).into_value()?), ("steps", self.steps.into_value()?)])
+///     }
+/// }
+/// let value = (&Layer { weight: Tensor::copy(&[1.0f32]), steps: 3 }).into_value()?;
+/// assert_eq!(value.entry("steps").expect("an entry").to::<i64>()?, 3);
+/// # Ok::<(), distag::Error>(())
+/// ```
 pub trait IntoValue: Sized {
     /// The value.
     ///
@@ -161,6 +174,18 @@ pub trait IntoValue: Sized {
 }
 
 /// What can be made of an answer, or of an argument.
+///
+/// ```
+/// use distag::{FromValue, IntoValue, Result, Value};
+/// struct Seconds(f64);
+/// impl FromValue for Seconds {
+///     fn from_value(value: &Value) -> Result<Self> {
+///         f64::from_value(value).map(Self)
+///     }
+/// }
+/// assert_eq!(2.5f64.into_value()?.to::<Seconds>()?.0, 2.5);
+/// # Ok::<(), distag::Error>(())
+/// ```
 pub trait FromValue: Sized {
     /// Of a value.
     ///
@@ -311,6 +336,13 @@ impl FromValue for String {
 }
 
 /// Bytes, which are no list of numbers.
+///
+/// ```
+/// use distag::{Bytes, FromValue, IntoValue, ValueKind};
+/// let value = Bytes(vec![1, 2]).into_value()?;
+/// assert_eq!((value.kind(), Bytes::from_value(&value)?.0), (ValueKind::Bytes, vec![1, 2]));
+/// # Ok::<(), distag::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bytes(pub Vec<u8>);
 
@@ -455,6 +487,23 @@ impl FromValue for RRef {
 /// Something of yours (a model, an environment) that stays on its worker: functions reach it through a reference.
 ///
 /// It is shared, as an `Arc` is: what changes is behind a `Mutex` or an atomic.
+///
+/// ```
+/// # let worker = distag::Worker::builder().name("w").world_size(1).rendezvous("inproc://doc").build()?;
+/// # worker.start(std::time::Duration::from_secs(5))?;
+/// use distag::{Error, Object};
+/// use std::sync::Mutex;
+/// worker.register("make", || Ok::<_, Error>(Object::new(Mutex::new(0i64))))?;
+/// worker.register("count", |counter: Object<Mutex<i64>>| {
+///     let mut count = counter.lock().unwrap();
+///     *count += 1;
+///     Ok::<_, Error>(*count)
+/// })?;
+/// let counter = worker.remote("w", "make", ())?;
+/// worker.call::<i64>("w", "count", (&counter,))?;
+/// assert_eq!(worker.call::<i64>("w", "count", (&counter,))?, 2);
+/// # Ok::<(), distag::Error>(())
+/// ```
 pub struct Object<T>(Arc<T>);
 
 impl<T: Any + Send + Sync> Object<T> {
@@ -506,6 +555,13 @@ impl<T: Any + Send + Sync> FromValue for Object<T> {
 }
 
 /// The arguments of a call: a tuple of up to six, or a `Vec<Value>`.
+///
+/// ```
+/// use distag::{IntoArgs, Tensor};
+/// let args = (&Tensor::copy(&[1.0f32]), 2, "three", vec![4i64]).into_args()?;
+/// assert_eq!((args.len(), args[1].to::<i64>()?), (4, 2));
+/// # Ok::<(), distag::Error>(())
+/// ```
 pub trait IntoArgs {
     /// The values.
     ///

@@ -17,6 +17,18 @@ use std::time::Duration;
 ///
 /// The last one that comes from [`WorkerBuilder::build`] has it leave when it is dropped, and so does the end of the
 /// process: it then waits for functions that run only, 5 s at most. [`Worker::shutdown`] ends in peace.
+///
+/// ```
+/// use distag::Worker;
+/// use std::time::Duration;
+/// // Name, group and address come from the environment where they are not set.
+/// let worker = Worker::builder().name("w").world_size(1).rendezvous("inproc://doc").build()?;
+/// worker.register("add", |a: i64, b: i64| Ok::<_, distag::Error>(a + b))?;
+/// worker.start(Duration::from_secs(5))?;
+/// assert_eq!(worker.call::<i64>("w", "add", (1, 2))?, 3);
+/// worker.shutdown(Duration::from_secs(5))?;
+/// # Ok::<(), distag::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Worker {
     handle: Handle<distag_worker>,
@@ -24,6 +36,14 @@ pub struct Worker {
 }
 
 /// A member of the group, as a worker sees it.
+///
+/// ```
+/// # let worker = distag::Worker::builder().name("w").world_size(1).rendezvous("inproc://doc").build()?;
+/// # worker.start(std::time::Duration::from_secs(5))?;
+/// let own = worker.member(0)?;
+/// assert_eq!((own.name.as_str(), own.state), ("w", distag::MemberState::Alive));
+/// # Ok::<(), distag::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Member {
@@ -291,6 +311,16 @@ impl fmt::Debug for Worker {
 }
 
 /// A call to be made, with its options.
+///
+/// ```
+/// # let worker = distag::Worker::builder().name("w").world_size(1).rendezvous("inproc://doc").build()?;
+/// # worker.start(std::time::Duration::from_secs(5))?;
+/// use std::time::Duration;
+/// worker.register("double", |x: i64| Ok::<_, distag::Error>(2 * x))?;
+/// let request = worker.request("w", "double")?.timeout(Duration::from_secs(5)).label("step 1")?;
+/// assert_eq!(request.call::<i64>((2,))?, 4);
+/// # Ok::<(), distag::Error>(())
+/// ```
 pub struct Request<'a> {
     worker: Worker,
     context: Option<Context>,
@@ -387,6 +417,13 @@ impl fmt::Debug for Request<'_> {
 }
 
 /// The options of a new worker; what is not set is the default of the header, or of the environment.
+///
+/// ```
+/// let builder = distag::Worker::builder().name("w").world_size(1).rendezvous("inproc://doc");
+/// let worker = builder.threads(2).on_log(distag::LogLevel::Error, |_, text| eprintln!("{text}")).build()?;
+/// assert_eq!(worker.name(), Some("w"));
+/// # Ok::<(), distag::Error>(())
+/// ```
 #[derive(Default)]
 pub struct WorkerBuilder {
     raw: distag_worker_options,
@@ -534,6 +571,12 @@ impl fmt::Debug for WorkerBuilder {
 }
 
 /// A public and a secret key of a worker, new and unique.
+///
+/// ```
+/// let (public_key, secret_key) = distag::create_keys()?;
+/// assert_ne!(public_key, secret_key); // for WorkerBuilder::secret_key here, WorkerBuilder::peer elsewhere
+/// # Ok::<(), distag::Error>(())
+/// ```
 ///
 /// # Errors
 /// No randomness.

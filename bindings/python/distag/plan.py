@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from ctypes import addressof, byref, c_char_p, c_int64, c_uint32, c_uint64, c_void_p, sizeof
 from typing import Any
 
@@ -36,7 +36,7 @@ class Plan(Owner):
     __slots__ = ()
 
     def __init__(self, mesh: Mesh, leaves: Mapping[str, Tensor], rules: Mapping[str, Spec] | None = None, *,
-                 roots: Sequence[Tensor] = (), source: int | None = 0, saved: str | None = None, memory_bytes: int = 0,
+                 roots: Iterable[Tensor] = (), source: int | None = 0, saved: str | None = None, memory_bytes: int = 0,
                  optimizer_copies: int = 0, inference: bool = False) -> None:
         for what, items in (("leaves", leaves), ("rules", rules)):
             if not isinstance(items, (Mapping, type(None))) or items is leaves is None:
@@ -59,7 +59,7 @@ class Plan(Owner):
             source=-1 if source is None else fit(position(source, "plan"), c_int64, "source"), names=addressof(names),
             leaves=addressof(tensors), leaf_count=len(leaves), patterns=addressof(patterns), specs=addressof(specs),
             rule_count=len(given), saved=None if saved is None else text(saved, "saved"))
-        if not isinstance(roots, (list, tuple)):
+        if isinstance(roots, Tensor) or not isinstance(roots, Iterable):
             raise invalid(f"plan: roots are a list of tensors, not a {type(roots).__name__}")
         results, result_count = _arguments.array_of(
             [_arguments.tensor_of(root, "plan: an item of roots") for root in roots])

@@ -433,7 +433,7 @@ class Training(unittest.TestCase):
         with distag.Plan(mesh, leaves, rules, roots=[loss]) as plan:
             self.assertEqual([plan.spec(name) for name in leaves],
                              ["('data', None)", "('model', None)", "('model',)", "(None, 'model')", "(None,)"])
-            again = distag.Plan(mesh, leaves, roots=[loss], saved=plan.report)
+            again = distag.Plan(mesh, leaves, roots=(each for each in (loss,)), saved=plan.report)
             self.assertEqual(again.report, plan.report)
         for wrong in (batch.tolist, batch.item, lambda: distag.Plan(mesh, leaves, rules, roots=[leaves["0.weight"]])):
             with self.assertRaisesRegex(distag.DistagError, "elements"):

@@ -4,7 +4,7 @@ using System.Linq;
 using System.Threading;
 using Distag;
 
-/// A member of the group in C#: see tests/bindings/together/README.md. usage: together.exe RANK SIZE FOLDER DIGITS FIRST STEPS
+/// A member of the group in C#: see tests/bindings/together/README.md. usage: together.exe RANK SIZE RENDEZVOUS DIGITS FIRST STEPS
 static class Together {
     const int Batch = 32, Count = 1600;
     static readonly TimeSpan limit = TimeSpan.FromSeconds(120);
@@ -62,9 +62,40 @@ static class Together {
         }
     }
 
+    /// What is sent there and back.
+    static object[] Parcel(long number) {
+        return new object[] {
+            new[] { rank, number, 9007199254740993 },
+            new System.Collections.Generic.Dictionary<string, object> { { "from", "layer" + rank }, { "number", number } },
+            "Grüße aus Schicht " + rank + ", Nr. " + number + ": äöüß €",
+            Enumerable.Range(0, 1 << 20).Select(i => (byte)(i + 31 * rank + number)).ToArray(),
+            Tensor.Randn(1000 + 100 * rank + number, new[] { 8L, 8 })
+        };
+    }
+
+    static bool IsUnchanged(object[] found, object[] sent) {
+        var map = (System.Collections.Generic.Dictionary<string, object>)found[1];
+        Tensor x = (Tensor)found[4], expected = (Tensor)sent[4];
+        return found.Length == 5 && Value.As<long[]>(found[0]).SequenceEqual((long[])sent[0]) && map.Count == 2 &&
+            (string)map["from"] == "layer" + rank && (long)map["number"] == ((long[])sent[0])[1] && (string)found[2] == (string)sent[2] &&
+            ((byte[])found[3]).SequenceEqual((byte[])sent[3]) && x.Shape.SequenceEqual(expected.Shape) &&
+            x.ToArray<float>().SequenceEqual(expected.ToArray<float>());
+    }
+
+    static void Exchange(int count) {
+        using (new Scope()) {
+            var calls = Enumerable.Range(0, count * size).Where(number => number % size != rank)
+                .Select(number => worker.CallAsync<object[]>("layer" + number % size, "echo", new object[] { Parcel(number) })).ToArray();
+            int unchanged = calls.Count(each => IsUnchanged(each.Result, Parcel(Value.As<long[]>(each.Result[0])[1])));
+            Console.WriteLine("exchanged " + unchanged);
+            Console.In.ReadToEnd();
+        }
+    }
+
     static void Run(int first, int steps) {
         worker.Start(limit);
-        for (int turn = 0; turn < size; turn++) {
+        if (first < 0) Exchange(steps);
+        for (int turn = 0; first >= 0 && turn < size; turn++) {
             for (int number = 0; number < steps && (first + turn) % size == rank; number++)
                 Train(turn, number, Batch * (steps * turn + number) % Count);
             worker.AllGather(null, limit);
@@ -79,9 +110,10 @@ static class Together {
         long outputs = rank == size - 1 ? 10 : 32;
         weight = Tensor.Parameter(Tensor.Randn(100 + rank, new[] { outputs, rank == 0 ? 64L : 32 }) * 0.2);
         bias = Tensor.Parameter(Tensor.Zeros(new[] { outputs }));
-        using (worker = new Worker(new WorkerOptions { Name = "layer" + rank, Rank = rank, WorldSize = size, Rendezvous = "file://" + arguments[2] })) {
+        using (worker = new Worker(new WorkerOptions { Name = "layer" + rank, Rank = rank, WorldSize = size, Rendezvous = arguments[2] })) {
             worker.Register("forward", (Tensor x) => Forward(x));
             worker.Register("step", (Call call) => Step(call));
+            worker.Register("echo", (object x) => x);
             var settings = new System.Collections.Generic.Dictionary<string, double> { { "lr", 0.1 }, { "momentum", 0.9 } };
             sgd = new Optimizer(worker, "sgd", new object[] { weight, bias }, settings);
             try {
@@ -89,7 +121,8 @@ static class Together {
                 return 0;
             } catch (DistagException failure) {
                 Console.WriteLine("failed " + (int)failure.Code + " " + failure.Message);
-                Console.In.ReadToEnd();
+                for (string line; (line = Console.In.ReadLine()) != null;)
+                    for (int number = 0; number < int.Parse(line); number++) Train(0, number, Batch * number);
                 return 3;
             }
         }

@@ -1,10 +1,20 @@
-/* A member of the group in C: see README.md. usage: member RANK SIZE FOLDER DIGITS FIRST STEPS */
+/* A member of the group in C: see README.md. usage: member RANK SIZE RENDEZVOUS DIGITS FIRST STEPS */
 #include <distag.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { kBatch = 32, kPixels = 64, kWidth = 32, kClasses = 10, kLines = 1600, kMaxSize = 16 };
+enum {
+  kBatch = 32,
+  kPixels = 64,
+  kWidth = 32,
+  kClasses = 10,
+  kLines = 1600,
+  kMaxSize = 16,
+  kMaxParcels = 256,
+  kBytes = 1 << 20,
+  kElements = 64
+};
 
 static distag_tensor *weight, *bias;
 static distag_optimizer* sgd;
@@ -53,6 +63,11 @@ static distag_status step(void* user_data, distag_invocation* invocation, distag
   distag_value_release(answer);
   distag_gradients_release(gradients);
   return err->code;
+}
+
+static distag_status echo(void* user_data, distag_invocation* invocation, distag_error* err) {
+  (void)user_data;
+  return distag_invocation_return(invocation, distag_invocation_get_arg(invocation, 0), err);
 }
 
 static void create_layer(distag_error* err) {
@@ -135,29 +150,134 @@ static void take_turns(int first, int steps, distag_error* err) {
   distag_value_release(null);
 }
 
+static struct {
+  int64_t numbers[3];
+  char name[32], text[96];
+  unsigned char bytes[kBytes];
+  float elements[kElements];
+} sent;
+
+/* A list of a list, a map, a text, bytes and a tensor, each another by the number; `sent` has what is in it. */
+static distag_value* create_parcel(int number, distag_error* err) {
+  const int64_t shape[2] = {8, 8};
+  const char* keys[2] = {"from", "number"};
+  distag_value *items[5] = {NULL}, *entries[2] = {NULL}, *parcel = NULL;
+  distag_tensor* x = NULL;
+
+  sent.numbers[0] = rank;
+  sent.numbers[1] = number;
+  sent.numbers[2] = INT64_C(9007199254740993);
+  snprintf(sent.name, sizeof sent.name, "layer%d", rank);
+  snprintf(sent.text, sizeof sent.text, "Grüße aus Schicht %d, Nr. %d: äöüß €", rank, number);
+  for (int i = 0; i < kBytes; ++i) sent.bytes[i] = (unsigned char)(i + 31 * rank + number);
+  distag_value_create_int64_list(sent.numbers, 3, &items[0], err);
+  distag_value_create_text(sent.name, &entries[0], err);
+  distag_value_create_int64(number, &entries[1], err);
+  distag_value_create_map(keys, entries, 2, &items[1], err);
+  distag_value_create_text(sent.text, &items[2], err);
+  distag_value_create_bytes(sent.bytes, kBytes, &items[3], err);
+  distag_randn((uint64_t)(1000 + 100 * rank + number), DISTAG_FLOAT32, shape, 2, &x, err);
+  distag_tensor_copy_data(x, sent.elements, sizeof sent.elements, err);
+  items[4] = distag_tensor_as_value(x); /* x itself: released as x */
+  distag_value_create_list(items, 5, &parcel, err);
+  for (int i = 0; i < 4; ++i) distag_value_release(items[i]);
+  for (int i = 0; i < 2; ++i) distag_value_release(entries[i]);
+  distag_tensor_release(x);
+  return parcel;
+}
+
+/* Whether a parcel is the one that was made last. */
+static int is_unchanged(distag_value* parcel, distag_error* err) {
+  distag_value* map = distag_value_get_item(parcel, 1);
+  int64_t numbers[3] = {0}, number = 0;
+  const char *name = "", *text = "";
+  const void* bytes = NULL;
+  size_t count = 0, byte_count = 0;
+  distag_tensor* x = NULL;
+  float elements[kElements];
+
+  distag_value_copy_int64s(distag_value_get_item(parcel, 0), numbers, 3, &count, err);
+  distag_value_get_text(distag_value_get_entry(map, "from"), &name, err);
+  distag_value_get_int64(distag_value_get_entry(map, "number"), &number, err);
+  distag_value_get_text(distag_value_get_item(parcel, 2), &text, err);
+  distag_value_get_bytes(distag_value_get_item(parcel, 3), &bytes, &byte_count, err);
+  distag_value_get_tensor(distag_value_get_item(parcel, 4), &x, err);
+  distag_tensor_copy_data(x, elements, sizeof elements, err);
+  return err->code == DISTAG_OK && distag_value_get_count(parcel) == 5 && distag_value_get_count(map) == 2 &&
+         count == 3 && memcmp(numbers, sent.numbers, sizeof numbers) == 0 && strcmp(name, sent.name) == 0 &&
+         number == sent.numbers[1] && strcmp(text, sent.text) == 0 && byte_count == kBytes &&
+         memcmp(bytes, sent.bytes, byte_count) == 0 && distag_tensor_get_ndim(x) == 2 &&
+         memcmp(elements, sent.elements, sizeof elements) == 0;
+}
+
+static void exchange(int count, distag_error* err) {
+  static distag_future* futures[kMaxSize * kMaxParcels];
+  const int calls = size * count;
+  int unchanged = 0;
+
+  for (int i = 0; i < calls; ++i) { /* all at once */
+    distag_value* parcel = i % size != rank ? create_parcel(i, err) : NULL;
+    char name[32];
+    snprintf(name, sizeof name, "layer%d", i % size);
+    if (parcel != NULL) distag_call_async(worker, NULL, name, "echo", &parcel, 1, NULL, &futures[i], err);
+    distag_value_release(parcel);
+  }
+  for (int i = 0; i < calls; ++i) {
+    distag_value* answer = NULL;
+    if (futures[i] == NULL) continue;
+    distag_future_wait(futures[i], DISTAG_FOREVER, err);
+    distag_future_get_value(futures[i], &answer, err);
+    distag_value_release(create_parcel(i, err));
+    unchanged += is_unchanged(answer, err);
+    distag_future_release(futures[i]);
+  }
+  if (err->code == DISTAG_OK) printf("exchanged %d\n", unchanged);
+  fflush(stdout);
+}
+
+/* After a failure: each line has a number of steps to train. */
+static void go_on(const distag_error* failure) {
+  char line[32];
+  printf("failed %d %s\n", (int)failure->code, failure->message);
+  fflush(stdout);
+  while (fgets(line, sizeof line, stdin) != NULL) {
+    distag_error err = DISTAG_ERROR_INIT;
+    const int steps = atoi(line);
+    for (int s = 0; s < steps && err.code == DISTAG_OK; ++s) train_step(0, s, kBatch * s, &err);
+    if (err.code != DISTAG_OK) printf("failed %d %s\n", (int)err.code, err.message);
+    fflush(stdout);
+  }
+}
+
 int main(int argc, char** argv) {
   distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
   distag_error err = DISTAG_ERROR_INIT;
-  char rendezvous[512], name[32];
+  char name[32];
+  int first, steps;
 
-  if (argc != 7) return fprintf(stderr, "usage: %s RANK SIZE FOLDER DIGITS FIRST STEPS\n", argv[0]), 2;
+  if (argc != 7) return fprintf(stderr, "usage: %s RANK SIZE RENDEZVOUS DIGITS FIRST STEPS\n", argv[0]), 2;
   options.rank = rank = atoi(argv[1]);
   options.world_size = size = atoi(argv[2]);
   snprintf(name, sizeof name, "layer%d", rank);
-  snprintf(rendezvous, sizeof rendezvous, "file://%s", argv[3]);
+  first = atoi(argv[5]);
+  steps = atoi(argv[6]);
   options.name = name;
-  options.rendezvous = rendezvous;
+  options.rendezvous = argv[3];
   read_digits(argv[4]);
   distag_worker_create(&options, &worker, &err);
   distag_worker_register(worker, "forward", forward, NULL, NULL, NULL, &err);
   distag_worker_register(worker, "step", step, NULL, NULL, NULL, &err);
+  distag_worker_register(worker, "echo", echo, NULL, NULL, NULL, &err);
   create_layer(&err);
   distag_worker_start(worker, 120 * DISTAG_SECOND, &err);
-  take_turns(atoi(argv[5]), atoi(argv[6]), &err);
+  if (first >= 0) {
+    take_turns(first, steps, &err);
+  } else {
+    exchange(steps, &err);
+    while (err.code == DISTAG_OK && getchar() != EOF) continue;
+  }
   if (err.code != DISTAG_OK) {
-    printf("failed %d %s\n", (int)err.code, err.message);
-    fflush(stdout);
-    while (getchar() != EOF) continue;
+    go_on(&err);
     distag_worker_shutdown(worker, 0, NULL, NULL);
   } else {
     distag_worker_shutdown(worker, 120 * DISTAG_SECOND, NULL, &err);

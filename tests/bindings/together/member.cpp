@@ -1,7 +1,8 @@
-// A member of the group in C++: see README.md. usage: member RANK SIZE FOLDER DIGITS FIRST STEPS
+// A member of the group in C++: see README.md. usage: member RANK SIZE RENDEZVOUS DIGITS FIRST STEPS
 #include <cstdio>
 #include <distag.hpp>
 #include <fstream>
+#include <iostream>
 
 using distag::tensor;
 using namespace std::chrono_literals;
@@ -59,10 +60,47 @@ void train_step(const distag::worker& worker, const digits& data, int turn, int 
   std::fflush(stdout);
 }
 
+// What is sent there and back.
+using parcel =
+    std::tuple<std::vector<std::int64_t>, std::map<std::string, distag::value>, std::string, distag::bytes, tensor>;
+
+parcel make_parcel(int rank, int number) {
+  distag::bytes bytes(1 << 20);
+  for (int i = 0; i < 1 << 20; ++i) bytes[static_cast<std::size_t>(i)] = static_cast<std::byte>(i + 31 * rank + number);
+  return {{rank, number, 9007199254740993},
+          {{"from", name_of(rank)}, {"number", number}},
+          "Grüße aus Schicht " + std::to_string(rank) + ", Nr. " + std::to_string(number) + ": äöüß €",
+          std::move(bytes),
+          distag::randn(1000 + 100 * rank + number, {8, 8})};
+}
+
+bool is_unchanged(const parcel& found, const parcel& sent) {
+  const auto &map = std::get<1>(found), &sent_map = std::get<1>(sent);
+  const auto view = std::get<4>(found).view<float>(), sent_view = std::get<4>(sent).view<float>();
+  return std::get<0>(found) == std::get<0>(sent) && map.size() == 2 &&
+         map.at("from").as<std::string>() == sent_map.at("from").as<std::string>() &&
+         map.at("number").as<int>() == sent_map.at("number").as<int>() && std::get<2>(found) == std::get<2>(sent) &&
+         std::get<3>(found) == std::get<3>(sent) && std::get<4>(found).shape() == std::get<4>(sent).shape() &&
+         std::equal(view.begin(), view.end(), sent_view.begin(), sent_view.end());
+}
+
+void exchange(const distag::worker& worker, int rank, int size, int count) {
+  std::vector<distag::future<parcel>> calls;
+  for (int i = 0; i < count * size; ++i) {
+    if (i % size != rank) calls.push_back(worker.call_async<parcel>(name_of(i % size), "echo", {make_parcel(rank, i)}));
+  }
+  int unchanged = 0;
+  for (auto& each : calls) {
+    const parcel found = each.get();
+    unchanged += is_unchanged(found, make_parcel(rank, static_cast<int>(std::get<0>(found).at(1))));
+  }
+  std::cout << "exchanged " << unchanged << std::endl;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 7) return std::fprintf(stderr, "usage: %s RANK SIZE FOLDER DIGITS FIRST STEPS\n", argv[0]), 2;
+  if (argc != 7) return std::fprintf(stderr, "usage: %s RANK SIZE RENDEZVOUS DIGITS FIRST STEPS\n", argv[0]), 2;
   const int rank = std::atoi(argv[1]), size = std::atoi(argv[2]), first = std::atoi(argv[5]),
             steps = std::atoi(argv[6]);
   const digits data(argv[4]);
@@ -77,7 +115,7 @@ int main(int argc, char** argv) {
     options.name = name_of(rank);
     options.rank = rank;
     options.world_size = size;
-    options.rendezvous = std::string("file://") + argv[3];
+    options.rendezvous = argv[3];
     worker = distag::worker(options);
     sgd = distag::optimizer(worker, "sgd", {weight, bias}, {{"lr", 0.1}, {"momentum", 0.9}});
     worker.register_function("forward", [&](const tensor& x) {
@@ -91,8 +129,13 @@ int main(int argc, char** argv) {
       for (const tensor& each : {weight, gradients[weight], bias, gradients[bias]}) crc = add_bytes(crc, each);
       return ~crc;
     });
+    worker.register_function("echo", [](const distag::value& given) { return given; });
     worker.start(30s);
-    for (int turn = 0; turn < size; ++turn) {
+    if (first < 0) {
+      exchange(worker, rank, size, steps);
+      while (std::cin.get() != EOF) continue;
+    }
+    for (int turn = 0; first >= 0 && turn < size; ++turn) {
       for (int s = 0; (first + turn) % size == rank && s < steps; ++s) {
         train_step(worker, data, turn, s, static_cast<int>(std::int64_t{kBatch} * (steps * turn + s) % kLines));
       }
@@ -102,7 +145,9 @@ int main(int argc, char** argv) {
   } catch (const distag::error& failure) {
     std::printf("failed %d %s\n", static_cast<int>(failure.code()), failure.what());
     std::fflush(stdout);
-    while (std::getchar() != EOF) continue;
+    for (int count = 0; std::cin >> count;) {
+      for (int s = 0; s < count; ++s) train_step(worker, data, 0, s, kBatch * s);
+    }
     return 3;
   }
 }

@@ -1,4 +1,4 @@
--- A member of the group in Lua: see README.md. usage: luajit member.lua RANK SIZE FOLDER DIGITS FIRST STEPS
+-- A member of the group in Lua: see README.md. usage: luajit member.lua RANK SIZE RENDEZVOUS DIGITS FIRST STEPS
 package.path = arg[0]:gsub("tests/bindings/together/member%.lua$", "bindings/lua/?.lua;") .. package.path
 local bit = require("bit")
 local distag = require("distag")
@@ -76,12 +76,69 @@ local function train_step(worker, turn, number, begin)
   io.flush()
 end
 
+ffi.cdef([[
+struct together_pollfd { int fd; short events, revents; };
+int poll(struct together_pollfd *fds, unsigned long count, int timeout);
+ptrdiff_t read(int fd, void *buffer, size_t size);
+]])
+-- Serves until the standard input ends, and gives each line of it to `take`: a read that waits would serve nothing.
+local function serve(take)
+  local input, buffer, text = ffi.new("struct together_pollfd[1]", { { fd = 0, events = 1 } }), ffi.new("char[64]"), ""
+  while true do
+    distag.poll(0.02)
+    if ffi.C.poll(input, 1, 0) > 0 then
+      local found = ffi.C.read(0, buffer, 64)
+      if found <= 0 then return end
+      text = text .. ffi.string(buffer, found)
+      text = text:gsub("(.-)\n", function(line)
+        take(line)
+        return ""
+      end)
+    end
+  end
+end
+
+-- What is sent there and back.
+local function parcel(number)
+  local bytes = {}
+  for index = 0, 255 do bytes[index + 1] = string.char((index + 31 * rank + number) % 256) end
+  return { { rank, number, 9007199254740993LL }, { from = "layer" .. rank, number = number },
+           ("Grüße aus Schicht %d, Nr. %d: äöüß €"):format(rank, number),
+           distag.bytes(table.concat(bytes):rep(4096)), distag.randn(1000 + 100 * rank + number, { 8, 8 }) }
+end
+local function is_unchanged(found, sent)
+  local same = #found == #sent and #found[1] == 3 and found[2].from == sent[2].from
+  same = same and found[2].number == sent[2].number
+  for index = 1, 3 do same = same and found[1][index] == sent[1][index] end
+  same = same and found[3] == sent[3] and found[4].data == sent[4].data
+  return same and found[5]:eq(sent[5]):all():item() == 1 and #found[5]:shape() == 2
+end
+local function exchange(worker, count)
+  local calls, unchanged = {}, 0
+  for number = 0, count * size - 1 do
+    if number % size ~= rank then
+      calls[#calls + 1] = worker:call_async("layer" .. number % size, "echo", parcel(number))
+    end
+  end
+  for _, call in ipairs(calls) do
+    local found = call:await()
+    unchanged = unchanged + (is_unchanged(found, parcel(found[1][2])) and 1 or 0)
+  end
+  io.write("exchanged ", unchanged, "\n")
+  io.flush()
+end
+
 local worker = distag.worker({ name = "layer" .. rank, rank = rank, world_size = size,
-                               rendezvous = "file://" .. arg[3], functions = { forward = forward, step = step } })
+                               rendezvous = arg[3],
+                               functions = { forward = forward, step = step, echo = function(x) return x end } })
 sgd = distag.optimizer(worker, "sgd", { weight, bias }, { lr = 0.1, momentum = 0.9 })
 local is_ok, problem = pcall(function()
   worker:start(30)
-  for turn = 0, size - 1 do
+  if first < 0 then
+    exchange(worker, steps)
+    serve(function() end)
+  end
+  for turn = 0, first < 0 and -1 or size - 1 do
     if (first + turn) % size == rank then
       for number = 0, steps - 1 do train_step(worker, turn, number, BATCH * (steps * turn + number) % LINES) end
     end
@@ -93,6 +150,8 @@ if not is_ok then
   if not distag.is_error(problem) then error(problem, 0) end
   io.write("failed ", problem.code, " ", problem.message, "\n")
   io.flush()
-  io.read("*a") -- those that are left name who was killed
+  serve(function(line)
+    for number = 0, tonumber(line) - 1 do train_step(worker, 0, number, BATCH * number) end
+  end)
   os.exit(3, true)
 end

@@ -1,4 +1,4 @@
-"""A member of the group in Python: see README.md. usage: member.py RANK SIZE FOLDER DIGITS FIRST STEPS"""
+"""A member of the group in Python: see README.md. usage: member.py RANK SIZE RENDEZVOUS DIGITS FIRST STEPS"""
 import csv
 import struct
 import sys
@@ -26,6 +26,25 @@ def train_step(worker, data, turn, number, begin):
     print(turn, number, struct.pack(">f", loss.item()).hex(), *sums, flush=True)
 
 
+def parcel(rank, number):
+    """What is sent there and back."""
+    return [[rank, number, 2**53 + 1], {"from": f"layer{rank}", "number": number},
+            f"Grüße aus Schicht {rank}, Nr. {number}: äöüß €", bytes((i + 31 * rank + number) % 256 for i in range(256)) * 4096,
+            distag.randn(1000 + 100 * rank + number, (8, 8))]
+
+
+def content(parcel):
+    return parcel[:-1], parcel[-1].shape, parcel[-1].tobytes()
+
+
+def exchange(worker, count):
+    calls = [worker.call_async(f"layer{number % worker.world_size}", "echo", parcel(worker.rank, number))
+             for number in range(count * worker.world_size) if number % worker.world_size != worker.rank]
+    answers = [content(call.result()) for call in calls]
+    print("exchanged", sum(answer == content(parcel(worker.rank, answer[0][0][1])) for answer in answers), flush=True)
+    sys.stdin.read()
+
+
 def main():
     rank, size, first, steps = (int(sys.argv[index]) for index in (1, 2, 5, 6))
     data = read_digits(sys.argv[4])
@@ -46,12 +65,14 @@ def main():
             crc = zlib.crc32(each.tobytes(), crc)
         return crc
 
-    worker = distag.Worker(f"layer{rank}", rank=rank, world_size=size, rendezvous=f"file://{sys.argv[3]}",
-                           functions={"forward": forward, "step": step})
+    worker = distag.Worker(f"layer{rank}", rank=rank, world_size=size, rendezvous=sys.argv[3],
+                           functions={"forward": forward, "step": step, "echo": lambda x: x})
     sgd = distag.optim.SGD(worker, [weight, bias], lr=0.1, momentum=0.9)
     try:
         worker.start(30)
-        for turn in range(size):
+        if first < 0:
+            exchange(worker, steps)
+        for turn in range(size if first >= 0 else 0):
             if (first + turn) % size == rank:
                 for number in range(steps):
                     train_step(worker, data, turn, number, BATCH * (steps * turn + number) % LINES)
@@ -59,7 +80,9 @@ def main():
         worker.shutdown(120)
     except distag.DistagError as failure:
         print("failed", failure.code, failure.message, flush=True)
-        sys.stdin.read()
+        for line in sys.stdin:
+            for number in range(int(line)):
+                train_step(worker, data, 0, number, BATCH * number)
         worker.close()
         return 3
     return 0

@@ -1,40 +1,55 @@
-"""One model by a process per language: bits are those of a group in C, and who is killed is named.
+"""One model by a process per language: bits are those of a group in C, a process that is killed is named, and one in its
+place trains on; values go from each to each.
 usage: run.py DIGITS NAME=COMMAND..., where a command has commas for spaces, and the first name is "c" """
 import os
 import re
+import secrets
+import socket
 import subprocess
 import sys
 import tempfile
 
 STEPS = 20
+CALLS = 5  # of each to each: 210 at once with seven languages
+NO_TURNS = -1
 ENVIRONMENT = dict(os.environ, OPENBLAS_NUM_THREADS="1")
 
 
 class Group:
-    """Processes of one group, in a folder of their own."""
+    """Processes of one group, in a folder of their own, or over tcp with a key."""
 
-    def __init__(self, commands, digits, first, steps):
+    def __init__(self, commands, digits, first, steps, tcp=False):
         self.folder = tempfile.TemporaryDirectory()
-        self.processes = []
+        self.rendezvous, self.environment = f"file://{self.folder.name}", dict(ENVIRONMENT)
+        if tcp:
+            self.use_tcp()
+        self.commands, self.digits, self.processes = commands, digits, []
         try:
-            for rank, command in enumerate(commands):
-                arguments = [str(each) for each in (rank, len(commands), self.folder.name, digits, first, steps)]
-                self.processes.append(subprocess.Popen(command + arguments, env=ENVIRONMENT, stdin=subprocess.PIPE,
-                                                       stdout=subprocess.PIPE, text=True))
+            for rank in range(len(commands)):
+                self.processes.append(self.start(rank, first, steps))
         except OSError:  # those that run end with it
             self.__exit__()
             raise
+
+    def use_tcp(self):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.rendezvous = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+        key = os.path.join(self.folder.name, "key")
+        with open(os.open(key, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
+            file.write(secrets.token_urlsafe(36))
+        self.environment["DISTAG_GROUP_KEY_FILE"] = key
+
+    def start(self, rank, first, steps):
+        arguments = [str(each) for each in (rank, len(self.commands), self.rendezvous, self.digits, first, steps)]
+        return subprocess.Popen(self.commands[rank] + arguments, env=self.environment, stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, text=True)
 
     def __enter__(self):
         return self
 
     def __exit__(self, *exc):
-        for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-            process.stdin.close()
-            process.stdout.close()
+        for rank in range(len(self.processes)):
+            self.end(rank)
         self.folder.cleanup()
 
     def finish(self):
@@ -42,12 +57,32 @@ class Group:
         outputs = [process.communicate(timeout=240)[0] for process in self.processes]
         return outputs, [process.returncode for process in self.processes]
 
-    def finish_lost(self):
-        """The same of those that have lost one: they stay until all have said so."""
+    def replace(self, victim, trainer):
+        """Kills one. Gives what all have said before and the others after that, and the steps of a trainer with one that
+        is started in its place."""
+        self.processes[victim].kill()
         outputs = [self.until_failed(process) for process in self.processes]
+        self.end(victim)
+        self.processes[victim] = self.start(victim, NO_TURNS, 0)
+        if self.processes[victim].stdout.readline() != "exchanged 0\n":
+            return outputs, []
+        self.processes[trainer].stdin.write("3\n")
+        self.processes[trainer].stdin.flush()
+        return outputs, [self.processes[trainer].stdout.readline() for _ in range(3)]
+
+    def leave(self):
+        """Ends what waits for the end of its input."""
         for process in self.processes:
             process.stdin.close()
-        return outputs, [process.wait(120) for process in self.processes]
+        return [process.wait(120) for process in self.processes]
+
+    def end(self, rank):
+        process = self.processes[rank]
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
 
     @staticmethod
     def until_failed(process):
@@ -59,9 +94,9 @@ class Group:
         return text
 
 
-def learn(commands, digits, first):
+def learn(commands, digits, first, tcp=False):
     """The lines of all steps, in the order of the turns."""
-    with Group(commands, digits, first, STEPS) as group:
+    with Group(commands, digits, first, STEPS, tcp) as group:
         outputs, codes = group.finish()
     if any(codes):
         sys.exit(f"first {first}: the processes left with {codes}: {outputs}")
@@ -70,17 +105,32 @@ def learn(commands, digits, first):
 
 
 def lose(names, commands, digits, victim):
-    """Complaints about those that are left when one is killed while its neighbour trains."""
+    """Complaints about those that are left when one is killed while its neighbour trains, and about a new one in its place."""
     trainer = (victim + 1) % len(commands)
     with Group(commands, digits, trainer, 1000000) as group:
         for _ in range(3):
             group.processes[trainer].stdout.readline()
-        group.processes[victim].kill()
-        outputs, codes = group.finish_lost()
+        outputs, again = group.replace(victim, trainer)
+        codes = group.leave()
     for rank, (output, code) in enumerate(zip(outputs, codes)):
         last = output.splitlines()[-1] if output else ""
         if rank != victim and not (code == 3 and re.match(rf"failed 40 .*layer{victim}\b", last)):
             yield f"{names[victim]} was killed, {names[rank]} left with {code}: {last!r}"
+    if not again or not all(re.fullmatch(rf"0 {step} [0-9a-f]{{8}}( \d+){{{len(names)}}}\n", line)
+                            for step, line in enumerate(again)):
+        yield f"{names[victim]} was started anew, and {names[trainer]} did not train with it: {again}"
+
+
+def exchange(names, commands, digits):
+    """Complaints about values that do not come back as they were sent, from each to each at once."""
+    with Group(commands, digits, NO_TURNS, CALLS) as group:
+        for name, process in zip(names, group.processes):
+            line = process.stdout.readline()
+            if line != f"exchanged {CALLS * (len(names) - 1)}\n":
+                yield f"{name} had other values back from {CALLS * (len(names) - 1)} calls: {line!r}"
+        codes = group.leave()
+    if any(codes):
+        yield f"after the exchange the processes left with {codes}"
 
 
 def main():
@@ -96,12 +146,19 @@ def main():
         different = [(one, other) for one, other in zip(expected, found) if one != other]
         if len(found) != len(expected) or different:
             complaints.append(f"{name} trains first: {len(different)} of {len(found)} steps differ: {different[:1]}")
+    # Two other orders of the ranks: each layer is one of another language.
+    for what, order, tcp in (("backwards, over tcp with a key", commands[::-1], True),
+                             ("from the third on", commands[2:] + commands[:2], False)):
+        if learn(list(order), digits, 1, tcp) != expected:
+            complaints.append(f"the steps differ with the ranks {what}")
+    complaints += exchange(names, list(commands), digits)
     for victim in range(len(names)):
         complaints += lose(names, list(commands), digits, victim)
     losses = [bytes.fromhex(line.split()[2]) for line in expected]
     if losses[-1] >= losses[0]:  # positive floats in the order of their bits
         complaints.append("nothing was learned")
-    print("\n".join(complaints) or f"{', '.join(names)}: {len(expected)} steps with the bits of C, whoever trains")
+    print("\n".join(complaints) or f"{', '.join(names)}: {len(expected)} steps with the bits of C, whoever trains; "
+          f"{CALLS * len(names) * (len(names) - 1)} calls at once")
     return 1 if complaints else 0
 
 

@@ -1,8 +1,9 @@
 // Command together is a member of the group in Go: see tests/bindings/together/README.md.
-// usage: together RANK SIZE FOLDER DIGITS FIRST STEPS
+// usage: together RANK SIZE RENDEZVOUS DIGITS FIRST STEPS
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -112,6 +114,52 @@ func (m *member) train(rows [][]float32, classes []int64, turn, number, begin in
 	return nil
 }
 
+// parcel is what is sent there and back.
+func (m *member) parcel(number int) []any {
+	bytes := make([]byte, 1<<20)
+	for i := range bytes {
+		bytes[i] = byte(i + 31*m.rank + number)
+	}
+	return []any{[]any{int64(m.rank), int64(number), int64(9007199254740993)},
+		map[string]any{"from": fmt.Sprintf("layer%d", m.rank), "number": int64(number)},
+		fmt.Sprintf("Grüße aus Schicht %d, Nr. %d: äöüß €", m.rank, number), bytes,
+		must(distag.Randn(int64(1000+100*m.rank+number), []int64{8, 8}))}
+}
+
+func isUnchanged(found, sent []any) bool {
+	x, expected := found[4].(*distag.Tensor), sent[4].(*distag.Tensor)
+	return len(found) == 5 && reflect.DeepEqual(found[:4], sent[:4]) && reflect.DeepEqual(x.Shape(), expected.Shape()) &&
+		reflect.DeepEqual(must(distag.Data[float32](x)), must(distag.Data[float32](expected)))
+}
+
+func (m *member) exchange(count int) error {
+	var calls []*distag.Future
+	for number := 0; number < count*m.size; number++ {
+		if number%m.size == m.rank {
+			continue
+		}
+		call, err := m.worker.CallAsync(context.Background(), fmt.Sprintf("layer%d", number%m.size), "echo", m.parcel(number))
+		if err != nil {
+			return err
+		}
+		calls = append(calls, call)
+	}
+	answers, err := distag.WaitAll(context.Background(), calls...)
+	if err != nil {
+		return err
+	}
+	unchanged := 0
+	for _, each := range answers {
+		found := each.([]any)
+		if isUnchanged(found, m.parcel(int(found[0].([]any)[1].(int64)))) {
+			unchanged++
+		}
+	}
+	fmt.Println("exchanged", unchanged)
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
 func (m *member) run(digits string, first, steps int) error {
 	rows, classes := readDigits(digits)
 	limit, cancel := context.WithTimeout(context.Background(), 120*time.Second)
@@ -119,7 +167,12 @@ func (m *member) run(digits string, first, steps int) error {
 	if err := m.worker.Start(limit); err != nil {
 		return err
 	}
-	for turn := 0; turn < m.size; turn++ {
+	if first < 0 {
+		if err := m.exchange(steps); err != nil {
+			return err
+		}
+	}
+	for turn := 0; first >= 0 && turn < m.size; turn++ {
 		for number := 0; number < steps && (first+turn)%m.size == m.rank; number++ {
 			if err := m.train(rows, classes, turn, number, batch*(steps*turn+number)%count); err != nil {
 				return err
@@ -137,6 +190,8 @@ func (m *member) run(digits string, first, steps int) error {
 	return err
 }
 
+func echo(x any) (any, error) { return x, nil }
+
 func main() {
 	number := func(place int) int { return must(strconv.Atoi(os.Args[place])) }
 	m := &member{rank: number(1), size: number(2)}
@@ -150,8 +205,8 @@ func main() {
 	m.weight = must(distag.Parameter(must(distag.Randn(int64(100+m.rank), []int64{rows, columns})).MulScalar(0.2)))
 	m.bias = must(distag.Parameter(distag.Zeros([]int64{rows})))
 	m.worker = must(distag.NewWorker(distag.Options{Name: fmt.Sprintf("layer%d", m.rank), Rank: m.rank, WorldSize: m.size,
-		Rendezvous: "file://" + os.Args[3]}))
-	for name, function := range map[string]any{"forward": m.forward, "step": m.step} {
+		Rendezvous: os.Args[3]}))
+	for name, function := range map[string]any{"forward": m.forward, "step": m.step, "echo": echo} {
 		if err := m.worker.Register(name, function); err != nil {
 			panic(err)
 		}
@@ -163,7 +218,14 @@ func main() {
 			panic(err)
 		}
 		fmt.Println("failed", int(failure.Code), failure.Message)
-		io.Copy(io.Discard, os.Stdin)
+		rows, classes := readDigits(os.Args[4])
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			for step := 0; step < must(strconv.Atoi(lines.Text())); step++ {
+				if err := m.train(rows, classes, 0, step, batch*step); err != nil {
+					panic(err)
+				}
+			}
+		}
 		m.worker.Close()
 		os.Exit(3)
 	}

@@ -165,7 +165,9 @@ def function_lines(api, function):
 
 
 def native_text(api):
-    lines = [GENERATED + "using System;", "using System.Runtime.InteropServices;", "", "namespace Distag.Raw {"]
+    version = ".".join(api["version"].split(".")[:2]) + ".0.0"  # programs find an assembly with all four parts equal
+    lines = [GENERATED + "using System;", "using System.Runtime.InteropServices;", "",
+             f"[assembly: System.Reflection.AssemblyVersion(\"{version}\")]", "", "namespace Distag.Raw {"]
     for struct in api["structs"]:
         lines += struct_lines(api, struct)
     for callback in api["callbacks"]:

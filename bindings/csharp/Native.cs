@@ -2,6 +2,8 @@
 using System;
 using System.Runtime.InteropServices;
 
+[assembly: System.Reflection.AssemblyVersion("0.3.0.0")]
+
 namespace Distag.Raw {
 
     /// <summary>distag_error of the header. All zero, with struct_size, is all defaults.</summary>

@@ -1,0 +1,31 @@
+#!/bin/sh
+# What the packages of the assembly hold is enough for the README's example and a sample, out of a cache of assemblies:
+# debian/tests/csharp, as it is run on an installed package. usage: package.sh REPOSITORY WORK_FOLDER
+set -eu
+rm -rf "$2"
+folder=$2/usr/lib/cli/Distag-0.3
+mkdir -p "$folder" "$2/work" "$2/again" "$2/pkgconfig"
+assemble="/usr/bin/python3 -B $1/packaging/csharp_assembly.py"
+$assemble "$1" "$folder/Distag.dll"
+$assemble "$1" "$2/again/Distag.dll"
+cmp "$folder/Distag.dll" "$2/again/Distag.dll"
+
+# Its strong name is that of the key, and no longer where a byte has changed.
+security=$(ls /usr/lib/mono/gac/Mono.Security/4*/Mono.Security.dll)
+/usr/bin/mcs -warn:4 -warnaserror -out:"$2/strong_name.exe" -r:"$security" "$1/tests/bindings/csharp/StrongName.cs"
+/usr/bin/mono "$2/strong_name.exe" "$folder/Distag.dll" "$1/bindings/csharp/distag.snk"
+printf x | dd of="$2/again/Distag.dll" bs=1 seek=60000 conv=notrunc 2>"$2/dd"
+if /usr/bin/mono "$2/strong_name.exe" "$2/again/Distag.dll" "$1/bindings/csharp/distag.snk"; then
+  echo "a changed assembly has the strong name"; exit 1
+fi
+
+version=$(sed -n 's/.*VERSION = "\(.*\)";/\1/p' "$1/bindings/csharp/Native.cs")
+grep -qx "Version: $version" "$1/bindings/csharp/distag-cil.pc"
+grep -qx "/usr/lib/cli/Distag-${version%.*}/Distag.dll" "$1/debian/libdistag-cil.installcligac"
+cp "$1/bindings/csharp/Distag.dll.config" "$folder"
+sed "s|^prefix=.*|prefix=$2/usr|" "$1/bindings/csharp/distag-cil.pc" >"$2/pkgconfig/distag-cil.pc"
+/usr/bin/gacutil -i "$folder/Distag.dll" -root "$2/usr/lib" >"$2/installed"
+cd "$1"
+MONO_GAC_PREFIX=$2/usr PKG_CONFIG_PATH=$2/pkgconfig SAMPLES=$1/bindings/csharp/samples AUTOPKGTEST_TMP=$2/work \
+  sh debian/tests/csharp
+rm -rf "$2"

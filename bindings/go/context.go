@@ -367,6 +367,9 @@ type CustomOp interface {
 
 // ApplyCustom runs an op of the user and records it; its name shows in errors and graphs.
 func ApplyCustom(name string, op CustomOp, inputs []*Tensor, outputs int) ([]*Tensor, error) {
+	if missing != nil {
+		return nil, missing
+	}
 	text, err := cText("op", name)
 	if err != nil {
 		return nil, err

@@ -9,29 +9,34 @@
 package distag
 
 /*
-#cgo pkg-config: distag
-#include <distag.h>
+#cgo !distag_load pkg-config: distag
+#cgo distag_load CFLAGS: -DDISTAG_GO_LOAD
+#cgo distag_load LDFLAGS: -ldl
+#include <stdlib.h>
+#include "loader.h"
 */
 import "C"
 
-import (
-	"fmt"
-	"unsafe"
-)
+import "unsafe"
+
+var missing error // the library fits where it is nil
 
 // An older library lacks functions that this package calls: the loader, which binds late, would find that in the middle of
 // a run.
 func init() {
-	table := C.distag_get_api(abiMajor)
-	if table == nil {
-		panic(fmt.Sprintf("distag: the library is version %s, this package needs one with ABI %d: install libdistag%d",
-			C.GoString(C.distag_get_version()), abiMajor, abiMajor))
-	}
-	if uintptr(table.struct_size) < apiSize {
-		panic(fmt.Sprintf("distag: the library is version %s, this package needs %s: install a newer libdistag%d",
-			C.GoString(C.distag_get_version()), Version, abiMajor))
+	version := C.CString(Version)
+	defer C.free(unsafe.Pointer(version))
+	if said := C.distag_go_check_library(apiSize, version); said != nil {
+		missing = &Error{Code: ErrUnsupported, OriginRank: -1, Message: C.GoString(said)}
+		if isLinked {
+			panic(missing)
+		}
 	}
 }
+
+// CheckLibrary tells, in a program that was built with the tag distag_load, what is wrong with the library: it is missing,
+// older, of another major version or for another processor. All else fails with the same error then.
+func CheckLibrary() error { return missing }
 
 // HandleCount gives the number of handles of this process that are not released yet.
 func HandleCount() uint64 { return uint64(C.distag_get_handle_count()) }

@@ -131,6 +131,9 @@ func (t *texts) peers(peers map[string]string) (names, keys **C.char, count C.si
 
 // NewWorker makes a worker that cannot be reached yet: register its functions, then Start.
 func NewWorker(options Options) (*Worker, error) {
+	if missing != nil {
+		return nil, missing
+	}
 	for _, each := range []struct {
 		name          string
 		number, least int

@@ -1,0 +1,5 @@
+//go:build cgo && distag_load
+
+package distag
+
+const isLinked = false

@@ -1940,7 +1940,7 @@ typedef struct distag_plan_options {
   const char *const *patterns; /* a leaf whose name fits (* within dots, ** across, ? one character) ... */
   const char *const *specs;    /* ... has this spec; the first that fits counts */
   size_t rule_count;
-  const char *saved;           /* nullable: the report of a former plan, in the place of rules */
+  const char *saved;           /* nullable: the report of a former plan, in the place of rules; without roots too */
   const char *costs;           /* nullable; later: of a search */
 } distag_plan_options;
 #define DISTAG_PLAN_OPTIONS_INIT \
@@ -1948,8 +1948,8 @@ typedef struct distag_plan_options {
 
 /* Makes a plan from rules, and, with roots, for the program of which they are results: run it once with inputs of
  * DISTAG_INIT_SHAPE. A leaf without a rule gets the cuts that its ops want and that move nothing, forward and backward
- * until nothing changes; where two ops differ it is repeated, and "why" says so. Inputs without a name are repeated.
- * Equal arguments give equal plans on any machine. Nothing is sent; no worker is needed. The leaves are retained.
+ * until nothing changes; where two ops differ it is repeated, and "why" says so. Inputs without a name are repeated,
+ * and marked leaves stay. Equal arguments give equal plans anywhere. Nothing is sent. The leaves are retained.
  * Fails: INVALID_ARGUMENT (a rule that fits no leaf, naming the nearest, or does not suit it; roots with elements, or
  * of no leaf; saved is no report, or of another mesh, program or leaves); OUT_OF_MEMORY (bytes); UNSUPPORTED (AUTO). */
 DISTAG_API distag_status distag_plan_create(distag_mesh *mesh, distag_tensor *const *roots /* nullable */,

@@ -627,7 +627,7 @@ namespace Distag.Raw {
         public IntPtr specs;
         /// <summary>rule_count of distag_plan_options.</summary>
         public UIntPtr rule_count;
-        /// <summary>nullable: the report of a former plan, in the place of rules</summary>
+        /// <summary>nullable: the report of a former plan, in the place of rules; without roots too</summary>
         public IntPtr saved;
         /// <summary>nullable; later: of a search</summary>
         public IntPtr costs;
@@ -2487,8 +2487,8 @@ namespace Distag.Raw {
         /// <summary>Makes a plan from rules, and, with roots, for the program of which they are results: run it once
         /// with inputs of DISTAG_INIT_SHAPE. A leaf without a rule gets the cuts that its ops want and that move
         /// nothing, forward and backward until nothing changes; where two ops differ it is repeated, and "why" says so.
-        /// Inputs without a name are repeated. Equal arguments give equal plans on any machine. Nothing is sent; no
-        /// worker is needed. The leaves are retained. Fails: INVALID_ARGUMENT (a rule that fits no leaf, naming the
+        /// Inputs without a name are repeated, and marked leaves stay. Equal arguments give equal plans anywhere.
+        /// Nothing is sent. The leaves are retained. Fails: INVALID_ARGUMENT (a rule that fits no leaf, naming the
         /// nearest, or does not suit it; roots with elements, or of no leaf; saved is no report, or of another mesh,
         /// program or leaves); OUT_OF_MEMORY (bytes); UNSUPPORTED (AUTO).</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]

@@ -44,7 +44,7 @@ Tensors read_roots(distag_tensor* const* roots, size_t count) {
   check_count(count, "root_count");
   check_array(roots, count, "roots");
   Tensors tensors;
-  for (size_t i = 0; i < count; ++i) tensors.push_back(need(roots[i], "an item of roots").tensor());
+  for (size_t i = 0; i < count; ++i) tensors.push_back(need_item(roots, i, "roots").tensor());
   return tensors;
 }
 

@@ -1,7 +1,10 @@
 #include "spmd/op_key.h"
 
 #include <bit>
+#include <charconv>
 #include <cstring>
+#include <optional>
+#include <string_view>
 
 namespace distag::spmd {
 namespace {
@@ -46,8 +49,6 @@ void add_spec(std::string& key, const layout::Spec& spec) {
   add_number(key, spec.partial());
 }
 
-}  // namespace
-
 void add_attributes(std::string& key, const Attributes& attributes) {
   for (const auto& [name, value] : attributes) {
     key.push_back('\0');
@@ -55,6 +56,84 @@ void add_attributes(std::string& key, const Attributes& attributes) {
     key.push_back('=');
     add_value(key, value);
   }
+}
+
+template <typename Number>
+std::optional<Value> number_in(std::string_view text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(Value(number)) : std::nullopt;
+}
+
+// "[1,1]"
+std::optional<Value> list_in(std::string_view text) {
+  if (!text.starts_with('[') || !text.ends_with(']')) return std::nullopt;
+  Value::List items;
+  text = text.substr(1, text.size() - 2);
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    const auto item = number_in<int64_t>(text.substr(0, comma));
+    if (!item) return std::nullopt;
+    items.push_back(*item);
+    text = text.substr(std::min(comma + 1, text.size()));
+  }
+  return Value::list(std::move(items));
+}
+
+// A default as a signature says it. Nothing: it is said in words, or is the value of another attribute.
+std::optional<Value> value_in(std::string_view text, ops::AttributeKind kind) {
+  switch (kind) {
+    case ops::AttributeKind::kInt64:
+      return number_in<int64_t>(text);
+    case ops::AttributeKind::kFloat64:
+      return number_in<double>(text);
+    case ops::AttributeKind::kBool:
+      return text == "true" || text == "false" ? std::optional(Value(text == "true")) : std::nullopt;
+    case ops::AttributeKind::kText:
+      return Value::text(std::string(text));
+    case ops::AttributeKind::kInt64List:
+      return list_in(text);
+    case ops::AttributeKind::kDtype:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// What stands behind " NAME = " in the signature.
+std::string_view default_text(std::string_view signature, std::string_view name) {
+  const std::string before = " " + std::string(name) + " = ";
+  const size_t at = signature.find(before);
+  if (at == std::string_view::npos) return {};
+  const std::string_view text = signature.substr(at + before.size());
+  return text.substr(0, std::min(text.find(", "), text.find(')')));
+}
+
+// Without the choice that a caller has in saying a value.
+Value in_one_form(const Attributes& attributes, const ops::Signature::Attribute& declared, const Value& value) {
+  if (declared.kind == ops::AttributeKind::kFloat64) return Value(value.as_float64());
+  if (declared.kind != ops::AttributeKind::kDtype) return value;
+  return Value(static_cast<int64_t>(get_dtype(attributes, declared.name, Dtype::kFloat32)));
+}
+
+}  // namespace
+
+std::string key_of(const ops::Op& op, const Attributes& attributes) {
+  std::string key = op.name;
+  for (size_t i = 0; i < op.arguments.attribute_count(); ++i) {
+    const ops::Signature::Attribute& declared = op.arguments.attribute(i);
+    const std::string_view text = default_text(op.signature, declared.name);
+    const Value* value = find_attribute(attributes, declared.name);
+    if (value == nullptr) value = find_attribute(attributes, text);
+    key.push_back('\0');
+    if (value != nullptr) {
+      add_value(key, in_one_form(attributes, declared, *value));
+    } else if (const auto usual = value_in(text, declared.kind)) {
+      add_value(key, *usual);
+    } else {
+      key += text;
+    }
+  }
+  return key;
 }
 
 std::string key_of(const layout::OpCall& call) {

@@ -24,6 +24,7 @@ using layout::Spec;
 
 constexpr size_t kMostNamed = 3;       // names in a message
 constexpr size_t kLongestNamed = 128;  // bytes of one
+constexpr const char* kMarked = "marked already";
 
 std::string shown(std::string_view name) {
   return std::string(name.substr(0, kLongestNamed)) + (name.size() > kLongestNamed ? "..." : "");
@@ -92,6 +93,16 @@ uint64_t hash_of(const TracedProgram& program, const std::vector<PlanLeaf>& leav
   return fingerprint.value();
 }
 
+// The spec that a leaf has been marked with. Throws INVALID_ARGUMENT for one of another mesh.
+std::optional<Spec> marked_spec(const MeshShape& mesh, const Tensor& leaf, const std::string& name) {
+  const Sharding* sharding = Sharding::of(leaf);
+  if (sharding == nullptr) return std::nullopt;
+  if (!is_same_mesh(mesh, sharding->program().shape())) {
+    fail(Status::kInvalidArgument, "{} is sharded as {}, and the plan is for another mesh", name, sharding->describe());
+  }
+  return sharding->lying().spec;
+}
+
 }  // namespace
 
 // All places of the pattern at which the name so far may have got are followed side by side, so the time is that of
@@ -141,7 +152,7 @@ Plan::Plan(const MeshShape& mesh, PlanSettings settings) : mesh_(mesh), source_(
   PlanReport report;
   if (program) report.program = hash_of(*program, settings.leaves);
   if (settings.saved) {
-    place_as_saved(settings, report.program);
+    report.program = place_as_saved(settings, report.program);
   } else {
     place_by_rules(settings);
   }
@@ -166,7 +177,15 @@ void Plan::place_by_rules(const PlanSettings& settings) {
   for (const PlanLeaf& leaf : settings.leaves) {
     const auto rule = std::find_if(settings.rules.begin(), settings.rules.end(),
                                    [&leaf](const PlanRule& each) { return fits(each.pattern, leaf.name); });
+    const auto marked = marked_spec(mesh_, leaf.tensor, fmt::format("leaf \"{}\"", shown(leaf.name)));
     Placed placed{leaf.name, leaf.tensor, Spec(leaf.tensor.rank()), "", "no rule fits it: repeated", false};
+    if (rule == settings.rules.end() && marked) {
+      placed.spec = *marked;
+      placed.text = print_spec(mesh_, *marked);
+      placed.why = kMarked;
+      leaves_.push_back(std::move(placed));
+      continue;
+    }
     try {
       const std::string text = rule == settings.rules.end() ? print_spec(mesh_, placed.spec) : rule->spec;
       placed.text = check_spec(mesh_, leaf.tensor, text, placed.spec);
@@ -181,13 +200,31 @@ void Plan::place_by_rules(const PlanSettings& settings) {
     if (!placed.is_open) placed.why = fmt::format("rule \"{}\"", rule->pattern);
     leaves_.push_back(std::move(placed));
   }
+  place_same_tensors();
 }
 
-void Plan::place_as_saved(const PlanSettings& settings, std::optional<uint64_t> program) {
+// A leaf without a rule may be one with a rule by another name.
+void Plan::place_same_tensors() {
+  std::map<uint64_t, size_t> ruled;
+  for (size_t i = 0; i < leaves_.size(); ++i) {
+    if (!leaves_[i].is_open && leaves_[i].why != kMarked) ruled.emplace(leaves_[i].tensor.id(), i);
+  }
+  for (Placed& leaf : leaves_) {
+    const auto found = ruled.find(leaf.tensor.id());
+    if (found == ruled.end() || (!leaf.is_open && leaf.why != kMarked)) continue;
+    leaf.spec = leaves_[found->second].spec;
+    leaf.text = leaves_[found->second].text;
+    leaf.why = "the same tensor has a rule";
+    leaf.is_open = false;
+  }
+}
+
+std::optional<uint64_t> Plan::place_as_saved(const PlanSettings& settings, std::optional<uint64_t> program) {
   if (!settings.rules.empty())
     fail(Status::kInvalidArgument, "both saved and rules are given: a saved plan has its own");
+  PlanReport report = read_plan_report(mesh_, program, *settings.saved);
   std::map<std::string, ReportedLeaf> saved;
-  for (ReportedLeaf& leaf : read_plan_report(mesh_, program, *settings.saved)) {
+  for (ReportedLeaf& leaf : report.leaves) {
     std::string name = leaf.name;
     if (!saved.emplace(name, std::move(leaf)).second) {
       fail(Status::kInvalidArgument, "saved: two leaves have the name \"{}\"", shown(name));
@@ -212,19 +249,11 @@ void Plan::place_as_saved(const PlanSettings& settings, std::optional<uint64_t> 
     }
     leaves_.push_back(std::move(placed));
   }
+  ops_ = std::move(report.ops);
+  return report.program;
 }
 
 namespace {
-
-// The spec that a leaf has been marked with. Throws INVALID_ARGUMENT for one of another mesh.
-std::optional<Spec> marked_spec(const MeshShape& mesh, const Tensor& leaf, const std::string& name) {
-  const Sharding* sharding = Sharding::of(leaf);
-  if (sharding == nullptr) return std::nullopt;
-  if (!is_same_mesh(mesh, sharding->program().shape())) {
-    fail(Status::kInvalidArgument, "{} is sharded as {}, and the plan is for another mesh", name, sharding->describe());
-  }
-  return sharding->lying().spec;
-}
 
 const char* describe_moves(layout::MoveClass moves) {
   switch (moves) {
@@ -245,21 +274,16 @@ void Plan::complete(const TracedProgram& program) {
   for (size_t i = 0; i < program.leaves().size(); ++i) places.emplace(program.leaves()[i].id(), i);
   // What has no name is not marked: it stays as it is.
   std::vector<std::optional<Spec>> fixed;
-  for (const Tensor& leaf : program.leaves()) fixed.emplace_back(Spec(leaf.rank()));
-  std::vector<bool> is_named(fixed.size());
-  for (size_t i = 0; i < fixed.size(); ++i) {
-    const std::string name = fmt::format("an input of the program, {},", describe(program.leaves()[i]));
-    if (const auto marked = marked_spec(mesh_, program.leaves()[i], name)) fixed[i] = marked;
+  for (const Tensor& leaf : program.leaves()) {
+    const auto marked = marked_spec(mesh_, leaf, fmt::format("an input of the program, {},", describe(leaf)));
+    fixed.push_back(marked ? *marked : Spec(leaf.rank()));
   }
-  for (Placed& leaf : leaves_) {
+  std::vector<bool> is_named(fixed.size());
+  for (const Placed& leaf : leaves_) {
     const auto found = places.find(leaf.tensor.id());
     if (found == places.end()) continue;
-    const size_t place = found->second;
-    const bool is_marked = Sharding::of(leaf.tensor) != nullptr;
-    if (leaf.is_open && is_marked) leaf.why = "marked already";
-    if (!leaf.is_open) fixed[place] = leaf.spec;
-    if (leaf.is_open && !is_marked && !is_named[place]) fixed[place].reset();
-    is_named[place] = true;
+    is_named[found->second] = true;
+    fixed[found->second] = leaf.is_open ? std::nullopt : std::optional(leaf.spec);
   }
   if (!leaves_.empty() && std::find(is_named.begin(), is_named.end(), true) == is_named.end()) {
     fail(Status::kInvalidArgument,
@@ -270,21 +294,15 @@ void Plan::complete(const TracedProgram& program) {
     const auto found = places.find(leaf.tensor.id());
     if (!leaf.is_open) continue;
     if (found == places.end()) {
-      if (const auto marked = marked_spec(mesh_, leaf.tensor, fmt::format("leaf \"{}\"", shown(leaf.name)))) {
-        leaf.spec = *marked;
-        leaf.text = print_spec(mesh_, leaf.spec);
-        leaf.why = "marked already";
-        continue;
-      }
       leaf.why =
           "the program does not use it (or ran it with tensors that have elements only: give it shapes): repeated";
       continue;
     }
     leaf.spec = completion.spec_of(found->second);
     leaf.text = print_spec(mesh_, leaf.spec);
-    if (!fixed[found->second]) leaf.why = completion.why(found->second);
-    if (fixed[found->second] && Sharding::of(leaf.tensor) == nullptr) leaf.why = "the same tensor has a rule";
+    leaf.why = completion.why(found->second);
   }
+  ops_.clear();
   for (size_t i = 0; i < program.steps().size(); ++i) {
     const TracedProgram::Step& step = program.steps()[i];
     const std::string spec = print_spec(mesh_, completion.result_of(i));

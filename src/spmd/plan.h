@@ -30,7 +30,7 @@ struct PlanSettings {
   Tensors roots;  // the results of a program on shapes; none: rules are all
   std::vector<PlanLeaf> leaves;
   std::vector<PlanRule> rules;       // the first that fits counts; a leaf that none fits: what follows, or repeated
-  std::optional<std::string> saved;  // the report of a former plan, in the place of rules
+  std::optional<std::string> saved;  // the report of a former plan, in the place of rules; also for no roots
   bool is_inference = false;
   uint32_t optimizer_copies = 0;
   uint64_t memory_bytes = 0;  // that a member may take for leaves and what training keeps of them; 0: any
@@ -59,11 +59,13 @@ class Plan {
     layout::Spec spec;
     std::string text;
     std::string why;
-    bool is_open = false;  // no rule fits it
+    bool is_open = false;  // no rule fits it, and it is not marked
   };
 
   void place_by_rules(const PlanSettings& settings);
-  void place_as_saved(const PlanSettings& settings, std::optional<uint64_t> program);
+  void place_same_tensors();
+  // The program of the plan that was saved.
+  std::optional<uint64_t> place_as_saved(const PlanSettings& settings, std::optional<uint64_t> program);
   // The leaves that are open get what follows for them.
   void complete(const TracedProgram& program);
   uint64_t count_memory(const PlanSettings& settings) const;

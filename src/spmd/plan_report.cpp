@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -34,6 +35,24 @@ Dtype dtype_named(const std::string& name) {
 std::string text_of(uint64_t program) { return fmt::format("{:016x}", program); }
 const char* mode_of(const std::optional<uint64_t>& program) { return program ? "complete" : "rules"; }
 
+// That of the report, which has one where its mode is not that of rules alone.
+std::optional<uint64_t> read_program(const Json& report, std::optional<uint64_t> wanted) {
+  const std::string mode = report.at("mode").get<std::string>();
+  if (mode == "rules") {
+    if (wanted) fail(Status::kInvalidArgument, "its mode is \"rules\": a plan without roots, and here are some");
+    return std::nullopt;
+  }
+  if (mode != "complete") fail(Status::kInvalidArgument, "no plan has its mode");
+  const std::string text = report.at("program").get<std::string>();
+  uint64_t program = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), program, 16);
+  if (error != std::errc() || end != text.data() + text.size() || text != text_of(program)) {
+    fail(Status::kInvalidArgument, "program is no hash");
+  }
+  if (wanted && program != *wanted) fail(Status::kInvalidArgument, "a plan for another program");
+  return program;
+}
+
 ReportedLeaf read_leaf(const Json& json) {
   ReportedLeaf leaf;
   leaf.name = json.at("name").get<std::string>();
@@ -48,6 +67,10 @@ ReportedLeaf read_leaf(const Json& json) {
   leaf.spec = json.at("spec").get<std::string>();
   leaf.why = json.at("why").get<std::string>();
   return leaf;
+}
+
+ReportedOp read_op(const Json& json) {
+  return {json.at("name").get<std::string>(), json.at("spec").get<std::string>(), json.at("why").get<std::string>()};
 }
 
 }  // namespace
@@ -75,11 +98,10 @@ std::string write_plan_report(const layout::MeshShape& mesh, const PlanReport& r
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::vector<ReportedLeaf> read_plan_report(const layout::MeshShape& mesh, std::optional<uint64_t> program,
-                                           const std::string& text) {
+PlanReport read_plan_report(const layout::MeshShape& mesh, std::optional<uint64_t> program, const std::string& text) {
   if (text.size() > kLargest)
     fail(Status::kInvalidArgument, "saved: a text of {} bytes, more than 64 MiB", text.size());
-  std::vector<ReportedLeaf> leaves;
+  PlanReport read;
   try {
     const PlainNumbers numbers;
     const Json report = Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
@@ -88,21 +110,16 @@ std::vector<ReportedLeaf> read_plan_report(const layout::MeshShape& mesh, std::o
       return true;
     });
     if (report.at("version") != kVersion) fail(Status::kInvalidArgument, "version is not {}", kVersion);
-    if (report.at("mode") != mode_of(program)) {
-      fail(Status::kInvalidArgument, "its mode is not \"{}\", as that of a plan {} roots", mode_of(program),
-           program ? "with" : "without");
-    }
-    if (program && report.at("program") != text_of(*program)) {
-      fail(Status::kInvalidArgument, "a plan for another program");
-    }
+    read.program = read_program(report, program);
     if (report.at("mesh") != describe(mesh)) fail(Status::kInvalidArgument, "a plan for another mesh");
-    for (const Json& leaf : report.at("leaves")) leaves.push_back(read_leaf(leaf));
+    for (const Json& leaf : report.at("leaves")) read.leaves.push_back(read_leaf(leaf));
+    for (const Json& op : report.at("ops")) read.ops.push_back(read_op(op));
   } catch (const Json::exception& error) {
     fail(Status::kInvalidArgument, "saved: no report of a plan: {}", error.what());
   } catch (...) {
     throw current_error().add_context("saved");
   }
-  return leaves;
+  return read;
 }
 
 }  // namespace distag::spmd

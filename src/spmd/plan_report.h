@@ -35,9 +35,8 @@ struct PlanReport {
 };
 std::string write_plan_report(const layout::MeshShape& mesh, const PlanReport& report);
 
-// The leaves in a text that may be anything: throws INVALID_ARGUMENT unless it is the report of a plan for this mesh
-// and the program.
-std::vector<ReportedLeaf> read_plan_report(const layout::MeshShape& mesh, std::optional<uint64_t> program,
-                                           const std::string& text);
+// A text that may be anything: throws INVALID_ARGUMENT unless it is the report of a plan for this mesh; with a program,
+// of a plan for that program. Without one it may be of any, or of rules alone.
+PlanReport read_plan_report(const layout::MeshShape& mesh, std::optional<uint64_t> program, const std::string& text);
 
 }  // namespace distag::spmd

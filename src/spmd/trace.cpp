@@ -1,5 +1,7 @@
 #include "spmd/trace.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <utility>
@@ -52,27 +54,32 @@ bool needs_gradient(const ops::Op& op, std::span<const Tensor> inputs) {
 // With which sums of costs over inputs and members stay within 63 bits.
 constexpr int64_t kMostBytes = int64_t{1} << 55;
 
-Tensor make(Dtype dtype, const Dims& shape, std::shared_ptr<TracedOp> maker, uint32_t output) {
+// Sizes of 0 count as 1.
+void check_bytes(Dtype dtype, const Dims& shape) {
   const auto item = static_cast<int64_t>(checked_dtype_size(dtype));
-  int64_t bytes = item;
   element_count(shape, static_cast<size_t>(item));
+  int64_t bytes = item;
   for (const int64_t size : shape) bytes *= std::max<int64_t>(size, 1);
-  if (bytes > kMostBytes) {
-    fail(Status::kInvalidArgument, "{}{} has {} bytes: a shape without elements has at most 2^55", dtype_name(dtype),
-         to_string(shape), bytes);
-  }
+  if (bytes <= kMostBytes) return;
+  fail(Status::kInvalidArgument, "{}{} is too large for a plan: its sizes, with 1 for 0, make more than 2^55 bytes",
+       dtype_name(dtype), to_string(shape));
+}
+
+Tensor make(Dtype dtype, const Dims& shape, std::shared_ptr<TracedOp> maker, uint32_t output) {
+  check_bytes(dtype, shape);
   return Tensor::sharded(dtype, shape, std::make_unique<ShapeOnly>(dtype, shape, std::move(maker), output));
 }
 
 }  // namespace
 
 TracedOp::TracedOp(const ops::Op& op, ops::Attributes attributes, std::vector<TracedInput> inputs,
-                   std::vector<Dims> shapes, std::vector<Dtype> dtypes)
+                   std::vector<Dims> shapes, std::vector<Dtype> dtypes, bool is_recorded)
     : op_(op),
       attributes_(std::move(attributes)),
       inputs_(std::move(inputs)),
       shapes_(std::move(shapes)),
       dtypes_(std::move(dtypes)),
+      is_recorded_(is_recorded),
       number_(g_last_number.fetch_add(1, std::memory_order_relaxed) + 1) {}
 
 // As graphs of autograd are: an op that only this one holds goes after its own inputs, and leads back to the one whose
@@ -123,14 +130,21 @@ Tensors trace_op(const ops::Op& op, std::span<const Tensor> inputs, const ops::A
   }
   std::vector<layout::Operand> operands;
   std::vector<TracedInput> noted;
-  for (const Tensor& input : inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& input = inputs[i];
+    try {
+      if (input) check_bytes(input.dtype(), input.shape());
+    } catch (...) {
+      throw current_error().add_context(fmt::format("{}: input {}", op.name, i));
+    }
     operands.push_back(operand_of(input));
     noted.push_back(input_of(input));
   }
   const layout::Rule rule = layout::rule_of({op.name, attributes, operands});
   std::vector<Dtype> dtypes = result_dtypes(op, inputs, attributes, rule.output_shapes.size());
+  const bool is_recorded = record && needs_gradient(op, inputs);
   const auto traced =
-      std::make_shared<TracedOp>(op, attributes, std::move(noted), rule.output_shapes, std::move(dtypes));
+      std::make_shared<TracedOp>(op, attributes, std::move(noted), rule.output_shapes, std::move(dtypes), is_recorded);
   Tensors outputs;
   try {
     for (size_t i = 0; i < traced->shapes().size(); ++i) {
@@ -139,7 +153,7 @@ Tensors trace_op(const ops::Op& op, std::span<const Tensor> inputs, const ops::A
   } catch (...) {
     throw current_error().add_context(op.name);
   }
-  if (!record || !needs_gradient(op, inputs)) return outputs;
+  if (!is_recorded) return outputs;
   const auto node = std::make_shared<ShapeNode>(op.name, static_cast<uint32_t>(outputs.size()));
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (is_floating(outputs[i].dtype())) autograd::set_history(outputs[i], {node, static_cast<uint32_t>(i)});

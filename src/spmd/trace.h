@@ -23,7 +23,7 @@ struct TracedInput {
 class TracedOp {
  public:
   TracedOp(const ops::Op& op, ops::Attributes attributes, std::vector<TracedInput> inputs, std::vector<Dims> shapes,
-           std::vector<Dtype> dtypes);
+           std::vector<Dtype> dtypes, bool is_recorded);
   ~TracedOp();
   TracedOp(const TracedOp&) = delete;
   TracedOp& operator=(const TracedOp&) = delete;
@@ -33,6 +33,8 @@ class TracedOp {
   const std::vector<TracedInput>& inputs() const { return inputs_; }
   const std::vector<Dims>& shapes() const { return shapes_; }  // of its results
   const std::vector<Dtype>& dtypes() const { return dtypes_; }
+  // Whether results require grad.
+  bool is_recorded() const { return is_recorded_; }
   // Ascending in the order in which a thread applies ops.
   uint64_t number() const { return number_; }
 
@@ -42,6 +44,7 @@ class TracedOp {
   std::vector<TracedInput> inputs_;  // emptied only by the destructor
   const std::vector<Dims> shapes_;
   const std::vector<Dtype> dtypes_;
+  const bool is_recorded_;
   const uint64_t number_;
   std::shared_ptr<TracedOp> freed_after_;  // of the destructor: the op whose inputs wait while those of this one go
 };
@@ -84,8 +87,9 @@ class ShapeOnly final : public autograd::OpPlace {
 // A leaf. Throws INVALID_ARGUMENT beyond 2^55 bytes, so that costs of moves can be counted.
 Tensor make_shape_only(Dtype dtype, const Dims& shape);
 
-// Notes an op of which some input is a shape only. The others may be any tensors; none is read. Arguments are checked.
-// Throws as the op would for shapes and dtypes; UNSUPPORTED where the shape of a result depends on elements.
+// Notes an op of which some input is a shape only. The others may be any tensors of that bound; none is read. Arguments
+// are checked. Throws as the op would for shapes and dtypes; UNSUPPORTED where the shape of a result depends on
+// elements.
 Tensors trace_op(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes, bool record);
 
 }  // namespace distag::spmd

@@ -12,8 +12,8 @@ namespace distag::spmd {
 
 TracedProgram::TracedProgram(std::span<const Tensor> roots) : roots_(roots.begin(), roots.end()) {
   find_steps(roots);
-  number_items();
-  hash_all(roots);
+  number_items(roots);
+  hash_all();
 }
 
 void TracedProgram::find_steps(std::span<const Tensor> roots) {
@@ -26,7 +26,7 @@ void TracedProgram::find_steps(std::span<const Tensor> roots) {
     const ShapeOnly* root = ShapeOnly::of(roots[i]);
     if (root == nullptr || root->maker() == nullptr) {
       fail(Status::kInvalidArgument,
-           "root {}, {}, {}: run the program once with inputs of DISTAG_INIT_SHAPE, and give its results", i,
+           "roots[{}], {}, {}: run the program once with inputs of DISTAG_INIT_SHAPE, and give its results", i,
            describe(roots[i]), root == nullptr ? "has elements" : "is no result of an op");
     }
     reach(root->maker().get());
@@ -40,7 +40,7 @@ void TracedProgram::find_steps(std::span<const Tensor> roots) {
   std::sort(steps_.begin(), steps_.end(), [](const Step& a, const Step& b) { return a.op->number() < b.op->number(); });
 }
 
-void TracedProgram::number_items() {
+void TracedProgram::number_items(std::span<const Tensor> roots) {
   std::unordered_map<uint64_t, size_t> leaves;
   std::unordered_map<const TracedOp*, size_t> outputs;
   for (const Step& step : steps_) {
@@ -64,27 +64,27 @@ void TracedProgram::number_items() {
                                                    : kNone);
     }
   }
+  for (const Tensor& root : roots) {
+    const ShapeOnly* shape = ShapeOnly::of(root);
+    root_items_.push_back(outputs.at(shape->maker().get()) + shape->output());
+  }
 }
 
-void TracedProgram::hash_all(std::span<const Tensor> roots) {
+void TracedProgram::hash_all() {
   Fingerprint fingerprint;
-  fingerprint.add(leaves_.size()).add(items_.size()).add(steps_.size()).add(roots.size());
+  fingerprint.add(leaves_.size()).add(items_.size()).add(steps_.size()).add(root_items_.size());
   for (const Item& item : items_) fingerprint.add(dtype_name(item.dtype)).add(to_string(item.shape));
   for (const Tensor& leaf : leaves_) {
     fingerprint.add(uint64_t{autograd::requires_grad(leaf)}).add(uint64_t{autograd::has_history(leaf)});
   }
-  std::unordered_map<const TracedOp*, size_t> outputs;
   for (const Step& step : steps_) {
-    std::string key = step.op->op().name;
-    add_attributes(key, step.op->attributes());
-    fingerprint.add(key).add(step.inputs.size()).add(step.op->shapes().size());
-    for (const size_t input : step.inputs) fingerprint.add(input);
-    outputs.emplace(step.op, step.first_output);
+    std::span<const size_t> inputs(step.inputs);
+    while (!inputs.empty() && inputs.back() == kNone) inputs = inputs.first(inputs.size() - 1);
+    fingerprint.add(key_of(step.op->op(), step.op->attributes())).add(uint64_t{step.op->is_recorded()});
+    fingerprint.add(inputs.size()).add(step.op->shapes().size());
+    for (const size_t input : inputs) fingerprint.add(input);
   }
-  for (const Tensor& root : roots) {
-    const ShapeOnly* shape = ShapeOnly::of(root);
-    fingerprint.add(outputs.at(shape->maker().get()) + shape->output());
-  }
+  for (const size_t root : root_items_) fingerprint.add(root);
   hash_ = fingerprint.value();
 }
 

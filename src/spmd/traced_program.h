@@ -31,15 +31,18 @@ class TracedProgram {
   const Tensors& leaves() const { return leaves_; }  // the first items
   const std::vector<Item>& items() const { return items_; }
   const std::vector<Step>& steps() const { return steps_; }
-  // Of ops, attributes, dtypes, shapes, which leaves are trained, and what flows where.
+  const std::vector<size_t>& roots() const { return root_items_; }
+  // Of ops, their settings, dtypes, shapes, what requires grad, and what flows where: the same whether a default is
+  // given or left out, a number whole or not, an input left out at the end or not given.
   uint64_t hash() const { return hash_; }
 
  private:
   void find_steps(std::span<const Tensor> roots);
-  void number_items();
-  void hash_all(std::span<const Tensor> roots);
+  void number_items(std::span<const Tensor> roots);
+  void hash_all();
 
   const Tensors roots_;
+  std::vector<size_t> root_items_;
   Tensors leaves_;
   std::vector<Item> items_;
   std::vector<Step> steps_;

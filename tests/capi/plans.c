@@ -140,9 +140,9 @@ static void refuse_and_diverge(members *group, int32_t rank) {
   model *const made = calloc(1, sizeof *made);
   distag_plan *plan = NULL;
   make_model(made, rank);
-  CHECK_OK(distag_tensor_mark_sharding(made->leaves[999], mesh, "('x',)", 0, &err));
+  CHECK_OK(distag_tensor_mark_sharding(made->leaves[998], mesh, "(None,)", 0, &err));
   CHECK_OK(distag_plan_create(mesh, NULL, 0, &made->options, &plan, &err));
-  CHECK_FAILS(distag_plan_apply(plan, mesh, &err), DISTAG_E_INVALID_STATE, "leaf \"l999.bias\"");
+  CHECK_FAILS(distag_plan_apply(plan, mesh, &err), DISTAG_E_INVALID_STATE, "leaf \"l998.weight\"");
   CHECK(distag_tensor_get_mesh(made->leaves[0]) == NULL);
   err.code = DISTAG_OK;
   distag_plan_release(plan);
@@ -204,7 +204,7 @@ static void arguments(void) {
   options.mode = 7;
   CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), DISTAG_E_UNSUPPORTED, "mode");
   options.mode = DISTAG_PLAN_COMPLETE;
-  CHECK_FAILS(distag_plan_create(mesh, &leaf, 1, &options, &plan, &err), invalid, "root 0, float64[6], has elements");
+  CHECK_FAILS(distag_plan_create(mesh, &leaf, 1, &options, &plan, &err), invalid, "roots[0], float64[6], has elements");
   options.inference = 2;
   CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), invalid, "inference");
   options.inference = 0;
@@ -335,7 +335,58 @@ static void run_as_planned(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
-/* Leaves that lie on another mesh, and on this one. */
+/* Planned with shapes and applied to real tensors, by the report: without roots, which only shapes have. */
+static void run_as_saved(members *group, int32_t rank) {
+  static const char *const kPattern[] = {"up.weight"};
+  static const char *const kSpec[] = {"('x', None)"};
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *const mesh = make_mesh(group->workers[rank], member_count);
+  distag_plan_options options = DISTAG_PLAN_OPTIONS_INIT;
+  distag_tensor *leaves[kNamed], *same[kNamed], *root = NULL;
+  distag_plan *plan = NULL, *real = NULL;
+  char *const report = malloc(kReport), *const other = malloc(kReport);
+  size_t size = 0;
+  leaves[0] = deferred(DISTAG_INIT_SHAPE, 0, 4, kRows);
+  leaves[1] = deferred(DISTAG_INIT_SHAPE, 0, kHidden, kRows);
+  leaves[2] = deferred(DISTAG_INIT_SHAPE, 0, kHidden, 0);
+  leaves[3] = deferred(DISTAG_INIT_SHAPE, 0, 3, kHidden);
+  leaves[4] = deferred(DISTAG_INIT_SHAPE, 0, 3, 0);
+  for (int i = 1; i < kNamed; ++i) CHECK_OK(distag_tensor_set_requires_grad(leaves[i], 1, &err));
+  root = forward(leaves);
+  options.names = kNames;
+  options.leaves = leaves;
+  options.leaf_count = kNamed;
+  options.patterns = kPattern;
+  options.specs = kSpec;
+  options.rule_count = 1;
+  CHECK_OK(distag_plan_create(mesh, &root, 1, &options, &plan, &err));
+  CHECK_OK(distag_plan_copy_report(plan, report, kReport, &size, &err));
+  distag_plan_release(plan);
+  distag_tensor_release(root);
+  for (int i = 1; i < kNamed; ++i) distag_tensor_release(leaves[i]);
+  make_layers(leaves);
+  make_layers(same);
+  same[0] = deferred(DISTAG_INIT_RANDN, 5, 4, kRows);
+  options.saved = report;
+  options.rule_count = 0;
+  CHECK_OK(distag_plan_create(mesh, NULL, 0, &options, &real, &err));
+  CHECK_OK(distag_plan_copy_report(real, other, kReport, &size, &err));
+  CHECK_TEXT(other, report);
+  CHECK_OK(distag_plan_apply(real, mesh, &err));
+  CHECK_TEXT(distag_tensor_get_spec(leaves[2]), "('x',)");
+  CHECK_TEXT(distag_tensor_get_spec(leaves[3]), "(None, 'x')");
+  distag_tensor_release(leaves[0]);
+  leaves[0] = same[0];
+  CHECK_NEAR(loss_of(leaves), loss_of(same));
+  distag_plan_release(real);
+  for (int i = 0; i < kNamed; ++i) distag_tensor_release(same[i]);
+  for (int i = 1; i < kNamed; ++i) distag_tensor_release(leaves[i]);
+  distag_mesh_release(mesh);
+  free(report);
+  free(other);
+}
+
+/* Leaves that lie on another mesh, and on this one: by rules alone as with roots. */
 static void plan_marked(members *group, int32_t rank) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_mesh *const mesh = make_mesh(group->workers[rank], member_count);
@@ -359,6 +410,14 @@ static void plan_marked(members *group, int32_t rank) {
   CHECK_TEXT(distag_plan_get_spec(plan, "down.weight"), "(None, 'x')");
   distag_plan_release(plan);
   CHECK_FAILS(distag_plan_create(other, &root, 1, &options, &plan, &err), DISTAG_E_INVALID_ARGUMENT, "another mesh");
+  err.code = DISTAG_OK;
+  CHECK_OK(distag_plan_create(mesh, NULL, 0, &options, &plan, &err));
+  CHECK_TEXT(distag_plan_get_spec(plan, "up.weight"), "('x', None)");
+  CHECK_TEXT(distag_plan_get_spec(plan, "down.weight"), "(None, None)");
+  CHECK_OK(distag_plan_apply(plan, mesh, &err));
+  CHECK_TEXT(distag_tensor_get_spec(leaves[1]), "('x', None)");
+  distag_plan_release(plan);
+  CHECK_FAILS(distag_plan_create(other, NULL, 0, &options, &plan, &err), DISTAG_E_INVALID_ARGUMENT, "another mesh");
   distag_tensor_release(root);
   for (int i = 0; i < kNamed; ++i) distag_tensor_release(leaves[i]);
   distag_mesh_release(mesh);
@@ -391,7 +450,7 @@ static void programs(void) {
   distag_plan_release(plan);
   CHECK_OK(distag_plan_create(mesh, roots, 1, NULL, &plan, &err)); /* of no leaf with a name */
   distag_plan_release(plan);
-  CHECK_FAILS(distag_plan_create(mesh, roots, 2, &options, &plan, &err), invalid, "an item of roots");
+  CHECK_FAILS(distag_plan_create(mesh, roots, 2, &options, &plan, &err), invalid, "roots[1]");
   CHECK_FAILS(distag_plan_create(mesh, NULL, 1, &options, &plan, &err), invalid, "roots");
   CHECK_FAILS(distag_plan_create(mesh, roots, (size_t)1 << 62, &options, &plan, &err), invalid, "root_count");
   CHECK_FAILS(distag_plan_create(mesh, leaves, 1, &options, &plan, &err), invalid, "is no result of an op");
@@ -420,6 +479,7 @@ static void in_groups(void) {
     members_run(&group, (int32_t)member_count, apply_otherwise);
     unsetenv("DISTAG_AUTO_USE_GROUP_SHARDING");
     members_run(&group, (int32_t)member_count, run_as_planned);
+    members_run(&group, (int32_t)member_count, run_as_saved);
     members_run(&group, (int32_t)member_count, plan_marked);
     members_run(&group, (int32_t)member_count, refuse_and_diverge);
     CHECK_INT(members_end(&group), 0);

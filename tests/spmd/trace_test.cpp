@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <memory>
 #include <set>
 
 #include "base/error.h"
@@ -13,6 +15,7 @@
 #include "spmd/traced_program.h"
 #include "support/expect.h"
 #include "support/tensors.h"
+#include "tensor/deferred.h"
 #include "tensor/shape_only.h"
 
 namespace distag::testing {
@@ -142,6 +145,33 @@ TEST(OpsOnShapes, RefuseElementsNamingTheCure) {
   EXPECT_EQ(status_of([] { make_shape_only(Dtype::kFloat32, {INT64_MAX / 2, 4}); }), Status::kInvalidArgument);
 }
 
+class Nothing final : public Initialiser {
+ public:
+  void fill(const Dims&, const Dims&, std::byte*) const override {}
+};
+
+// Costs of moves are sums over inputs, so the bound is that of all tensors of a program, made or deferred.
+TEST(OpsOnShapes, TakeNoTensorBeyondTheBound) {
+  constexpr int64_t kMost = int64_t{1} << 53;
+  EXPECT_NO_THROW(make_shape_only(Dtype::kFloat32, {kMost}));
+  EXPECT_EQ(
+      failure_of([] {
+        make_shape_only(Dtype::kFloat32, {0, kMost + 1});
+      }),
+      "INVALID_ARGUMENT: float32[0, 9007199254740993] is too large for a plan: its sizes, with 1 for 0, make more "
+      "than 2^55 bytes");
+  const Tensor x = make_shape_only(Dtype::kFloat32, {1});
+  const auto add = [&](int64_t size) {
+    const Tensor large = Tensor::deferred(Dtype::kFloat32, {size}, std::make_shared<Nothing>());
+    return failure_of([&] { autograd::apply(*ops::find_op("add"), Tensors{x, large}, {}); });
+  };
+  EXPECT_EQ(add(kMost), "no failure");
+  EXPECT_EQ(
+      add(kMost + 1),
+      "INVALID_ARGUMENT: add: input 1: float32[9007199254740993] is too large for a plan: its sizes, with 1 for 0, "
+      "make more than 2^55 bytes");
+}
+
 Tensor chain(const Tensor& x, size_t length) {
   Tensor y = x;
   for (size_t i = 0; i < length; ++i) y = autograd::apply(*ops::find_op("relu"), Tensors{y}, {})[0];
@@ -159,6 +189,62 @@ TEST(TracedPrograms, OfAnyLengthAreFreedAndHashedAlike) {
   EXPECT_NE(program.hash(), TracedProgram(Tensors{chain(other, 11)}).hash());
   EXPECT_NE(program.hash(), TracedProgram(Tensors{chain(make_shape_only(Dtype::kFloat32, {3, 2}), 10)}).hash());
   EXPECT_NE(program.hash(), TracedProgram(Tensors{chain(make_shape_only(Dtype::kFloat64, {2, 3}), 10)}).hash());
+}
+
+uint64_t hash_of(const char* op, const Tensors& inputs, const ops::Attributes& attributes, bool record = true) {
+  return TracedProgram(autograd::apply(*ops::find_op(op), inputs, attributes, record)).hash();
+}
+
+// A number whole or not, a default given or left out, null, an input left out at the end: the same ops.
+TEST(TracedPrograms, HaveTheHashOfTheProgramHoweverItIsSaid) {
+  const Tensor x = make_shape_only(Dtype::kFloat32, {4, 4, 4, 4});
+  const Value null;
+  const struct {
+    const char* op;
+    std::vector<ops::Attributes> same;
+    std::vector<ops::Attributes> others;
+  } cases[] = {
+      {"mul_scalar",
+       {ops::make_attributes({{"value", 2}}), ops::make_attributes({{"value", 2.0}})},
+       {ops::make_attributes({{"value", 2.5}})}},
+      {"sum",
+       {{},
+        ops::make_attributes({{"dims", Dims{}}}),
+        ops::make_attributes({{"keepdim", false}, {"dims", null}}),
+        ops::make_attributes({{"keepdim", null}})},
+       {ops::make_attributes({{"keepdim", true}}), ops::make_attributes({{"dims", Dims{0}}})}},
+      {"cast",
+       {ops::make_attributes({{"dtype", Dtype::kFloat64}}), ops::make_attributes({{"dtype", "float64"}})},
+       {ops::make_attributes({{"dtype", "float32"}})}},
+      {"max_pool2d",
+       {ops::make_attributes({{"kernel", Dims{2, 2}}}),
+        ops::make_attributes({{"kernel", Dims{2, 2}}, {"stride", Dims{2, 2}}}),
+        ops::make_attributes({{"kernel", Dims{2, 2}}, {"padding", Dims{0, 0}}})},
+       {ops::make_attributes({{"kernel", Dims{2, 2}}, {"stride", Dims{1, 2}}}),
+        ops::make_attributes({{"kernel", Dims{2, 1}}})}},
+      {"clamp",
+       {ops::make_attributes({{"max", 1}}), ops::make_attributes({{"max", 1.0}, {"min", -HUGE_VAL}})},
+       {ops::make_attributes({{"min", 1.0}}), ops::make_attributes({{"max", 1}, {"min", 0}})}},
+      {"leaky_relu",
+       {{}, ops::make_attributes({{"negative_slope", 0.01}})},
+       {ops::make_attributes({{"negative_slope", 0.02}})}},
+      {"mean", {{}, ops::make_attributes({{"keepdim", false}})}, {ops::make_attributes({{"keepdim", true}})}},
+      {"softmax", {{}, ops::make_attributes({{"dim", -1}})}, {ops::make_attributes({{"dim", 0}})}},
+      {"slice", {{}, ops::make_attributes({{"stop", INT64_MAX}})}, {ops::make_attributes({{"stop", int64_t{3}}})}}};
+  for (const auto& each : cases) {
+    const uint64_t hash = hash_of(each.op, {x}, each.same[0]);
+    for (size_t i = 0; i < each.same.size(); ++i) EXPECT_EQ(hash_of(each.op, {x}, each.same[i]), hash) << each.op << i;
+    for (size_t i = 0; i < each.others.size(); ++i) EXPECT_NE(hash_of(each.op, {x}, each.others[i]), hash) << each.op;
+  }
+  const Tensor weight = make_shape_only(Dtype::kFloat32, {4, 4}), bias = make_shape_only(Dtype::kFloat32, {4});
+  EXPECT_EQ(hash_of("linear", {x, weight, {}}, {}), hash_of("linear", {x, weight}, {}));
+  EXPECT_NE(hash_of("linear", {x, weight, bias}, {}), hash_of("linear", {x, weight}, {}));
+  EXPECT_NE(hash_of("layer_norm", {x, bias, {}}, {}), hash_of("layer_norm", {x, {}, bias}, {}));
+  EXPECT_EQ(hash_of("mse_loss", {x, x}, {}),
+            hash_of("mse_loss", {x, x}, ops::make_attributes({{"reduction", "mean"}})));
+  EXPECT_NE(hash_of("mse_loss", {x, x}, {}), hash_of("mse_loss", {x, x}, ops::make_attributes({{"reduction", "sum"}})));
+  autograd::set_requires_grad(x, true);
+  EXPECT_NE(hash_of("relu", {x}, {}, true), hash_of("relu", {x}, {}, false));
 }
 
 // What computes no root is no part; leaves are in the order of their first use.

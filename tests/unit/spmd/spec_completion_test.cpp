@@ -185,12 +185,12 @@ TEST(SpecCompletion, OfLeavesThatTheProgramLacks) {
             "INVALID_ARGUMENT: the program of the roots uses none of the 1 leaves: give the tensors that it was run "
             "with");
   EXPECT_EQ(failure_of([&] { others.plan(mesh_of({2}), {x}, {}); }),
-            "INVALID_ARGUMENT: root 0, float32[8, 4], is no result of an op: run the program once with inputs of "
+            "INVALID_ARGUMENT: roots[0], float32[8, 4], is no result of an op: run the program once with inputs of "
             "DISTAG_INIT_SHAPE, and give its results");
   EXPECT_EQ(failure_of([&] {
               others.plan(mesh_of({2}), {y, Tensor::empty(Dtype::kBool, {2})}, {});
             }),
-            "INVALID_ARGUMENT: root 1, bool[2], has elements: run the program once with inputs of DISTAG_INIT_SHAPE, "
+            "INVALID_ARGUMENT: roots[1], bool[2], has elements: run the program once with inputs of DISTAG_INIT_SHAPE, "
             "and give its results");
 }
 
@@ -226,12 +226,40 @@ TEST(SpecCompletion, IsReportedAlikeAndReadBack) {
             std::string::npos)
       << report;
   EXPECT_EQ(failure_of([&] { make(report, 2); }), "INVALID_ARGUMENT: saved: a plan for another program");
-  PlanSettings without;
-  without.saved = report;
+}
+
+// The plan of shapes is that of the tensors with elements which a program is then run with: no roots are needed again.
+TEST(SpecCompletion, ReadBackWithoutRootsIsThePlanOfRealTensors) {
+  Model model;
+  const Tensor x = model.leaf("x", {kBatch, kLength, kWidth}, false);
+  const std::string report = model.plan(mesh_of({2, 2}), {block(model, "0", x)}, {{"?.?p.weight", "R, S(0)"}}).report();
+  PlanSettings real;
+  for (const PlanLeaf& leaf : model.settings.leaves) {
+    real.leaves.push_back({leaf.name, Tensor::empty(leaf.tensor.dtype(), leaf.tensor.shape())});
+    if (leaf.name != "x") autograd::set_requires_grad(real.leaves.back().tensor, true);
+  }
+  real.saved = report;
+  const Plan plan(mesh_of({2, 2}), real);
+  EXPECT_EQ(plan.report(), report);
+  expect_columns(plan, "0.up");
+  const auto refused = [&](const std::string& from, const std::string& to) {
+    PlanSettings given = real;
+    given.saved = std::string(report).replace(report.find(from), from.size(), to);
+    return failure_of([&] { Plan(mesh_of({2, 2}), given); });
+  };
+  EXPECT_EQ(refused("\"complete\"", "\"swift\""), "INVALID_ARGUMENT: saved: no plan has its mode");
+  const std::string no_hash = "INVALID_ARGUMENT: saved: program is no hash";
+  EXPECT_EQ(refused("\"program\":\"", "\"program\":\"0"), no_hash);
+  EXPECT_EQ(refused("\"program\":\"", "\"program\":\"x"), no_hash);
+  EXPECT_TRUE(refused("\"program\":\"", "\"x\":\"").starts_with("INVALID_ARGUMENT: saved: no report of a plan"));
+  EXPECT_TRUE(refused("\"ops\"", "\"oops\"").starts_with("INVALID_ARGUMENT: saved: no report of a plan"));
+  PlanSettings rules = model.settings;
+  rules.roots.clear();
+  model.settings.saved = Plan(mesh_of({2, 2}), rules).report();
   EXPECT_EQ(failure_of([&] {
-              Plan(mesh_of({2, 2}), without);
+              model.plan(mesh_of({2, 2}), model.settings.roots, {});
             }),
-            "INVALID_ARGUMENT: saved: its mode is not \"rules\", as that of a plan without roots");
+            "INVALID_ARGUMENT: saved: its mode is \"rules\": a plan without roots, and here are some");
 }
 
 // Programs of many ops take a few passes over them.

@@ -1308,7 +1308,7 @@ pub struct distag_plan_options {
     /// ... has this spec; the first that fits counts
     pub specs: *const *const c_char,
     pub rule_count: usize,
-    /// nullable: the report of a former plan, in the place of rules
+    /// nullable: the report of a former plan, in the place of rules; without roots too
     pub saved: *const c_char,
     /// nullable; later: of a search
     pub costs: *const c_char,
@@ -2508,10 +2508,10 @@ functions! {
     /// Makes a plan from rules, and, with roots, for the program of which they are results: run it once with
     /// inputs of DISTAG_INIT_SHAPE. A leaf without a rule gets the cuts that its ops want and that move nothing,
     /// forward and backward until nothing changes; where two ops differ it is repeated, and "why" says so. Inputs
-    /// without a name are repeated. Equal arguments give equal plans on any machine. Nothing is sent; no worker
-    /// is needed. The leaves are retained. Fails: INVALID_ARGUMENT (a rule that fits no leaf, naming the nearest,
-    /// or does not suit it; roots with elements, or of no leaf; saved is no report, or of another mesh, program
-    /// or leaves); OUT_OF_MEMORY (bytes); UNSUPPORTED (AUTO).
+    /// without a name are repeated, and marked leaves stay. Equal arguments give equal plans anywhere. Nothing is
+    /// sent. The leaves are retained. Fails: INVALID_ARGUMENT (a rule that fits no leaf, naming the nearest, or
+    /// does not suit it; roots with elements, or of no leaf; saved is no report, or of another mesh, program or
+    /// leaves); OUT_OF_MEMORY (bytes); UNSUPPORTED (AUTO).
     [247, crate::library::refused(err)]
     distag_plan_create(mesh: *mut distag_mesh, roots: *const *mut distag_tensor, root_count: usize, options: *const distag_plan_options, out_plan: *mut *mut distag_plan, err: *mut distag_error) -> i32;
     /// Marks the leaves as planned, in place: plain ones get the values of the source, in exchanges of up to 64

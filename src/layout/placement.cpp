@@ -41,6 +41,7 @@ class Chooser {
     MoveClass moves = MoveClass::kData;
     int64_t bytes = 0;
     int partial = 0;
+    int64_t received = 0;  // the part of the bytes that brings the inputs
     bool operator<(const Score& other) const {
       return std::tie(moves, bytes, partial) < std::tie(other.moves, other.bytes, other.partial);
     }
@@ -120,6 +121,7 @@ class Chooser {
     found_ = true;
     best_score_ = score;
     placement.moves = score.moves;
+    placement.received = score.received;
     best_ = std::move(placement);
   }
 
@@ -216,7 +218,8 @@ class Chooser {
             item * (move.received_in_sum(position) + move.received_in_move(position));
       }
     }
-    score.bytes = *std::max_element(received.begin(), received.end());
+    score.received = *std::max_element(received.begin(), received.end());
+    score.bytes = score.received;
     if (score.moves != MoveClass::kNone) score.bytes += sum_bytes(placement, newly_partial);
     if (merged != 0) score.bytes += merge_bytes(placement, merged);
     score.partial = __builtin_popcount(placement.outputs.empty() ? 0 : placement.outputs[0].partial());

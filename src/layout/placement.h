@@ -20,6 +20,7 @@ struct Placement {
   // their specs.
   std::vector<Spec> gradients;
   MoveClass moves = MoveClass::kNone;
+  int64_t received = 0;  // bytes that bring the inputs there, of the member that gets most
 };
 
 // The cheapest placement, by metadata alone: so all members choose alike. Throws as rule_of() does.

@@ -15,6 +15,11 @@ using layout::Spec;
 
 namespace {
 
+// Cuts that are taken out in turn to find the one by which a step moves more: each takes a placement of all its inputs.
+constexpr size_t kMostTried = 64;
+// Inputs of an op whose placements are kept, each of which takes memory for all of them.
+constexpr size_t kMostInputsKept = 64;
+
 // The spec without its cut along the axis.
 Spec without(const Spec& spec, size_t axis) {
   Spec result = spec;
@@ -100,7 +105,7 @@ bool SpecCompletion::complete() {
 
 // A step that moves more only where a cut was taken back that others followed is judged when all has begun anew.
 bool SpecCompletion::moves_no_more() {
-  const std::vector<layout::MoveClass> moves = moves_;
+  const std::vector<Moved> moves = moves_;
   for (size_t step = 0; step < moves.size(); ++step) {
     if (std::min(moves[step], moves_[step]) > least_moves_[step]) blame(step);
   }
@@ -110,7 +115,6 @@ bool SpecCompletion::moves_no_more() {
 // Takes back the cut, of those that may have brought it about, without which the step moves no more: the one that was
 // given last in the program. Where no single one does, all of them.
 void SpecCompletion::blame(size_t step) {
-  constexpr size_t kMostTried = 64;
   std::vector<std::pair<size_t, size_t>> cuts = cuts_before(step);
   if (cuts.empty()) {
     // A sum that another reader of an input no longer makes.
@@ -123,13 +127,15 @@ void SpecCompletion::blame(size_t step) {
     cuts = {cuts[i]};
     break;
   }
+  std::vector<size_t> items;
   for (const auto& [item, axis] : cuts) {
     take_back(item, axis,
               fmt::format("{} wants dim {} cut by '{}', {} would move more: repeated", name_of(given_.at({item, axis})),
                           made_[item].dim_of(axis), mesh_.axis_name(axis), name_of(step)));
     made_[item] = without(made_[item], axis);
-    place_behind(item, program_.steps().size());
+    items.push_back(item);
   }
+  place_behind(items, program_.steps().size());
 }
 
 // The cuts given to leaves on which the step depends, the latest first.
@@ -160,13 +166,13 @@ std::vector<std::pair<size_t, size_t>> SpecCompletion::cuts_before(size_t step) 
   return cuts;
 }
 
-layout::MoveClass SpecCompletion::moves_without(size_t step, size_t item, size_t axis) {
+SpecCompletion::Moved SpecCompletion::moves_without(size_t step, size_t item, size_t axis) {
   const Spec kept = made_[item];
   made_[item] = without(kept, axis);
-  place_behind(item, step);
-  const layout::MoveClass moves = moves_[step];
+  place_behind({&item, 1}, step);
+  const Moved moves = moves_[step];
   made_[item] = kept;
-  place_behind(item, step);
+  place_behind({&item, 1}, step);
   return moves;
 }
 
@@ -196,8 +202,14 @@ layout::OpCall SpecCompletion::call_of(size_t number, std::vector<Operand>& oper
 }
 
 const SpecCompletion::Placed& SpecCompletion::placed(const layout::OpCall& call) {
-  ++placement_count_;
-  const auto [found, is_new] = placements_.try_emplace(key_of(call));
+  ++placements_.count;
+  if (call.inputs.size() > kMostInputsKept) {
+    ++placements_.count_of_large;
+    placements_.large.rule = rule_of(call);
+    placements_.large.placement = choose_placement(mesh_, call, placements_.large.rule);
+    return placements_.large;
+  }
+  const auto [found, is_new] = placements_.kept.try_emplace(key_of(call));
   if (is_new) {
     found->second.rule = rule_of(call);
     found->second.placement = choose_placement(mesh_, call, found->second.rule);
@@ -212,7 +224,7 @@ void SpecCompletion::forward() {
       const size_t use = wiring_.first_use[step] + i;
       if (wiring_.uses[use].item != TracedProgram::kNone) hear(use, placement.inputs[i]);
     }
-    check_costs(step, placement.moves);
+    check_costs(step);
   }
 }
 
@@ -220,7 +232,7 @@ const Placement& SpecCompletion::place(size_t number) {
   const TracedProgram::Step& step = program_.steps()[number];
   std::vector<Operand> operands;
   const Placement& placement = placed(call_of(number, operands)).placement;
-  moves_[number] = placement.moves;
+  moves_[number] = {placement.moves, placement.received};
   for (size_t i = 0; i < placement.outputs.size(); ++i) made_[step.first_output + i] = placement.outputs[i];
   if (!placement.outputs.empty()) results_[number] = placement.outputs[0];
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -241,10 +253,10 @@ void SpecCompletion::add_readers(size_t item, std::set<size_t>& steps) const {
   }
 }
 
-// Places anew, up to a last step, what a leaf that lies otherwise now changes.
-void SpecCompletion::place_behind(size_t item, size_t last) {
+// Places anew, up to a last step, what leaves that lie otherwise now change.
+void SpecCompletion::place_behind(std::span<const size_t> items, size_t last) {
   std::set<size_t> steps;
-  add_readers(item, steps);
+  for (const size_t item : items) add_readers(item, steps);
   while (!steps.empty() && *steps.begin() <= last) {
     const size_t number = *steps.begin();
     steps.erase(steps.begin());
@@ -297,19 +309,23 @@ void SpecCompletion::hear(size_t use, const Spec& wanted) {
   }
 }
 
-// With each cut that a leaf was given taken out in turn.
-void SpecCompletion::check_costs(size_t number, layout::MoveClass moves) {
-  if (moves == layout::MoveClass::kNone) return;
+// With each cut that a leaf was given taken out in turn, of the first ones. Others are found by moves_no_more().
+void SpecCompletion::check_costs(size_t number) {
+  const Moved moves = moves_[number];
+  if (moves.moves == layout::MoveClass::kNone) return;
   const TracedProgram::Step& step = program_.steps()[number];
+  size_t tried = 0;
   for (const size_t item : step.inputs) {
     if (item == TracedProgram::kNone || !is_free(item)) continue;
     for (size_t axis = 0; axis < mesh_.axis_count(); ++axis) {
       const size_t dim = made_[item].dim_of(axis);
       if (dim == made_[item].rank() || is_taken_back(item, axis)) continue;
+      if (++tried > kMostTried) return;
       const Spec kept = made_[item];
       made_[item] = without(kept, axis);
       std::vector<Operand> operands;
-      const layout::MoveClass less = placed(call_of(number, operands)).placement.moves;
+      const Placement& other = placed(call_of(number, operands)).placement;
+      const Moved less{other.moves, other.received};
       made_[item] = kept;
       if (less >= moves) continue;
       take_back(item, axis,
@@ -345,7 +361,8 @@ void SpecCompletion::backward(size_t number, size_t output, size_t axis) {
     operands[cut.use - wiring_.first_use[number]].spec.dim(cut.dim).push_back(static_cast<uint8_t>(axis));
   }
   const Placement& placement = placed({call.op, call.attributes, operands}).placement;
-  const bool is_given = placement.moves <= moves_[number] && placement.outputs[output].dim_of(axis) == dim;
+  const bool is_given =
+      Moved{placement.moves, placement.received} <= moves_[number] && placement.outputs[output].dim_of(axis) == dim;
   if (!is_given) return;
   for (const Cut& cut : cuts) wish(cut.use, axis, cut.dim);
 }

@@ -4,7 +4,9 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -21,7 +23,7 @@ namespace distag::spmd {
 // makes it, where all its readers want the same and that op moves no more. Forward and backward, until nothing changes.
 // A leaf of which two ops want different cuts along an axis, or whose cut makes some op move more than it does where
 // all open leaves are repeated, is repeated along that axis: then all begins anew, so that nothing follows from a cut
-// that was taken back.
+// that was taken back. To move more is to be of a higher class of moves, or of the same with more bytes.
 class SpecCompletion {
  public:
   // `fixed`: of each leaf; without one it follows.
@@ -31,10 +33,11 @@ class SpecCompletion {
   // As the item's first reader finds it.
   const layout::Spec& spec_of(size_t item) const { return made_[item]; }
   // Of a step; and how its first result lies before a reader adds up parts of a sum.
-  layout::MoveClass moves_of(size_t step) const { return moves_[step]; }
+  layout::MoveClass moves_of(size_t step) const { return moves_[step].moves; }
   const layout::Spec& result_of(size_t step) const { return results_[step]; }
   // How often an op was placed.
-  size_t placement_count() const { return placement_count_; }
+  size_t placement_count() const { return placements_.count; }
+  size_t count_of_large() const { return placements_.count_of_large; }  // ops of many inputs
   // Why the leaf, which was not fixed, lies so.
   std::string why(size_t leaf) const;
 
@@ -42,6 +45,18 @@ class SpecCompletion {
   struct Placed {
     layout::Rule rule;
     layout::Placement placement;
+  };
+  // What brings the inputs of a step; less is better.
+  struct Moved {
+    layout::MoveClass moves = layout::MoveClass::kNone;
+    int64_t bytes = 0;
+    auto operator<=>(const Moved&) const = default;
+  };
+  struct Placements {
+    std::unordered_map<std::string, Placed> kept;
+    Placed large;  // of an op of many inputs, the last one: each takes memory for all of them
+    size_t count = 0;
+    size_t count_of_large = 0;
   };
   // The cut of an item along an axis that some step wants.
   struct Wish {
@@ -78,19 +93,19 @@ class SpecCompletion {
   void list_uses();
   const layout::Spec& read(size_t use) const;
   layout::OpCall call_of(size_t step, std::vector<layout::Operand>& operands) const;
-  const Placed& placed(const layout::OpCall& call);
+  const Placed& placed(const layout::OpCall& call);  // until the next call
   void begin();
   bool complete();  // false: some cut was taken back
   void forward();
   const layout::Placement& place(size_t step);
-  void place_behind(size_t item, size_t last);
+  void place_behind(std::span<const size_t> items, size_t last);
   void add_readers(size_t item, std::set<size_t>& steps) const;
   bool moves_no_more();
   void blame(size_t step);
   std::vector<std::pair<size_t, size_t>> cuts_before(size_t step) const;
-  layout::MoveClass moves_without(size_t step, size_t item, size_t axis);
+  Moved moves_without(size_t step, size_t item, size_t axis);
   void hear(size_t use, const layout::Spec& wanted);
-  void check_costs(size_t step, layout::MoveClass moves);
+  void check_costs(size_t step);
   void backward();
   void backward(size_t step, size_t output, size_t axis);
   bool find_cuts(size_t step, int factor, size_t axis, const layout::Rule& rule, Cuts& cuts) const;
@@ -103,16 +118,15 @@ class SpecCompletion {
   const std::vector<std::optional<layout::Spec>> fixed_;
   Wiring wiring_;
   std::vector<layout::Spec> made_;  // of each item: as it is given, or as its step leaves it
-  std::vector<layout::MoveClass> moves_;
-  std::vector<layout::MoveClass> least_moves_;  // where all leaves that are not fixed are repeated
+  std::vector<Moved> moves_;
+  std::vector<Moved> least_moves_;  // where all leaves that are not fixed are repeated
   std::vector<layout::Spec> results_;
   std::vector<Wishes> wishes_;
   std::map<std::pair<size_t, size_t>, std::string> taken_back_;  // by leaf and axis
   std::map<std::pair<size_t, size_t>, size_t> given_;            // by leaf and axis: the step from which it follows
   bool has_changed_ = false;
   bool has_taken_back_ = false;
-  std::unordered_map<std::string, Placed> placements_;
-  size_t placement_count_ = 0;
+  Placements placements_;
 };
 
 }  // namespace distag::spmd

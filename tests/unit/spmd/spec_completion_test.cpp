@@ -313,6 +313,48 @@ TEST(SpecCompletion, TakesBackThousandsOfCutsInAFewRounds) {
   EXPECT_LE(completion.placement_count(), 10 * program.steps().size());
 }
 
+// Of the same class of moves, but with more bytes.
+TEST(SpecCompletion, TakesBackACutThatMovesMoreBytesOfWhatMovesAnyway) {
+  Model model;
+  const Tensor rows = model.leaf("rows", {4, 4}, false);
+  const Tensor other = model.leaf("other", {4, 4}, false);
+  const Tensor leaf = model.leaf("leaf", {4, 4}, false);
+  const Tensor joined = run("concat", {run("relu", {leaf}), other}, make_attributes({{"dim", 0}}));
+  const Plan plan =
+      model.plan(mesh_of({2}), {run("mul", {rows, leaf}), joined}, {{"rows", "('x', None)"}, {"other", "('x', None)"}});
+  EXPECT_STREQ(plan.spec_of("leaf"), "(None, None)");
+  EXPECT_NE(plan.report().find("op 1 (concat) would move more: repeated"), std::string::npos) << plan.report();
+}
+
+// Each placement takes time for all inputs, so that their number must not grow with that of the inputs.
+TEST(SpecCompletion, PlacesAnOpOfThousandsOfInputsAFewTimes) {
+  constexpr size_t kInputs = 2400;
+  const MeshShape mesh = mesh_of({2});
+  const Tensor rows = shape({4, 4}), columns = shape({4, 4});
+  Tensors inputs = {rows, columns}, behind, roots;
+  for (size_t i = 0; i < kInputs; ++i) {
+    inputs.push_back(shape({4, 4}));
+    const Tensor leaf = shape({4, 4});
+    roots.push_back(run("mul", {rows, leaf}));
+    behind.push_back(run("relu", {leaf}));
+  }
+  // The first moves columns, whatever its leaves do; the second moves what has been cut by products before it.
+  roots.push_back(run("concat", inputs, make_attributes({{"dim", 1}})));
+  roots.push_back(run("concat", behind, make_attributes({{"dim", 0}})));
+  const TracedProgram program(roots);
+  std::vector<std::optional<layout::Spec>> fixed(program.leaves().size());
+  fixed[0] = layout::parse_spec(mesh, "('x', None)", 2);
+  for (size_t i = 0; i < fixed.size(); ++i) {
+    if (program.leaves()[i].id() == columns.id()) fixed[i] = layout::parse_spec(mesh, "(None, 'x')", 2);
+  }
+  const SpecCompletion completion(mesh, program, fixed);
+  size_t cut = 0;
+  for (size_t i = 0; i < fixed.size(); ++i) cut += completion.spec_of(i).cut() != 0 ? 1 : 0;
+  EXPECT_EQ(cut, kInputs + 2);
+  EXPECT_LE(completion.placement_count(), 30 * program.steps().size());
+  EXPECT_LE(completion.count_of_large(), 1000u);
+}
+
 // What a reader adds up is not how the leaf lies.
 TEST(SpecCompletion, LeavesALeafThatIsASumASum) {
   const Tensor a = shape({4, 4}), b = shape({4, 4});

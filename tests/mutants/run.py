@@ -12,7 +12,6 @@ if its mutant has a word that the sources do not, so that no suite would compile
 import concurrent.futures
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -210,10 +209,7 @@ def build(sources, targets):
                 os.remove(os.path.join(folder, name))
     for name, text in sources.items():
         write(os.path.join(tree, "src", name), text)
-    configure = ["cmake", "--preset", "dev"]
-    if shutil.which("ccache"):
-        configure += ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache", "-DCMAKE_C_COMPILER_LAUNCHER=ccache"]
-    for command in (configure, ["cmake", "--build", "build/dev", "--target", *targets]):
+    for command in (["cmake", "--preset", "dev"], ["cmake", "--build", "build/dev", "--target", *targets]):
         done = subprocess.run(command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode != 0:
             sys.exit(done.stdout)

@@ -343,11 +343,11 @@ struct Normalized {
 Result layer_norm_forward(const PartCall& call, const Tensors& inputs, Saved* saved) {
   const Tensor x = inputs[0].contiguous();
   const Normalized norm(call, inputs);
+  const double epsilon = ops::get_epsilon("layer_norm", call.attributes);
   const Tensor matrix = ops::with_shape(x, {norm.rows, norm.count});
   const ops::Moments own("layer_norm", matrix, 1, norm.rows, norm.count);
   const Moments merged = merged_moments(call.across, own.means, own.variances, norm.count);
   Tensor factors = Tensor::empty(Dtype::kFloat64, {norm.rows});
-  const double epsilon = ops::get_epsilon("layer_norm", call.attributes);
   for (int64_t r = 0; r < norm.rows; ++r) {
     const double variance = merged.squares.data_as<double>()[r] / static_cast<double>(normalized_count(call));
     factors.mutable_data_as<double>()[r] = 1 / std::sqrt(variance + epsilon);

@@ -1,5 +1,8 @@
 // Collectives of ops whose dims are merged where they are cut: exactly those of the table of ops, and no hidden move.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <limits>
 
 #include "autograd/autograd.h"
 #include "ops/attributes.h"
@@ -237,6 +240,30 @@ TEST(MergedCounts, WhatIsBeyondAllClassesOrRowsEndsNothing) {
     EXPECT_EQ(member.line.program->mesh().stats().all_reduces + member.line.program->mesh().stats().all_gathers, 0u);
     apply("softmax", {x});
     EXPECT_EQ(member.line.program->mesh().stats().all_reduces, 2u);
+  });
+}
+
+// A setting that is no number would spoil the results of all members, and what they make of them.
+TEST(MergedCounts, SettingsThatAreNotFiniteFailBeforeAnythingIsSent) {
+  MeshGroup group({2}, refusing());
+  group.run([](Member& member) {
+    const Tensor x = numbers({2, kColumns}, 1);
+    spmd::mark_sharding(x, member.line, "(None, 'x')", -1);
+    const auto failure_with = [&x](const char* op, ops::Setting setting) {
+      return failure_of([&] { apply(op, {x}, make_attributes({setting})); });
+    };
+    const double infinity = std::numeric_limits<double>::infinity();
+    for (const double number : {std::numeric_limits<double>::quiet_NaN(), infinity, -infinity}) {
+      EXPECT_EQ(failure_with("var", {"correction", number}),
+                fmt::format("INVALID_ARGUMENT: var: correction {} is not finite", number));
+      EXPECT_EQ(failure_with("layer_norm", {"eps", number}),
+                fmt::format("INVALID_ARGUMENT: layer_norm: eps {} is not finite", number));
+    }
+    EXPECT_EQ(failure_with("layer_norm", {"eps", -1.0}), "INVALID_ARGUMENT: layer_norm: eps -1 is not 0 or more");
+    const MeshStats stats = member.line.program->mesh().stats();
+    EXPECT_EQ(stats.all_reduces + stats.all_gathers, 0u);
+    apply("layer_norm", {x});
+    EXPECT_GT(member.line.program->mesh().stats().all_reduces + member.line.program->mesh().stats().all_gathers, 0u);
   });
 }
 

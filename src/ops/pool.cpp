@@ -47,8 +47,11 @@ std::vector<Places> places_along(const Axis& axis) {
 }
 
 // Whether an element of a window takes the place of the largest before it; NaN is the largest.
-constexpr auto kExceeds = []<typename T>(T other, T largest) DISTAG_INLINE_LAMBDA {
-  return other > largest || (other != other && largest == largest);
+struct Exceeds {
+  template <typename T>
+  DISTAG_INLINE bool operator()(T other, T largest) const {
+    return other > largest || (other != other && largest == largest);
+  }
 };
 
 // The first largest element of each window, and its index in the plane.
@@ -64,7 +67,7 @@ void pool_rows(T* out, int64_t* indices, const T* x, const Window& window, const
         for (int64_t j = column.first; j < column.end; j += window.columns.dilation) {
           const int64_t at = i * width + j;
           const T other = x[at];
-          const bool is_larger = kExceeds(other, largest);
+          const bool is_larger = Exceeds()(other, largest);
           largest = is_larger ? other : largest;
           place = is_larger ? at : place;
         }
@@ -85,8 +88,8 @@ void pool_wide_rows(T* out, int64_t* indices, const T* x, const Window& window, 
   const Axis& axis = window.columns;
   const auto meet = [](auto largest, auto place, const auto& others, const auto& step, int64_t start)
                         DISTAG_INLINE_LAMBDA {
-                          put(place, select(each(kExceeds, others, largest), step + start, place));
-                          put(largest, select(each(kExceeds, others, largest), others, largest));
+                          put(place, select(each(Exceeds(), others, largest), step + start, place));
+                          put(largest, select(each(Exceeds(), others, largest), others, largest));
                         };
   for (const Places& row : rows) {
     std::fill_n(out, axis.out, Maximum<T>::kStart);

@@ -1,4 +1,4 @@
-//go:build cgo
+// go:build cgo
 
 #define _GNU_SOURCE /* dladdr */
 #include "loader.h"
@@ -34,7 +34,8 @@ static void judge(const distag_api* found, const char* found_version, size_t nee
   snprintf(refusal, sizeof refusal,
            "%s is version %s, and this program needs version %s with ABI %d or a later one: install that library, "
            "or build with an older package",
-           place.dli_fname != NULL ? shortened(place.dli_fname) : "libdistag", found_version, version, DISTAG_ABI_MAJOR);
+           place.dli_fname != NULL ? shortened(place.dli_fname) : "libdistag", found_version, version,
+           DISTAG_ABI_MAJOR);
 }
 
 #ifdef DISTAG_GO_LOAD

@@ -1,4 +1,5 @@
-/* The learner of the games and robots in this folder: it has the upper layers of their model and serves until they leave.
+/* The learner of the games and robots in this folder: it has the upper layers of their model and serves until they
+ * leave.
  *
  *   forward(h)    [N, 32] to [N, 1], recorded in the context of the call
  *   parameters()  the tensors to train; called by remote they stay here, and the optimizer of the host steps them

@@ -12,6 +12,9 @@ namespace {
 // wait, or while it tells that parts arrive there: both over a slow link. Or while bytes of its handshakes arrive.
 constexpr int kMostLeases = 4;
 constexpr int kMostLateTicks = 4;
+// From one time that all leases begin anew to the next: four leases where ticks come in time. Time that is late counts
+// for no peer, so ticks are counted, and not time.
+constexpr int kTicksToRestart = 4 * kMostLeases;
 
 // Empty: it is not. A tick that is late judges nothing but what lasts for too long whatever was not heard yet.
 std::string why_lost(PeerRecord& record, const StreamShared& shared, bool judges) {
@@ -67,9 +70,8 @@ Liveness::Moment Liveness::note_tick() {
   const Nanos late = now - next_tick_;
   const bool is_late = late > shared_.config.lease / 16;
   late_ticks_ = is_late && late_ticks_ < kMostLateTicks ? late_ticks_ + 1 : 0;
-  const bool may_restart = restarted_at_ < 0 || now - restarted_at_ >= kMostLeases * shared_.config.lease;
-  const bool restarts = may_restart && late > shared_.config.lease / 4;
-  if (restarts) restarted_at_ = now;
+  const bool restarts = restart_in_ == 0 && late > shared_.config.lease / 4;
+  restart_in_ = restarts ? kTicksToRestart : std::max(restart_in_ - 1, 0);
   return {now, late, late_ticks_ == 0, restarts};
 }
 

@@ -9,10 +9,10 @@ namespace distag {
 // The ticks of a session, each quarter of a lease from the first stream that is opened, and what they find out about
 // each peer: it is lost when it has acknowledged nothing for a lease, or for four while parts of its messages or bytes
 // of its handshakes come. Only time counts in which this worker could have heard it, and in which the peer is not in
-// the line of first dials. In a tick that comes late by more than a sixteenth of a lease no peer is lost, and none owes
-// for the time by which it is late: what came meanwhile is not heard yet. Of such ticks in a row every fifth judges all
-// the same, and each one judges a peer that owes for four leases. One that is late by more than a quarter restarts all
-// leases, once in four leases at most: this worker was away. On the loop.
+// the line of first dials. For the time by which a tick is late no peer owes. In one that is late by more than a
+// sixteenth of a lease none is lost that owes for less than four leases: what came meanwhile is not heard yet. Of such
+// ticks in a row every fifth judges all the same. One that is late by more than a quarter restarts all leases, once in
+// sixteen ticks at most: this worker was away. On the loop.
 class Liveness {
  public:
   // `keep_house` runs with each tick, before the peers.
@@ -48,8 +48,8 @@ class Liveness {
   const std::function<void()> keep_house_;
   Loop::TimerId timer_ = 0;
   Nanos next_tick_ = 0;
-  int late_ticks_ = 0;       // in a row, in which no peer was judged
-  Nanos restarted_at_ = -1;  // all leases; -1: never
+  int late_ticks_ = 0;  // in a row, in which no peer was judged
+  int restart_in_ = 0;  // ticks: all leases may begin anew then
 };
 
 }  // namespace distag

@@ -131,7 +131,7 @@ void OutgoingConnection::dial(Nanos waited) {
   const Nanos now = shared_.loop.now();
   lack_.try_again(now);
   history_.heard += attempt_.heard;
-  if (history_.heard_at >= 0) history_.heard_at += waited;
+  if (history_.heard_at >= 0) history_.heard_at = std::min(now, history_.heard_at + waited);
   attempt_ = {now, now, waited > shared_.config.lease / 16};
   try {
     dropped_.reserve(dropped_.size() + 1);  // for this one, whose end needs no memory then

@@ -439,11 +439,10 @@ void OutgoingStream::on_in_line() {
   debt_.put_off(now);
 }
 
-// What was lacking until now is excused once.
+// What was lacking meanwhile is excused once.
 void OutgoingStream::excuse(Nanos now, Nanos time) {
   assert_on_loop(shared_.loop);
-  debt_.excuse(now, lack_.take_time(now));
-  debt_.excuse(now, time);
+  debt_.excuse(now, std::max(time, lack_.take_time(now)));
   connection_.excuse(now, time);
 }
 

@@ -295,6 +295,32 @@ TEST_F(FirstDialsTest, BytesOfBeforeTheLineAreAsOldAsWhenItBegan) {
   ASSERT_TRUE(run_until([&] { return !peer.heard.empty(); }, 4 * kDialLease));
 }
 
+// Bytes come for half a lease, then its handshake is cut. In the line the loop is away once, and behind it the peer is
+// silent: it has a lease.
+TEST_F(FirstDialsTest, ARestartInTheLineMakesBytesNoYoungerThanNow) {
+  make();
+  const std::string name = name_of(DialLine::kAtOnce);
+  Node& peer = *others[DialLine::kAtOnce];
+  network->let_drip(name, kDialLease / 10);
+  a->say(peer, 1);
+  scheduler->run_for(kDialLease / 2);
+  fill_line(kDialLease / 10);
+  network->cut("a", name);
+  network->let_drip(name, 0);
+  scheduler->run_for(kDialLease / 10);
+  a->loop.freeze();
+  scheduler->run_for(kDialLease * 6 / 10);
+  a->loop.thaw();
+  const uint64_t dials = network->traffic().dials;
+  ASSERT_TRUE(run_until([&] { return network->traffic().dials > dials; }, 4 * kDialLease));
+  const Nanos turn = scheduler->now();
+  const auto is_lost = [&] {
+    return std::any_of(a->lost.begin(), a->lost.end(), [&](const auto& lost) { return lost.first == peer.id(); });
+  };
+  ASSERT_TRUE(run_until(is_lost, 6 * kDialLease));
+  EXPECT_LE(scheduler->now() - turn, kDialLease * 5 / 4);
+}
+
 TEST_F(FirstDialsTest, ATickThatIsLateLosesAPeerThatOwesForFourLeases) {
   make();
   network->let_drip(name_of(0), kDialLease / 10);
@@ -392,6 +418,15 @@ class LateTicksTest : public PairOfSessions {
     scheduler.at(moment - kMillisecond, [this] { a.loop.freeze(); });
     scheduler.at(moment + late, [this] { a.loop.thaw(); });
   }
+  // In sixteen ticks at most.
+  void expect_loss_with_ticks_late_by(Nanos late) {
+    meet();
+    network.part("a", "b");
+    a.say(b, 2);
+    for (int i = 1; i <= 40; ++i) be_late_at(tick(i) + (i - 1) * late, late);
+    ASSERT_TRUE(run_until([this] { return !a.lost.empty(); }, 16 * (kDialLease / 4 + late)));
+    EXPECT_GE(scheduler.now() - begin, kDialLease);
+  }
 };
 
 // The peer is silent from right after the second tick on: it is lost at the seventh, unless that is late.
@@ -444,13 +479,11 @@ TEST_F(LateTicksTest, OneThatIsAlwaysLateLosesWhoIsGoneAllTheSame) {
 
 // Each tick is late by more than a quarter of a lease.
 TEST_F(LateTicksTest, OneThatIsAwayAgainAndAgainLosesWhoIsGoneAllTheSame) {
-  meet();
-  network.part("a", "b");
-  a.say(b, 2);
-  const Nanos late = kDialLease / 2;
-  for (int i = 1; i <= 40; ++i) be_late_at(tick(i) + (i - 1) * late, late);
-  ASSERT_TRUE(run_until([this] { return !a.lost.empty(); }, 12 * kDialLease));
-  EXPECT_GE(scheduler.now() - begin, kDialLease);
+  expect_loss_with_ticks_late_by(kDialLease / 2);
+}
+TEST_F(LateTicksTest, OneThatIsAwayForALeaseEachTimeLosesWhoIsGone) { expect_loss_with_ticks_late_by(kDialLease); }
+TEST_F(LateTicksTest, OneThatIsAwayForThreeLeasesEachTimeLosesWhoIsGone) {
+  expect_loss_with_ticks_late_by(3 * kDialLease);
 }
 
 // Each second tick is late by more than a quarter of a lease, as where a host is paused again and again.

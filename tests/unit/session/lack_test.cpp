@@ -163,6 +163,25 @@ TEST_F(LackTest, APeerThatIsGoneOnceThereIsRoomIsLostByItsLease) {
   ASSERT_TRUE(run_until([&] { return !a.lost.empty(); }, kLackLease / 2));
 }
 
+// The peer owes for 0.7 leases when the lack begins; then each tick is late by a fifth of a lease.
+TEST_F(LackTest, InALoopThatIsLateIsExcusedOnce) {
+  meet();
+  network.part("a", "b");
+  a.say(b, 2);
+  scheduler.run_for(kLackLease * 7 / 10);
+  network.cut_all();
+  network.set_short("a", true);
+  for (int i = 0; i < 6; ++i) {
+    scheduler.run_for(kLackLease * 24 / 100);
+    a.loop.freeze();
+    scheduler.run_for(kLackLease * 21 / 100);
+    a.loop.thaw();
+  }
+  EXPECT_TRUE(a.lost.empty());
+  network.set_short("a", false);
+  ASSERT_TRUE(run_until([&] { return !a.lost.empty(); }, kLackLease * 8 / 10));
+}
+
 TEST_F(LackTest, LacksThatComeAndGoDoNotKeepAPeerThatIsGone) {
   meet();
   network.part("a", "b");

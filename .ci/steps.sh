@@ -1,5 +1,5 @@
 # What .ci/run and scripts/check_full.sh share: steps with their verdicts, and the summary. Sourced by bash at the root of
-# the checkout. What each step printed is in build/ci/<step>.log.
+# the checkout. What each step printed is in $logs/<step>.log.
 : "${logs:=build/ci}"
 rm -rf "$logs" # what an earlier run left is no verdict of this one
 mkdir -p "$logs"

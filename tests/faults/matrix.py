@@ -43,7 +43,7 @@ CONTEXT_OF_LIBZMQ = {"anon_inode": 5}
 STRUCK_WITHIN = 30.0  # of the end of the phase: what ends it goes out later
 MOST_TOLD = 200  # of a run with more cells those that fail are printed alone
 MAY_FAIL_ONCE = 0.02  # of all cells
-CRASH = re.compile(r" has died| ended with | says: ")
+CRASH = re.compile(r" has died| ended with (?!-9$)| says: ")  # -9: it was killed here, as it did not end in a minute
 TOGETHER = ("mesh", "gather", "diverged", "late")  # phases that all members run at once
 ON_A_STAGE = ("stages", "lines")  # B and C are a mesh of their own
 # What they do, where it has not the same name.

@@ -11,7 +11,7 @@ A test that measures (time, shares of a core, throughput) prints "figure: NAME N
 figures stand at the end, beside those of tests/verdict/figures.txt, for whoever reads them. That file has the lines that
 were printed at the end of the last release's run.
 
-A line of a test's output that begins with "skipped:" is repeated at the end, also of a test that passed.
+What a test says that it has left out ("skipped: ...", or GoogleTest's word) is repeated at the end, also where it passed.
 
 Exit code 0: green; 1: red; 2: wrong arguments. Outputs of failed tests are in BUILD/verdict, the end of all that is printed
 begins with "verdict:".
@@ -27,8 +27,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MOST_FLAKY = 3
 OUTPUT_BYTES = str(16 << 20)
 REASONS_OF_FLAKY = {"Failed", "Timeout"}
-# Also of a process that the test started, as the shell, libzmq, Python, and the programs here say it: status 134 to a
-# shell, 6 or 128 + 6 to waitpid, -6 to Python.
+# Also of a process that the test started, as the shell, libzmq, Python, and the programs here say it: SIGABRT is 6, or 134
+# with a core, to waitpid and -6 to Python.
 NEVER_FLAKY = re.compile(r"(Thread|Address|Leak|Memory|UndefinedBehavior)Sanitizer|: runtime error: |"
                          r"[Aa]ssertion .* failed|Assertion failed: |terminate called|\*\*\* stack smashing|"
                          r"(double free|corrupted|invalid pointer|invalid size)|"
@@ -80,6 +80,8 @@ def configuration(arguments):
     for at, argument in enumerate(arguments):
         if argument in ("-C", "--build-config"):
             return arguments[at:at + 2]
+        if argument.startswith(("-C", "--build-config=")):
+            return [argument]
     return []
 
 

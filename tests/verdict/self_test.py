@@ -91,6 +91,17 @@ seen(0, ["verdict: left out: part: skipped: no namespaces", "verdict: green: 1 t
      {"part": "echo 'skipped: no namespaces'; echo done"})
 seen(0, ["verdict: left out: unit: a_test.cpp:3: Skipped not root"], {"unit": "echo 'a_test.cpp:3: Skipped\nnot root'"})
 
+# Three are the most of all suites together.
+STEPS = os.path.join(HERE, "..", "..", ".ci", "steps.sh")
+for counts, is_green in ((1, 2), True), ((2, 2), False):
+    with tempfile.TemporaryDirectory() as folder:
+        steps = "".join(f"step suite{i} printf 'verdict: flaky: a (Failed): f\\n%.0s' {' '.join('x' * count)}\n"
+                        for i, count in enumerate(counts))
+        done = subprocess.run(["bash", "-c", f". {STEPS}\n{steps}print_summary"], env={**os.environ, "logs": folder},
+                              cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == is_green, (counts, done)
+    assert ("flaky tests: three are the most" in done.stdout) != is_green, (counts, done.stdout)
+
 # What a test measures is told, and decides nothing.
 seen(0, ["figure: self_test.waited 12.5 ms; last release: 10"], {"one": "echo 'figure: self_test.waited 12.5 ms'"})
 seen(0, ["figure: self_test.new 3 us; last release: -"], {"one": "echo 'figure: self_test.new 3 us'"})

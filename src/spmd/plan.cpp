@@ -180,6 +180,10 @@ void Plan::place_by_rules(const PlanSettings& settings) {
     const auto marked = marked_spec(mesh_, leaf.tensor, fmt::format("leaf \"{}\"", shown(leaf.name)));
     Placed placed{leaf.name, leaf.tensor, Spec(leaf.tensor.rank()), "", "no rule fits it: repeated", false};
     if (rule == settings.rules.end() && marked) {
+      if (mesh_.used(marked->partial()) != 0) {
+        fail(Status::kInvalidArgument, "leaf \"{}\" is a sum of what members hold, {}: redistribute it first",
+             shown(leaf.name), print_spec(mesh_, *marked));
+      }
       placed.spec = *marked;
       placed.text = print_spec(mesh_, *marked);
       placed.why = kMarked;

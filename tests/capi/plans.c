@@ -424,6 +424,27 @@ static void plan_marked(members *group, int32_t rank) {
   distag_mesh_release(other);
 }
 
+/* A leaf of which each member holds a part of the sum: no report could say how it lies. */
+static void plan_sum(members *group, int32_t rank) {
+  static const char *const kName = "sum";
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *const mesh = make_mesh(group->workers[rank], member_count);
+  distag_plan_options options = DISTAG_PLAN_OPTIONS_INIT;
+  distag_tensor *const part = deferred(DISTAG_INIT_FULL, 0, 4, 4);
+  distag_tensor *sum = NULL;
+  distag_plan *plan = NULL;
+  CHECK_OK(distag_tensor_from_local(mesh, part, "(None, None) sum('x')", NULL, 0, NULL, &sum, &err));
+  options.names = &kName;
+  options.leaves = &sum;
+  options.leaf_count = 1;
+  CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), DISTAG_E_INVALID_ARGUMENT,
+              "leaf \"sum\" is a sum of what members hold, (None, None) sum('x'): redistribute it first");
+  CHECK(plan == NULL);
+  distag_tensor_release(sum);
+  distag_tensor_release(part);
+  distag_mesh_release(mesh);
+}
+
 /* Roots and modes that are refused. A mesh without a worker plans programs too. */
 static void programs(void) {
   const distag_status invalid = DISTAG_E_INVALID_ARGUMENT;
@@ -481,6 +502,7 @@ static void in_groups(void) {
     members_run(&group, (int32_t)member_count, run_as_planned);
     members_run(&group, (int32_t)member_count, run_as_saved);
     members_run(&group, (int32_t)member_count, plan_marked);
+    members_run(&group, (int32_t)member_count, plan_sum);
     members_run(&group, (int32_t)member_count, refuse_and_diverge);
     CHECK_INT(members_end(&group), 0);
   }

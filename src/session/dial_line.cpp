@@ -32,6 +32,15 @@ void DialLine::Place::leave() noexcept {
   line_.serve_soon();
 }
 
+void DialLine::Place::note_pace(bool is_quick) noexcept {
+  assert_on_loop(line_.loop_);
+  if (!has_turn()) return;
+  if (std::exchange(is_noted_, true)) return;
+  const size_t more = std::min(line_.at_once_ + 1, kAtOnce);
+  const size_t fewer = std::max(line_.at_once_ / 2, size_t{1});
+  line_.at_once_ = is_quick ? more : fewer;
+}
+
 void DialLine::make_room(size_t places) {
   assert_on_loop(loop_);
   for (auto& waiting : waiting_) waiting.reserve(places);
@@ -62,7 +71,7 @@ std::vector<DialLine::Place*>* DialLine::first_waiting() {
 }
 
 void DialLine::serve_soon() noexcept {
-  if (is_posted_ || is_closed_ || turns_ >= kAtOnce || first_waiting() == nullptr) return;
+  if (is_posted_ || is_closed_ || turns_ >= at_once_ || first_waiting() == nullptr) return;
   is_posted_ = true;
   loop_.post_or_drop(*post_, [this, alive = std::weak_ptr<char>(alive_), held = post_] {
     if (!alive.expired()) serve();
@@ -72,13 +81,14 @@ void DialLine::serve_soon() noexcept {
 // A dial that comes to nothing at once gives its turn to the next one, in the next task: a dial takes a while.
 void DialLine::serve() noexcept {
   is_posted_ = false;
-  for (size_t given = 0; given < kAtOnce && turns_ < kAtOnce && !is_closed_; ++given) {
+  for (size_t given = 0; given < kAtOnce && turns_ < at_once_ && !is_closed_; ++given) {
     std::vector<Place*>* const waiting = first_waiting();
     if (waiting == nullptr) return;
     Place& next = *(*waiting)[waiting->size() == 1 ? 0 : random_.next() % waiting->size()];
     remove(next);
     next.where_ = Place::Where::kTurn;
     next.had_turn_ = true;
+    next.is_noted_ = false;
     ++turns_;
     EachStep each;  // one that fails for want of memory is dialled again as one that stalls
     each([&next] { next.on_turn_(); });

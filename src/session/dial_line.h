@@ -12,12 +12,14 @@
 namespace distag {
 
 // The line in which first dials of a worker wait, so that handshakes end one after the other: all that begin at once
-// end late and together, and are given up half way. At most kAtOnce have their turn at a time. The next one is chosen
-// by chance among the first of these that there are: those for which a message waits, and which have had no turn yet;
-// others of them; those that no message waits for, likewise. A place is outside, waits, or has its turn. On the loop.
+// end late and together, and are given up half way. At most kAtOnce have their turn at a time, half as many after each
+// handshake that is slow, and one more after each that was quick: a host that is slow for all has fewer to do at once.
+// The next one is chosen by chance among the first of these that there are: those for which a message waits, and which
+// have had no turn yet; others of them; those that no message waits for, likewise. A place is outside, waits, or has
+// its turn. On the loop.
 class DialLine {
  public:
-  static constexpr size_t kAtOnce = 8;
+  static constexpr size_t kAtOnce = 8;  // at first, and at most
 
   class Place {
    public:
@@ -35,6 +37,9 @@ class DialLine {
     // From the line, or from its turn, which another one gets.
     void leave() noexcept;
     bool has_turn() const { return where_ == Where::kTurn; }
+    // The handshake of its turn was quick, or is slow: more or fewer have theirs at a time from now on. Counts once a
+    // turn.
+    void note_pace(bool is_quick) noexcept;
 
    private:
     friend class DialLine;
@@ -48,6 +53,7 @@ class DialLine {
     Where where_ = Where::kOutside;
     bool is_awaited_ = false;
     bool had_turn_ = false;
+    bool is_noted_ = false;
   };
 
   DialLine(Loop& loop, Random& random) : loop_(loop), random_(random) {}
@@ -70,6 +76,7 @@ class DialLine {
   Random& random_;
   std::array<std::vector<Place*>, 4> waiting_;  // by rank
   size_t turns_ = 0;
+  size_t at_once_ = kAtOnce;
   bool is_closed_ = false;
   bool is_posted_ = false;
   const std::shared_ptr<TaskPlace> post_ = std::make_shared<TaskPlace>();  // held by its task

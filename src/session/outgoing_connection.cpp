@@ -82,6 +82,7 @@ void OutgoingConnection::transition(Event event) {
       break;
     case Event::kConnected:
       if (state_ != State::kDialling) break;
+      place_.note_pace(shared_.loop.now() - attempt_.begun < slow_handshake(shared_));
       enter(State::kGreeting);
       greet();
       break;
@@ -286,8 +287,9 @@ void OutgoingConnection::tick(Nanos now) {
   look_at_handshake(now);
   if (!place_.has_turn()) return;
   const Nanos lease = shared_.config.lease;
-  const bool has_stalled = now - silent_since() >= lease / 4;
+  const bool has_stalled = attempt_.heard == 0 && now - silent_since() >= lease / 4;
   const bool is_long = now - attempt_.begun >= lease;
+  if (attempt_.heard > 0 && now - attempt_.begun >= slow_handshake(shared_)) place_.note_pace(false);
   if (has_stalled || is_long) place_.leave();
 }
 

@@ -46,7 +46,8 @@ class OutgoingConnection {
   void stall();
   // A message waits for it.
   void hurry() { place_.hurry(); }
-  // Dials, if there was no memory for the timer that would. A first dial of which nothing comes gives up its turn.
+  // Dials, if there was no memory for the timer that would. A first dial of which nothing comes gives up its turn
+  // after a quarter of a lease, and one that goes on after a whole one.
   void tick(Nanos now);
   // The answer of the other side was lost for want of something here: it is dialled again.
   void stall_for(const Error& lack);

@@ -71,6 +71,43 @@ TEST_F(DialLineTest, EightHaveTheirTurnAtATime) {
   EXPECT_EQ(std::set<size_t>(turns.begin(), turns.end()).size(), 20u) << "each has one turn";
 }
 
+TEST_F(DialLineTest, HalfAsManyHaveTheirTurnAfterASlowHandshakeAndOneMoreAfterAQuickOne) {
+  make(30);
+  enter(0, 29);
+  scheduler.run_for(kMillisecond);
+  ASSERT_EQ(turns.size(), DialLine::kAtOnce);
+  const auto note = [&](size_t place, bool is_quick) { loop.run([&] { places[place]->note_pace(is_quick); }); };
+  // One is slow, which is noted at each tick: half of those that have their turn have to end before the next one.
+  for (int tick = 0; tick < 3; ++tick) note(turns[0], false);
+  for (size_t i = 0; i < DialLine::kAtOnce / 2; ++i) leave(turns[i]);
+  EXPECT_EQ(turns.size(), DialLine::kAtOnce);
+  leave(turns[4]);
+  EXPECT_EQ(turns.size(), DialLine::kAtOnce + 1);
+  // All four are: one goes on at a time.
+  for (size_t i = 5; i <= 8; ++i) note(turns[i], false);
+  for (size_t i = 5; i <= 7; ++i) leave(turns[i]);
+  EXPECT_EQ(turns.size(), DialLine::kAtOnce + 1);
+  leave(turns[8]);
+  EXPECT_EQ(turns.size(), DialLine::kAtOnce + 2);
+  // A quick one makes room for itself and one more, up to eight.
+  for (size_t i = 9; i < 19; ++i) {
+    note(turns[i], true);
+    note(turns[i], true);
+    leave(turns[i]);
+    EXPECT_EQ(turns.size() - i - 1, std::min<size_t>(i - 7, DialLine::kAtOnce));
+  }
+}
+
+TEST_F(DialLineTest, WhatIsNoLongerInItsTurnIsNeitherQuickNorSlow) {
+  make(20);
+  enter(0, 19);
+  scheduler.run_for(kMillisecond);
+  leave(turns[0]);
+  for (int i = 0; i < 3; ++i) loop.run([&] { places[turns[0]]->note_pace(false); });
+  leave(turns[1]);
+  EXPECT_EQ(turns.size(), DialLine::kAtOnce + 2);
+}
+
 TEST_F(DialLineTest, WhichComeFirstIsByChanceAndTheSameForTheSameSeed) {
   std::set<std::vector<size_t>> orders;
   for (const uint64_t seed : {1, 2, 3, 1, 2, 3}) {

@@ -150,10 +150,11 @@ void MeshEnd::on_left(int64_t from) {
   note_left(from, false);
 }
 
-// A line of the library's own ends by the last call of the member, which has come, before calls that it never made.
+// A line of the library's own ends by the last call of the member, which has come, before calls that it never made;
+// unless it made none.
 bool MeshEnd::outlasts(const std::string& line, int64_t member) const {
   const LineState* state = lines_.find(line);
-  return state != nullptr && state->is_own() && released_.contains(member);
+  return state != nullptr && state->is_own() && released_.contains(member) && state->known.contains(member);
 }
 
 const Error* MeshEnd::left(int64_t member, const std::string& line) const {
@@ -173,7 +174,7 @@ void MeshEnd::note_left(int64_t from, bool has_released) {
     for (const auto& [number, call] : line.open) {
       const std::vector<int64_t> missing = call->missing();
       if (std::find(missing.begin(), missing.end(), from) == missing.end()) continue;
-      end_now(error, false);
+      end_now(error, true);  // others may wait for this one alone
       return;
     }
   }

@@ -223,6 +223,21 @@ static void release_while_blocked(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
+/* A member that never makes its loader can be waited for as well. */
+static void release_without_loader(members *group, int32_t rank) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *mesh = make_mesh(group, rank, 0);
+  if (rank == 0) {
+    distag_loader *loader = make_loader(mesh, rank, DISTAG_BATCH_ROWS, 12);
+    distag_value *batch = NULL;
+    CHECK_FAILS(distag_loader_next(loader, DISTAG_FOREVER, &batch, &err), DISTAG_E_DISCONNECTED,
+                "worker \"w1\" (rank 1) has left it");
+    distag_loader_release(loader);
+    feed_await_destroyed(&feeds[rank]);
+  }
+  distag_mesh_release(mesh);
+}
+
 /* The one that has the data releases its loader, and its mesh as well where it leaves: what it has announced comes
  * still, whatever the others had asked for. Who asks for nothing hears of it at the mesh. */
 static void release_at_the_root(members *group, int32_t rank) {
@@ -788,6 +803,9 @@ int main(void) {
   run_blocked(&group, 1, release_while_blocked);
   feeds_init();
   members_run(&group, kTwo, release_at_the_root);
+  for (int i = 0; i < kTwo; ++i) feed_end(&feeds[i]);
+  feeds_init();
+  members_run(&group, kTwo, release_without_loader);
   for (int i = 0; i < kTwo; ++i) feed_end(&feeds[i]);
   run_blocked(&group, 0, end_mesh_while_blocked);
   run_blocked(&group, -1, call_itself);

@@ -123,10 +123,12 @@ class OpCallOnShards {
   // Whether others may wait for this member's part of what they merge.
   bool has_begun_to_merge() const { return across_ && across_->has_begun(); }
 
-  // The elements that an op refuses are indices, those beyond a table; of a part other members have others.
+  // The elements that an op refuses are whole numbers that choose: indices, and targets that are classes. Of a part
+  // other members have others.
   bool is_of_elements(const Error& error) const {
-    constexpr std::string_view kChoosing[] = {"embedding", "gather", "index_select", "cross_entropy", "nll_loss"};
-    const bool chooses = std::find(std::begin(kChoosing), std::end(kChoosing), op_.name) != std::end(kChoosing);
+    const std::string_view signature = op_.signature;
+    const bool chooses =
+        signature.find("tensor index") != signature.npos || signature.find("tensor targets") != signature.npos;
     if (!chooses || error.status() != Status::kInvalidArgument) return false;
     for (size_t i = 0; i < operands_.size(); ++i) {
       const bool is_cut = operands_[i].is_defined && mesh().used(plan_->placement.inputs[i].cut()) != 0;

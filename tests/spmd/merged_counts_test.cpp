@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <set>
+#include <string_view>
 
 #include "autograd/autograd.h"
 #include "ops/attributes.h"
@@ -298,6 +300,60 @@ TEST(MergedCounts, WhatSomeMembersAloneHaveBeyondATableEndsTheMesh) {
       EXPECT_NE(std::string(error->what()).find("99 "), std::string::npos) << error->what();
       EXPECT_GE(error->origin_rank(), 2);
     }
+  }
+}
+
+// The same of each op that chooses by whole numbers, where the part of one member has the one that fits nothing.
+TEST(MergedCounts, AnIndexInThePartOfOneMemberEndsTheMesh) {
+  struct Chooser {
+    const char* op;
+    size_t index;  // the input that chooses
+    std::vector<Tensor> inputs;
+    std::vector<const char*> specs;
+    ops::Attributes attributes;
+  };
+  const auto wholes = [](const Dims& shape) { return tensor_of<int64_t>(shape, {1, 0, 2, 99, 1, 3}); };
+  const auto choosers = [&] {
+    return std::vector<Chooser>{{"one_hot", 0, {wholes({6})}, {"('x',)"}, make_attributes({{"num_classes", 4}})},
+                                {"embedding", 0, {wholes({6}), numbers({4, 2}, 1)}, {"('x',)", "(None, None)"}, {}},
+                                {"index_select", 1, {numbers({4, 2}, 1), wholes({6})}, {"(None, None)", "('x',)"}, {}},
+                                {"gather",
+                                 1,
+                                 {numbers({6, 4}, 1), wholes({6, 1})},
+                                 {"('x', None)", "('x', None)"},
+                                 make_attributes({{"dim", 1}})},
+                                {"scatter_add",
+                                 1,
+                                 {numbers({6, 4}, 1), wholes({6, 1}), numbers({6, 1}, 2)},
+                                 {"('x', None)", "('x', None)", "('x', None)"},
+                                 make_attributes({{"dim", 1}})},
+                                {"cross_entropy", 1, {numbers({6, 4}, 1), wholes({6})}, {"('x', None)", "('x',)"}, {}},
+                                {"nll_loss", 1, {numbers({6, 4}, 1), wholes({6})}, {"('x', None)", "('x',)"}, {}}};
+  };
+  std::set<std::string> tried;
+  for (size_t which = 0; which < choosers().size(); ++which) {
+    const Chooser chooser = choosers()[which];
+    SCOPED_TRACE(chooser.op);
+    tried.insert(chooser.op);
+    MeshGroup group({3});
+    const auto errors = group.try_run([&](Member& member) {
+      Chooser own = choosers()[which];
+      for (size_t i = 0; i < own.inputs.size(); ++i) spmd::mark_sharding(own.inputs[i], member.line, own.specs[i], -1);
+      apply(own.op, own.inputs, own.attributes);
+      // Members whose parts are right go on, and hear of it.
+      spmd::Sharding::of(own.inputs[chooser.index])->sum_over_members(1, 0);
+    });
+    for (size_t i = 0; i < errors.size(); ++i) {
+      ASSERT_TRUE(errors[i]);
+      EXPECT_EQ(errors[i]->status(), Status::kInvalidArgument) << errors[i]->what();
+      EXPECT_NE(std::string(errors[i]->what()).find("99 "), std::string::npos) << errors[i]->what();
+      EXPECT_EQ(errors[i]->origin_rank(), i == 1 ? -1 : 1) << "the member itself fails in its call";
+    }
+  }
+  for (const ops::Op* const op : ops::builtins()) {
+    const bool has_index = std::string_view(op->signature).find("tensor index") != std::string_view::npos;
+    // The dim along which index_add chooses is whole: all members have all of the index.
+    EXPECT_TRUE(!has_index || tried.contains(op->name) || op->name == std::string("index_add")) << op->signature;
   }
 }
 

@@ -77,7 +77,7 @@ void Mesh::open_line(const std::string& line) {
   });
 }
 
-void Mesh::open_own_line(const std::string& line, std::shared_ptr<Future<Unit>> ended) {
+void Mesh::open_own_line(const std::string& line, std::shared_ptr<Future<Unit>> ended, std::string made_on) {
   assert_on_loop(loop());
   if (parts_.end.ended()) {
     ended->fail(*parts_.end.ended());
@@ -86,6 +86,7 @@ void Mesh::open_own_line(const std::string& line, std::shared_ptr<Future<Unit>> 
   LineState& state = parts_.lines.of(line);
   state.is_open = true;
   state.ended = std::move(ended);
+  state.made_on = std::move(made_on);
 }
 
 void Mesh::set_doing(const std::string& line, std::string text) {

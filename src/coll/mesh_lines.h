@@ -50,6 +50,7 @@ struct LineState {
   bool is_open = false;                  // it has been opened here
   std::shared_ptr<Future<Unit>> ended;   // of a line of the library's own
   std::string doing;                     // likewise: until its next call
+  std::string made_on;                   // likewise: the line of the program with the call that made it
   Nanos last_begun = 0;                  // the last call that may send something
   std::map<int64_t, Whereabouts> where;  // of members that were asked, by position
   std::optional<Waiting> waiting;        // for room; its program makes no other call meanwhile

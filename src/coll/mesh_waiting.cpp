@@ -65,10 +65,15 @@ std::string rounded(Nanos age) {
 
 void MeshWaiting::ask_where(const OpenCollective& call) {
   try {
-    const Line& line = lines_.at(call.line).line;
-    const wire::CallHash last{line.last(), line.hash()};
-    for (const int64_t position : call.missing()) place_.send(position, wire::Where{place_.id, call.line, last});
-    for (const int64_t position : behind(call)) place_.send(position, wire::Where{place_.id, call.line, last});
+    const LineState& state = lines_.at(call.line);
+    std::vector<std::string> asked = {call.line};
+    if (state.is_own()) asked.push_back(state.made_on);
+    for (const std::string& name : asked) {
+      const Line& line = lines_.of(name).line;
+      const wire::CallHash last{line.last(), line.hash()};
+      for (const int64_t position : call.missing()) place_.send(position, wire::Where{place_.id, name, last});
+      for (const int64_t position : behind(call)) place_.send(position, wire::Where{place_.id, name, last});
+    }
   } catch (const std::bad_alloc&) {
     // Without memory the message of the deadline says less.
   }

@@ -162,7 +162,7 @@ void Loader::begin() {
   ended->on_done([weak = weak_from_this(), future = ended.get()] {
     if (const auto self = weak.lock()) self->on_line_ended(*future->error());
   });
-  mesh().open_own_line(name_, ended);
+  mesh().open_own_line(name_, ended, line_.name);
   if (progress_.is_over) return;
   if (settings_.mode == BatchMode::kRoot) scatter_.open();
   advance();

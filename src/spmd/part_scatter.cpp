@@ -15,7 +15,7 @@ PartScatter::PartScatter(const Line& line, std::string name) : line_(line), name
 
 void PartScatter::open() {
   assert_on_loop(mesh().loop());
-  mesh().open_own_line(name_, Future<Unit>::make());
+  mesh().open_own_line(name_, Future<Unit>::make(), line_.name);
 }
 
 void PartScatter::close(const Error& why) {

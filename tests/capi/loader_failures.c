@@ -567,6 +567,28 @@ static void call_itself(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
+/* ---- programs that differ: the same loader as another call ---- */
+
+static void shift(members *group, int32_t rank) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *mesh = make_mesh(group, rank, 0);
+  distag_tensor *x = NULL, *sum = NULL;
+  distag_loader *loader = NULL;
+  distag_value *batch = NULL;
+  const float one = 1;
+  CHECK_OK(distag_tensor_create(&one, sizeof one, DISTAG_FLOAT32, NULL, 0, &x, &err));
+  CHECK_OK(distag_tensor_mark_sharding(x, mesh, "()", -1, &err));
+  if (rank == 0) loader = make_loader(mesh, rank, DISTAG_BATCH_ROWS, 12);
+  CHECK_OK(distag_add(x, x, &sum, &err)); /* sends nothing */
+  if (rank == 1) loader = make_loader(mesh, rank, DISTAG_BATCH_ROWS, 12);
+  CHECK_FAILS(distag_loader_next(loader, DISTAG_FOREVER, &batch, &err), DISTAG_E_DIVERGED, "loader_create");
+  distag_loader_release(loader);
+  feed_await_destroyed(&feeds[rank]);
+  distag_tensor_release(sum);
+  distag_tensor_release(x);
+  distag_mesh_release(mesh);
+}
+
 /* ---- replicas that differ ---- */
 
 static void differ(members *group, int32_t rank) {
@@ -809,6 +831,9 @@ int main(void) {
   for (int i = 0; i < kTwo; ++i) feed_end(&feeds[i]);
   run_blocked(&group, 0, end_mesh_while_blocked);
   run_blocked(&group, -1, call_itself);
+  feeds_init();
+  members_run(&group, kTwo, shift);
+  feeds_end();
   feeds_init();
   feeds[1].first = 1;
   feeds[1].count = kFedRows;

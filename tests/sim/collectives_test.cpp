@@ -13,112 +13,11 @@
 #include "base/violation.h"
 #include "coll/meshes.h"
 #include "layout/spec_text.h"
+#include "mesh_members.h"
 #include "ops/op.h"
-#include "support/sim_group.h"
-#include "support/tensors.h"
 
 namespace distag::sim {
 namespace {
-
-using distag::testing::tensor_of;
-using distag::testing::values_of;
-using Result = std::shared_ptr<Future<Tensor>>;
-
-// A group and a mesh of all of it, as each member has it.
-class MeshGroup {
- public:
-  MeshGroup(uint64_t seed, const Dims& shape, SimGroupOptions options = {}, std::vector<int64_t> granules = {},
-            Nanos timeout = 30 * kSecond)
-      : timeout_(timeout) {
-    options.size = static_cast<int32_t>(element_count(shape));
-    group_ = std::make_unique<SimWorkerGroup>(seed, options);
-    group_->start();
-    request_.name = "train";
-    request_.shape = shape;
-    for (size_t i = 0; i < shape.size(); ++i) request_.axis_names.emplace_back(1, static_cast<char>("xyz"[i]));
-    request_.granules = std::move(granules);
-    make();
-  }
-
-  void make() {
-    meshes_.clear();
-    std::vector<std::shared_ptr<Future<std::shared_ptr<Mesh>>>> made;
-    for (int32_t rank = 0; rank < group_->size(); ++rank) {
-      made.push_back(group_->worker(rank).meshes().create(request_, timeout_));
-    }
-    for (const auto& one : made) {
-      wait(*one, kForever);
-      meshes_.push_back(one->value());
-    }
-  }
-
-  int32_t size() const { return group_->size(); }
-  SimWorkerGroup& group() { return *group_; }
-  Mesh& mesh(int32_t rank) { return *meshes_[static_cast<size_t>(rank)]; }
-  layout::Axes all_axes() const { return layout::axes_of((layout::AxisSet{1} << request_.shape.size()) - 1); }
-  MeshStats stats(int32_t rank) {
-    MeshStats stats;
-    group_->loop(rank).run([&] { stats = mesh(rank).stats(); });
-    return stats;
-  }
-  void shut_down() {
-    for (const ShutdownReport& report : group_->shutdown()) EXPECT_TRUE(report.clean);
-  }
-
-  layout::MeshRequest request_;
-
- private:
-  const Nanos timeout_;
-  std::unique_ptr<SimWorkerGroup> group_;
-  std::vector<std::shared_ptr<Mesh>> meshes_;
-};
-
-Tensor numbers(const Dims& shape, int64_t seed) {
-  Tensor tensor = Tensor::empty(Dtype::kFloat64, shape);
-  for (int64_t i = 0; i < tensor.count(); ++i) {
-    tensor.mutable_data_as<double>()[i] = static_cast<double>((i * 7919 + seed * 104729) % 1009) / 7.0 - 70;
-  }
-  return tensor;
-}
-
-CollectiveCall call_of(CollectiveKind kind, const layout::Axes& axes, const Tensor& tensor) {
-  CollectiveCall call;
-  call.kind = kind;
-  call.axes = axes;
-  call.tensor = tensor;
-  return call;
-}
-
-Tensor value_of(const Result& result) {
-  wait(*result, kForever);
-  return result->value();
-}
-
-Error failure_of(const Completion& completion) {
-  wait(const_cast<Completion&>(completion), kForever);
-  if (completion.error() != nullptr) return *completion.error();
-  ADD_FAILURE() << "it did not fail";
-  return Error();
-}
-
-void expect_failure(const Error& error, Status status, const std::string& word) {
-  EXPECT_EQ(error.status(), status) << error.message();
-  EXPECT_NE(error.message().find(word), std::string::npos) << error.message();
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && values_of<double>(a) == values_of<double>(b);
-}
-
-// Sum in the one order: ascending positions.
-Tensor expected_sum(const std::vector<Tensor>& operands) {
-  auto sum = values_of<double>(operands[0]);
-  for (size_t k = 1; k < operands.size(); ++k) {
-    const auto next = values_of<double>(operands[k]);
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += next[i];
-  }
-  return tensor_of<double>(operands[0].shape(), sum);
-}
 
 // ---- values and counts ----
 
@@ -349,8 +248,6 @@ TEST(Collectives, KeepTheValuesOfTheCall) {
 }
 
 // ---- members that differ ----
-
-CollectiveCall sum_of(const Dims& shape) { return call_of(CollectiveKind::kAllReduce, {0}, numbers(shape, 1)); }
 
 TEST(Collectives, OfProgramsThatDifferFailOnAllWithBothCalls) {
   struct Different {
@@ -618,64 +515,6 @@ TEST(Collectives, ALineHasAName) {
   call.line = "\xFF";
   expect_failure(failure_of(*members.mesh(0).collective(call)), Status::kInvalidArgument, "UTF-8");
   members.shut_down();
-}
-
-TEST(Collectives, CallsThatWaitForAMemberThatLeftNameIt) {
-  MeshGroup members(1, {2});
-  members.mesh(1).leave();
-  expect_failure(failure_of(*members.mesh(0).collective(sum_of({2}))), Status::kDisconnected,
-                 "worker \"w1\" (rank 1) has left it");
-}
-
-// The member that needs the one that left makes no more calls either.
-TEST(Collectives, AMemberThatWaitsForOneThatNeededTheOneThatLeftIsTold) {
-  for_each_seed(40, [](uint64_t seed) {
-    MeshGroup members(seed, {3});
-    const CollectiveCall reduce = call_of(CollectiveKind::kReduce, members.all_axes(), numbers({2}, 1));
-    const CollectiveCall broadcast = call_of(CollectiveKind::kBroadcast, members.all_axes(), numbers({2}, 1));
-    std::vector<Result> results;
-    const auto begin = [&](int32_t rank) {
-      if (rank == 2) return members.mesh(2).leave();
-      results.push_back(members.mesh(rank).collective(reduce));
-      if (rank == 1) results.push_back(members.mesh(1).collective(broadcast));
-    };
-    std::vector<int32_t> order = {0, 1, 2};
-    for (uint64_t i = 0; i < seed % 6; ++i) std::next_permutation(order.begin(), order.end());
-    for (const int32_t rank : order) {
-      begin(rank);
-      members.group().scheduler().run_for(static_cast<Nanos>(seed % 7) * 100 * kMicrosecond);
-    }
-    size_t failed = 0;
-    for (const Result& result : results) {
-      wait(*result, kForever);
-      if (result->error() == nullptr) continue;
-      ++failed;
-      expect_failure(*result->error(), Status::kDisconnected, "worker \"w2\" (rank 2) has left it");
-    }
-    EXPECT_GE(failed, 2u) << "the reduce of the root, and the broadcast of the other";
-  });
-}
-
-// A line of the library's own that the member has used ends by its last call; one that it never used ends with the
-// mesh.
-TEST(Collectives, AnOwnLineThatAMemberThatLeftNeverUsedEnds) {
-  for (const bool leaves_first : {false, true}) {
-    MeshGroup members(1, {2});
-    const auto ended = Future<Unit>::make();
-    Result result;
-    const auto call = [&] {
-      members.group().loop(0).run([&] { members.mesh(0).open_own_line("own", ended); });
-      CollectiveCall sum = sum_of({2});
-      sum.line = "own";
-      result = members.mesh(0).collective(sum);
-    };
-    if (!leaves_first) call();
-    members.mesh(1).leave();
-    members.group().scheduler().run_for(10 * kMillisecond);
-    if (leaves_first) call();
-    expect_failure(failure_of(*result), Status::kDisconnected, "worker \"w1\" (rank 1) has left it");
-    expect_failure(failure_of(*ended), Status::kDisconnected, "worker \"w1\" (rank 1) has left it");
-  }
 }
 
 TEST(Collectives, ASlowMemberIsNoLostOne) {

@@ -29,7 +29,7 @@ TEST(WaitingLines, EndWhenTheirMemberLeavesTheMesh) {
   for (const auto& one : made) wait(*one, kForever);
   std::shared_ptr<Mesh> mesh = made[0]->value();
   const auto ended = Future<Unit>::make();
-  group.loop(0).run([&mesh, &ended] { mesh->open_own_line("own", ended); });
+  group.loop(0).run([&mesh, &ended] { mesh->open_own_line("own", ended, ""); });
   CollectiveCall call;
   call.axes = {0};
   call.tensor = tensor_of<double>({1}, {1});

@@ -1,0 +1,85 @@
+// Members that leave a mesh before others have finished, and lines of the library's own whose members differ.
+#include <algorithm>
+#include <vector>
+
+#include "mesh_members.h"
+
+namespace distag::sim {
+namespace {
+
+TEST(LeavingMembers, CallsThatWaitForAMemberThatLeftNameIt) {
+  MeshGroup members(1, {2});
+  members.mesh(1).leave();
+  expect_failure(failure_of(*members.mesh(0).collective(sum_of({2}))), Status::kDisconnected,
+                 "worker \"w1\" (rank 1) has left it");
+}
+
+// The member that needs the one that left makes no more calls either.
+TEST(LeavingMembers, AMemberThatWaitsForOneThatNeededTheOneThatLeftIsTold) {
+  for_each_seed(40, [](uint64_t seed) {
+    MeshGroup members(seed, {3});
+    const CollectiveCall reduce = call_of(CollectiveKind::kReduce, members.all_axes(), numbers({2}, 1));
+    const CollectiveCall broadcast = call_of(CollectiveKind::kBroadcast, members.all_axes(), numbers({2}, 1));
+    std::vector<Result> results;
+    const auto begin = [&](int32_t rank) {
+      if (rank == 2) return members.mesh(2).leave();
+      results.push_back(members.mesh(rank).collective(reduce));
+      if (rank == 1) results.push_back(members.mesh(1).collective(broadcast));
+    };
+    std::vector<int32_t> order = {0, 1, 2};
+    for (uint64_t i = 0; i < seed % 6; ++i) std::next_permutation(order.begin(), order.end());
+    for (const int32_t rank : order) {
+      begin(rank);
+      members.group().scheduler().run_for(static_cast<Nanos>(seed % 7) * 100 * kMicrosecond);
+    }
+    size_t failed = 0;
+    for (const Result& result : results) {
+      wait(*result, kForever);
+      if (result->error() == nullptr) continue;
+      ++failed;
+      expect_failure(*result->error(), Status::kDisconnected, "worker \"w2\" (rank 2) has left it");
+    }
+    EXPECT_GE(failed, 2u) << "the reduce of the root, and the broadcast of the other";
+  });
+}
+
+// A line of the library's own that the member has used ends by its last call; one that it never used ends with the
+// mesh.
+TEST(LeavingMembers, AnOwnLineThatAMemberThatLeftNeverUsedEnds) {
+  for (const bool leaves_first : {false, true}) {
+    MeshGroup members(1, {2});
+    const auto ended = Future<Unit>::make();
+    Result result;
+    const auto call = [&] {
+      members.group().loop(0).run([&] { members.mesh(0).open_own_line("own", ended, ""); });
+      CollectiveCall sum = sum_of({2});
+      sum.line = "own";
+      result = members.mesh(0).collective(sum);
+    };
+    if (!leaves_first) call();
+    members.mesh(1).leave();
+    members.group().scheduler().run_for(10 * kMillisecond);
+    if (leaves_first) call();
+    expect_failure(failure_of(*result), Status::kDisconnected, "worker \"w1\" (rank 1) has left it");
+    expect_failure(failure_of(*ended), Status::kDisconnected, "worker \"w1\" (rank 1) has left it");
+  }
+}
+
+// Each member has made another call before the one that made the line, so that the names of the lines differ.
+TEST(LeavingMembers, OwnLinesThatNeverMeetAreOfProgramsThatDiffer) {
+  MeshGroup members(1, {2});
+  std::vector<Result> results;
+  for (const int32_t rank : {0, 1}) {
+    members.mesh(rank).note("", rank == 0 ? "one" : "other", static_cast<uint64_t>(rank));
+    const std::string own = rank == 0 ? "own 1" : "own 2";
+    members.group().loop(rank).run([&] { members.mesh(rank).open_own_line(own, Future<Unit>::make(), ""); });
+    CollectiveCall sum = call_of(CollectiveKind::kAllReduce, members.all_axes(), numbers({2}, 1));
+    sum.line = own;
+    sum.timeout = kForever;
+    results.push_back(members.mesh(rank).collective(sum));
+  }
+  for (const Result& result : results) expect_failure(failure_of(*result), Status::kDiverged, "other");
+}
+
+}  // namespace
+}  // namespace distag::sim

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "base/executor.h"
+#include "base/not_started.h"
 #include "capi/struct_check.h"
 #include "capi/worker.h"
 
@@ -36,10 +37,9 @@ TraceOptions need_options(const distag_trace_options* given) {
 distag_status distag_worker_start_trace(distag_worker* worker, const distag_trace_options* options, distag_error* err) {
   return guard(__func__, err, [=] {
     distag_worker& live = need_worker(worker);
+    if (live.hosted().is_down()) refuse(Status::kInvalidState, "the worker is shut down");
+    if (!live.core().is_started()) refuse(Status::kInvalidState, "{}", kNotStarted);
     TraceOptions wanted = need_options(options);
-    if (!live.core().is_started() || live.hosted().is_down()) {
-      refuse(Status::kInvalidState, "the worker is not started, or shut down");
-    }
     live.hosted().tracer().start(std::move(wanted), true);
   });
 }

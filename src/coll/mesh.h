@@ -99,7 +99,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   // A line of the library's own beside those of the program: its calls are not counted, keep no worker from leaving,
   // and outlast members that have released the mesh, as what these owe has come. `ended` fails with the mesh, or with
   // close_line(). `made_on`: the line of the program with the call that made it. Where that differs among members,
-  // which the own lines then do as well, a wait finds out.
+  // so that their lines have other names, a wait finds out.
   void open_own_line(const std::string& line, std::shared_ptr<Future<Unit>> ended, std::string made_on);
   // For those who wait for the next call of this member on the line: why it has not come. Empty: no reason.
   void set_doing(const std::string& line, std::string text);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/each_step.h"
+#include "base/not_started.h"
 #include "coll/mesh.h"
 #include "dautograd/context_handle.h"
 #include "dautograd/context_table.h"
@@ -49,7 +50,7 @@ namespace {
 
 void check_started(const DautogradShared& shared) {
   if (shared.is_started) return;
-  fail(Status::kInvalidState, "a context needs a started worker: start it first, and make contexts before its end");
+  fail(Status::kInvalidState, "contexts are made between the start of a worker and its end: {}", kNotStarted);
 }
 
 }  // namespace

@@ -3,6 +3,19 @@
 #include "group/etcd_settings.h"
 
 namespace distag {
+namespace {
+
+// Whether a name server or a launcher has to be asked, or might.
+bool asks_others(const Places& wanted) {
+  if (wanted.target.world_size == 0) return true;
+  for (const std::string* const address : {&wanted.target.uri, &wanted.bind, &wanted.advertise}) {
+    if (address->starts_with("tcp://") || address->starts_with("etcd://") || address->starts_with("pmix://"))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 void PlaceFinder::find(const WorkerOptions& options, Nanos deadline, Done done) {
   assert_on_loop(loop_);
@@ -13,12 +26,14 @@ void PlaceFinder::find(const WorkerOptions& options, Nanos deadline, Done done) 
   if (wanted.target.world_size == 0 && !tools_.ask_pmix) {
     fail(Status::kUnsupported, "rendezvous: PMIx, which tells the size of the world, is not spoken here");
   }
-  if (!tools_.resolve_address) return done(wanted, {});
+  if (!tools_.resolve_address || !asks_others(wanted)) return done(wanted, {});
   done_ = std::move(done);
   if (deadline != kNever) {
     timer_ = loop_.start_timer(deadline, [this] {
       timer_ = 0;
-      end({}, Error(Status::kDeadline, "the name server has not answered in time; give addresses as numbers"));
+      end({},
+          Error(Status::kDeadline,
+                "no address was known in time: the timeout is too short, or the name server is mute; give numbers"));
     });
   }
   compute_.post_or_drop([self = shared_from_this(), search = search_, wanted = std::move(wanted)]() mutable {

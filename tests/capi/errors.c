@@ -117,6 +117,34 @@ static void chain(void) {
   distag_tensor_release(NULL);
 }
 
+/* A worker that did not start is as a handle that was not made: what needs it leaves the reason as it is. */
+static void chain_behind_start(void) {
+  static const char *const kMeetings[] = {"inproc://nobody_comes", "file:///tmp/nobody_comes"};
+  distag_error err = DISTAG_ERROR_INIT;
+  for (int i = 0; i < 2; ++i) {
+    distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
+    distag_trace_options trace = DISTAG_TRACE_OPTIONS_INIT;
+    distag_worker *worker = NULL;
+    distag_context *context = NULL;
+    distag_mesh *mesh = NULL;
+    distag_value *result = NULL;
+    options.world_size = 2;
+    options.rendezvous = kMeetings[i];
+    trace.folder = "/tmp";
+    CHECK_OK(distag_worker_create(&options, &worker, &err));
+    CHECK_FAILS(distag_worker_start(worker, 0, &err), DISTAG_E_DEADLINE, "rank 1");
+    CHECK_INT(distag_context_create(worker, &context, &err), DISTAG_E_DEADLINE);
+    CHECK_INT(distag_worker_start_trace(worker, &trace, &err), DISTAG_E_DEADLINE);
+    CHECK_INT(distag_mesh_create(worker, NULL, 0, NULL, NULL, 0, NULL, &mesh, &err), DISTAG_E_DEADLINE);
+    CHECK_INT(distag_call(worker, NULL, "worker1", "f", NULL, 0, NULL, &result, &err), DISTAG_E_DEADLINE);
+    CHECK(context == NULL && mesh == NULL && result == NULL);
+    CHECK(strstr(err.message, "rank 1") != NULL);
+    CHECK_FAILS(distag_context_create(worker, &context, &err), DISTAG_E_INVALID_STATE, "not started");
+    distag_worker_shutdown(worker, DISTAG_SECOND, NULL, NULL);
+    distag_worker_release(worker);
+  }
+}
+
 /* An error of an argument names its function or op. */
 static void who_failed(void) {
   const int64_t negative[] = {2, -3}, two_unknown[] = {-1, -1}, one[] = {1, 1}, huge[] = {INT64_MAX, 0};
@@ -192,5 +220,6 @@ int main(void) {
   sizes();
   success_leaves_the_error_alone();
   chain();
+  chain_behind_start();
   return check_end();
 }

@@ -61,6 +61,19 @@ TEST_F(PlaceFinderTest, AddressesAreLeftAsGivenWithoutANameServer) {
   EXPECT_EQ(found_[0].bind, "tcp://me:0");
 }
 
+TEST_F(PlaceFinderTest, WhatHasNoNameIsThereAtOnceWhateverTheDeadline) {
+  for (const char* const uri : {"inproc://group", "file:///tmp/group"}) {
+    options_.rendezvous = uri;
+    options_.bind = "ipc:///tmp/own";
+    find(0);
+    ASSERT_EQ(errors_, std::vector<std::string>{""}) << "within the call";
+    EXPECT_EQ(found_[0].target.uri, uri);
+    errors_.clear();
+    found_.clear();
+  }
+  EXPECT_EQ(loop_.timer_count(), 0U);
+}
+
 TEST_F(PlaceFinderTest, AddressesBecomeNumbersOffTheLoop) {
   tools_.own_address_towards = [](const std::string& address) { return "own towards " + address; };
   find();
@@ -84,7 +97,8 @@ TEST_F(PlaceFinderTest, TheDeadlineIsTheResultWhereTheNameServerIsMute) {
   compute_.freeze();
   find(scheduler_.now() + kSecond);
   scheduler_.run_for(2 * kSecond);
-  const std::vector<std::string> expected{"the name server has not answered in time; give addresses as numbers"};
+  const std::vector<std::string> expected{
+      "no address was known in time: the timeout is too short, or the name server is mute; give numbers"};
   EXPECT_EQ(errors_, expected);
   compute_.thaw();
   scheduler_.run_for(kSecond);

@@ -1,5 +1,6 @@
 """Checks that every path and name in the documents exists, and every file that a comment cites.
-usage: check_documents.py REPOSITORY"""
+The package of documents has each sample that samples/README.md names. usage: check_documents.py REPOSITORY"""
+import fnmatch
 import glob
 import os
 import re
@@ -81,6 +82,11 @@ def check_document(document, text, paths, known):
                 yield f"{document}: nothing is called {span}"
 
 
+def read(root, path):
+    with open(os.path.join(root, path), encoding="utf-8") as file:
+        return file.read()
+
+
 def comments(text, path):
     if path.endswith((".py", ".sh", ".cmake", ".txt")):
         return re.findall(r"(?:^|\s)#[^\n]*", text)
@@ -107,12 +113,21 @@ def check(root):
         for path in found:
             with open(path, encoding="utf-8") as file:
                 yield from check_document(os.path.relpath(path, root), file.read(), paths, known)
+    yield from check_package(read(root, "samples/README.md"), read(root, "debian/distag-doc.install"))
     for path in sorted(paths):
         if not path.startswith(tuple(start + "/" for start in ("include", "src", "samples", "schemas", "tests"))):
             continue
         if path.endswith((".h", ".c", ".cpp", ".fbs")) and os.path.isfile(os.path.join(root, path)):
             with open(os.path.join(root, path), encoding="utf-8") as file:
                 yield from check_comments(path, file.read(), names)
+
+
+def check_package(table, installed):
+    """Complaints about samples in a table of samples/README.md that no line of debian/distag-doc.install installs."""
+    sources = [line.split()[0] for line in installed.splitlines() if line.strip()]
+    for path in (f"samples/{name}" for name in re.findall(r"^\| `([^`]+)` \|", table, re.M)):
+        if not any(fnmatch.fnmatchcase(path, source) or path.startswith(source + "/") for source in sources):
+            yield f"debian/distag-doc.install does not install {path}, of which samples/README.md has a row"
 
 
 def self_test():
@@ -130,6 +145,11 @@ def self_test():
         found = list(check_document("README.md", text, paths, known))
         if len(found) != expected:
             yield f"{text!r}: {expected} complaint(s) were expected, got {found}"
+    rows = "| `a.c` | one |\n| `hosts/b` | a game |\n"
+    for lines, expected in (("samples/*.c x\nsamples/hosts x", 0), ("samples/*.c x", 1), ("samples/hosts x", 1)):
+        found = list(check_package(rows, lines))
+        if len(found) != expected:
+            yield f"installed by {lines!r}: {expected} complaint(s) were expected, got {found}"
     for text, expected in (("// see table.cpp\n", 0), ("// see schemas/gone.fbs\n", 1), ("/* see DESIGN of it */", 1)):
         found = list(check_comments("src/x.h", text, names))
         if len(found) != expected:

@@ -165,9 +165,10 @@ def function_lines(api, function):
 
 
 def native_text(api):
-    version = ".".join(api["version"].split(".")[:2]) + ".0.0"  # programs find an assembly with all four parts equal
+    version = f"{api['abi_major']}.0.0.0"  # a program finds the assembly with all four parts that it was compiled with
     lines = [GENERATED + "using System;", "using System.Runtime.InteropServices;", "",
-             f"[assembly: System.Reflection.AssemblyVersion(\"{version}\")]", "", "namespace Distag.Raw {"]
+             f"[assembly: System.Reflection.AssemblyVersion(\"{version}\")]",
+             f"[assembly: System.Reflection.AssemblyFileVersion(\"{api['version']}.0\")]", "", "namespace Distag.Raw {"]
     for struct in api["structs"]:
         lines += struct_lines(api, struct)
     for callback in api["callbacks"]:

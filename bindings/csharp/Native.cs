@@ -2,7 +2,8 @@
 using System;
 using System.Runtime.InteropServices;
 
-[assembly: System.Reflection.AssemblyVersion("0.3.0.0")]
+[assembly: System.Reflection.AssemblyVersion("0.0.0.0")]
+[assembly: System.Reflection.AssemblyFileVersion("0.3.0.0")]
 
 namespace Distag.Raw {
 

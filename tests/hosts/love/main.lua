@@ -1,5 +1,6 @@
--- The sample of samples/hosts/love as a test runs it: each frame is measured by the clock of the processor. With
--- DISTAG_GUARD it names the functions of C that may block: to call one in a frame ends the test.
+-- The sample of samples/hosts/love as a test runs it: each frame is measured by the clock of the processor.
+-- DISTAG_GUARD names the functions of C that may block: calls of frames are counted then, and one that may block ends
+-- the test.
 local ffi = require("ffi")
 ffi.cdef([[
 struct measured { long seconds, nanoseconds; };
@@ -12,13 +13,15 @@ local function milliseconds()
   return tonumber(place.seconds) * 1e3 + tonumber(place.nanoseconds) / 1e6
 end
 
-local is_in_frame = false
+local is_in_frame, calls = false, 0
 local function guard(names)
   local distag, blocking = require("distag"), {}
   for name in names:gmatch("%S+") do blocking[name] = true end
   local C = distag.library
   local guarded = setmetatable({}, { __index = function(_, name)
-    if not is_in_frame or not blocking[name] then return C[name] end
+    if not is_in_frame then return C[name] end
+    calls = calls + 1
+    if not blocking[name] then return C[name] end
     return function(first, timeout, ...)
       if name == "distag_worker_take_event" and timeout == 0LL then return C[name](first, timeout, ...) end
       io.stderr:write("a frame calls ", name, ", which blocks\n")
@@ -47,6 +50,7 @@ end
 function love.quit()
   table.sort(times)
   local function at(part) return times[math.max(1, math.ceil(part * #times))] end
-  print(("game: %d frames, p50 %.3f, p99 %.3f, longest %.3f ms"):format(#times, at(0.5), at(0.99), at(1)))
+  print(("game: %d frames, %d calls of C, p50 %.3f, p99 %.3f, longest %.3f ms"):format(#times, calls, at(0.5), at(0.99),
+                                                                                       at(1)))
   return quit()
 end

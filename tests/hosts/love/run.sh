@@ -13,15 +13,14 @@ cc -std=c11 -Wall -Wextra -Werror -I"$repository/include" "$repository/samples/h
 export LD_LIBRARY_PATH="$build" DISTAG_LIBRARY="$2" LUA_PATH="$repository/bindings/lua/?.lua;;" HOME="$work/home"
 export XDG_DATA_HOME="$work/home" RESTARTS="$work/restarts"
 
-# As its user starts it, until Ctrl-C.
+# What the sample's run.sh looks for.
 mkdir "$work/pkgconfig"
 printf 'Name: distag\nDescription: of a build\nVersion: 0\nLibs: -L%s -ldistag\nCflags: -I%s/include\n' "$build" "$repository" \
   >"$work/pkgconfig/distag.pc"
-PKG_CONFIG_PATH="$work/pkgconfig" PATH="$build/tools:$PATH" timeout -s INT 8 sh "$repository/samples/hosts/love/run.sh" \
-  >"$work/started" 2>&1 || [ $? = 124 ]
-grep -q 'game: frame 500, step .*, loss 0' "$work/started" || { cat "$work/started"; exit 1; }
+export PKG_CONFIG_PATH="$work/pkgconfig" PATH="$build/tools:$PATH"
 
 blocking=$(/usr/bin/python3 -c 'import json, sys
 print(*(each["name"] for each in json.load(open(sys.argv[1]))["functions"] if each["blocks"]))' "$repository/bindings/api.json")
-/usr/bin/python3 -B "$repository/tests/hosts/love/check.py" "$build/tools/distag" "$work/learner" "$work/game" "$work/restart" $blocking
+/usr/bin/python3 -B "$repository/tests/hosts/love/check.py" "$repository/samples/hosts/love" "$build/tools/distag" \
+  "$work/learner" "$work/game" "$work/restart" $blocking
 rm -rf "$work"

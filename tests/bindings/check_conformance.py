@@ -1,6 +1,7 @@
 """A conformance program runs every case of bindings/conformance/cases.json, in its order, and each is ok. A language that
 cannot do a case, as "refused_by" of the case says, asserts that it is refused, and prints "ok N - name # refused".
-usage: check_conformance.py CASES [--language NAME] PROGRAM [ARGUMENTS...]"""
+With --only the program has to run the cases whose names have one of the WORDS, which it is given after its arguments.
+usage: check_conformance.py CASES [--language NAME | --only "WORDS..."] PROGRAM [ARGUMENTS...]"""
 import json
 import re
 import subprocess
@@ -13,7 +14,14 @@ def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         cases = json.load(file)["cases"]
     names = [case["name"] for case in cases]
-    language, program = (sys.argv[3], sys.argv[4:]) if sys.argv[2] == "--language" else (None, sys.argv[2:])
+    option, value, program = (*sys.argv[2:4], sys.argv[4:]) if sys.argv[2].startswith("--") else ("", "", sys.argv[2:])
+    language = value if option == "--language" else None
+    if option == "--only":
+        program += value.split()
+        names = [name for name in names if any(word in name for word in value.split())]
+        unknown = [word for word in value.split() if not any(word in name for name in names)]
+        if unknown or not names:
+            sys.exit(f"no case has {unknown or 'one of no words'}")
     may_refuse = {case["name"] for case in cases if language in case.get("refused_by", [])}
     done = subprocess.run(program, stdout=subprocess.PIPE, text=True, timeout=500)
     print(done.stdout, end="")

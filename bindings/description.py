@@ -356,5 +356,19 @@ def note_behind(text, function):
     return paragraph(match.group(1)) if match else ""
 
 
+def owning_structs(api):
+    """The structs whose user_data is to be destroyed, each behind those that it points to: {name: members that point}."""
+    owning = {struct["name"]: struct for struct in api["structs"] if any(each["name"] == "destroy" for each in struct["members"])}
+    inner = {name: {each["name"]: target for each in struct["members"] for target in owning if each["type"] == f"const {target} *"}
+             for name, struct in owning.items()}
+    return dict(sorted(inner.items(), key=lambda entry: len(entry[1])))  # none points to one that points
+
+
+def given_structs(api, function):
+    """The parameters of a function that point to such a struct: {name of the parameter: struct}."""
+    return {each["name"]: target for each in function["parameters"] for target in owning_structs(api)
+            if each["type"] == f"const {target} *"}
+
+
 def describe(text):
     return Reader(text).describe()

@@ -7,6 +7,27 @@
 #pragma GCC visibility push(hidden)
 #include "loader.h"
 
+static void destroy_distag_custom_op(const distag_custom_op *given) {
+  if (given == NULL || given->struct_size != sizeof *given) return;
+  if (given->destroy != NULL) given->destroy(given->user_data);
+}
+
+static void destroy_distag_allocator(const distag_allocator *given) {
+  if (given == NULL || given->struct_size != sizeof *given) return;
+  if (given->destroy != NULL) given->destroy(given->user_data);
+}
+
+static void destroy_distag_deferred_options(const distag_deferred_options *given) {
+  if (given == NULL || given->struct_size != sizeof *given) return;
+  if (given->destroy != NULL) given->destroy(given->user_data);
+}
+
+static void destroy_distag_worker_options(const distag_worker_options *given) {
+  if (given == NULL || given->struct_size != sizeof *given) return;
+  destroy_distag_allocator(given->allocator);
+  if (given->destroy != NULL) given->destroy(given->user_data);
+}
+
 distag_status distag_error_set(distag_error * err, distag_status code, const char * message) {
   const distag_api *api = distag_go_table();
   if (api != NULL) return api->error_set(err, code, message);
@@ -533,6 +554,7 @@ distag_status distag_get_op(size_t index, distag_op_info * out_op, distag_error 
 distag_status distag_apply_custom(const distag_custom_op * op, distag_tensor *const * inputs, size_t input_count, distag_tensor ** out_outputs, size_t output_count, distag_error * err) {
   const distag_api *api = distag_go_table();
   if (api != NULL) return api->apply_custom(op, inputs, input_count, out_outputs, output_count, err);
+  destroy_distag_custom_op(op);
   return distag_go_refused(err);
 }
 
@@ -726,6 +748,7 @@ distag_status distag_get_environment(distag_environment * out_environment, dista
 distag_status distag_worker_create(const distag_worker_options * options, distag_worker ** out_worker, distag_error * err) {
   const distag_api *api = distag_go_table();
   if (api != NULL) return api->worker_create(options, out_worker, err);
+  destroy_distag_worker_options(options);
   return distag_go_refused(err);
 }
 
@@ -1318,6 +1341,7 @@ distag_status distag_collective_async(distag_mesh * mesh, uint32_t kind, const c
 distag_status distag_tensor_create_deferred(distag_dtype dtype, const int64_t * shape, size_t ndim, const distag_deferred_options * options, distag_tensor ** out_tensor, distag_error * err) {
   const distag_api *api = distag_go_table();
   if (api != NULL) return api->tensor_create_deferred(dtype, shape, ndim, options, out_tensor, err);
+  destroy_distag_deferred_options(options);
   return distag_go_refused(err);
 }
 

@@ -18,16 +18,19 @@ static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 static const distag_api* table; /* of a library that fits */
 static char refusal[480];       /* empty until a library was looked for */
 
-/* The end of a long path, so that an error has room for what is behind it. */
-static const char* shortened(const char* path) {
-  const size_t length = strlen(path);
-  return length > 200 ? path + length - 200 : path;
+/* The end of a long path or reason, so that an error has room for what is behind it; begins with a whole character. */
+static const char* shortened(const char* text) {
+  const size_t length = strlen(text);
+  if (length <= 200) return text;
+  text += length - 200;
+  while ((*text & 0xc0) == 0x80) ++text; /* in the middle of one in UTF-8 */
+  return text;
 }
 
 static void judge(const distag_api* found, const char* found_version, size_t needed, const char* version) {
   Dl_info place = {0};
   if (found != NULL && found->struct_size >= needed) {
-    table = found;
+    __atomic_store_n(&table, found, __ATOMIC_RELEASE);
     return;
   }
   dladdr(found_version, &place); /* the text lies in the library */
@@ -66,7 +69,8 @@ static void load(size_t needed, const char* version) {
   char reason[300];
 
   if (library == NULL) {
-    if (!is_for_another_processor(path, reason, sizeof reason)) snprintf(reason, sizeof reason, "%s", dlerror());
+    if (!is_for_another_processor(path, reason, sizeof reason))
+      snprintf(reason, sizeof reason, "%s", shortened(dlerror()));
     snprintf(refusal, sizeof refusal, "%s (%s); this program needs version %s",
              is_named ? "DISTAG_LIBRARY cannot be loaded"
                       : "libdistag is not found: install it, or name its file in DISTAG_LIBRARY",
@@ -101,6 +105,7 @@ static void load(size_t needed, const char* version) {
 const char* distag_go_check_library(size_t needed, const char* version) {
   pthread_mutex_lock(&gate);
   if (table == NULL && refusal[0] == '\0') load(needed, version);
+  const char* said = table != NULL ? NULL : refusal;
   pthread_mutex_unlock(&gate);
-  return table != NULL ? NULL : refusal;
+  return said;
 }

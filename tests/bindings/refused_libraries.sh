@@ -16,7 +16,7 @@ for name, width in (("processor", head[4]), ("width", 3 - head[4])):
     with open(f"{sys.argv[2]}/lib{name}.so", "wb") as file:
         file.write(head)
 END
-deep=$work/$(printf 'deep%.0s/' $(seq 90))
+deep=$work/$(printf 'ü%.0s/' $(seq 150))
 mkdir -p "$deep"
 cp "$work/libOLDER.so" "${deep}libdistag.so"
 needs='needs version 0.3.0'
@@ -31,9 +31,10 @@ refused "$work/libMAJOR.so" "$work/libMAJOR.so is version 1.0.0" "$needs with AB
 refused "$work/libprocessor.so" "$work/libprocessor.so is for another processor: ELF machine " "$needs"
 refused "$work/libwidth.so" "$work/libwidth.so is for another processor: ELF machine " "$needs"
 refused libm.so.6 "libm.so.6 is no libdistag"
-refused "${deep}libdistag.so" "deep/deep/libdistag.so is version 0.2.9" "$needs with ABI 0"
+refused "${deep}libdistag.so" "ü/ü/libdistag.so is version 0.2.9" "$needs with ABI 0"
+refused "${deep}nowhere.so" "DISTAG_LIBRARY cannot be loaded (" "ü/ü/nowhere.so: " "No such file or directory" "$needs"
 if [ ! -e "/usr/lib/$(gcc -print-multiarch)/libdistag.so.0" ]; then
   refused "" "libdistag is not found: install it, or name its file in DISTAG_LIBRARY (libdistag.so.0: " "$needs"
 fi
 DISTAG_LIBRARY=$work/libNEWER.so "$program" taken
-rm -r "$work/deep"
+rm -r "$work/ü"

@@ -14,4 +14,9 @@ done
 DISTAG_LIBRARY=$library /usr/bin/python3 -B ../check_conformance.py "$repository/bindings/conformance/cases.json" \
   "$work/conformance" "$repository" >"$work/cases" || { cat "$work/cases"; exit 1; }
 tail -n 1 "$work/cases"
+
+# What functions of C are given to destroy.
+cc -std=gnu11 -Wall -Wextra -Werror -DDISTAG_GO_LOAD "-I$repository/include" "-I$repository/bindings/go" destroyed.c \
+  "$repository/bindings/go/loaded.c" "$repository/bindings/go/loader.c" -ldl -pthread -o "$work/destroyed"
+DISTAG_LIBRARY=libm.so.6 "$work/destroyed"
 sh ../refused_libraries.sh "$work" "$work/loaded"

@@ -84,7 +84,7 @@ unsafe fn path_of(address: *const c_void) -> String {
     }
 }
 
-/// The end of a long path, so that an error has room for what is behind it.
+/// The end of a long path or reason, so that an error has room for what is behind it.
 fn shortened(path: &str) -> String {
     match path.char_indices().rev().nth(200) {
         Some((begin, _)) => format!("...{}", &path[begin..]),
@@ -126,7 +126,7 @@ mod loading {
         let file = CString::new(path.as_bytes()).unwrap_or_default();
         let (library, shown) = unsafe { (dlopen(file.as_ptr(), NOW), shortened(&path.to_string_lossy())) };
         if library.is_null() {
-            let reason = other_processor(&path).unwrap_or_else(|| unsafe { text(dlerror()) });
+            let reason = other_processor(&path).unwrap_or_else(|| unsafe { shortened(&text(dlerror())) });
             let what = match named {
                 Some(_) => "DISTAG_LIBRARY cannot be loaded",
                 None => "libdistag is not found: install it, or name its file in DISTAG_LIBRARY",

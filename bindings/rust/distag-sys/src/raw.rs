@@ -1328,6 +1328,43 @@ impl Default for distag_plan_options {
         Self::new()
     }
 }
+#[cfg(feature = "load")]
+unsafe fn destroy_distag_custom_op(given: *const distag_custom_op) {
+    if given.is_null() || (*given).struct_size as usize != core::mem::size_of::<distag_custom_op>() {
+        return;
+    }
+    if let Some(destroy) = (*given).destroy {
+        destroy((*given).user_data);
+    }
+}
+#[cfg(feature = "load")]
+unsafe fn destroy_distag_allocator(given: *const distag_allocator) {
+    if given.is_null() || (*given).struct_size as usize != core::mem::size_of::<distag_allocator>() {
+        return;
+    }
+    if let Some(destroy) = (*given).destroy {
+        destroy((*given).user_data);
+    }
+}
+#[cfg(feature = "load")]
+unsafe fn destroy_distag_deferred_options(given: *const distag_deferred_options) {
+    if given.is_null() || (*given).struct_size as usize != core::mem::size_of::<distag_deferred_options>() {
+        return;
+    }
+    if let Some(destroy) = (*given).destroy {
+        destroy((*given).user_data);
+    }
+}
+#[cfg(feature = "load")]
+unsafe fn destroy_distag_worker_options(given: *const distag_worker_options) {
+    if given.is_null() || (*given).struct_size as usize != core::mem::size_of::<distag_worker_options>() {
+        return;
+    }
+    destroy_distag_allocator((*given).allocator);
+    if let Some(destroy) = (*given).destroy {
+        destroy((*given).user_data);
+    }
+}
 
 /// How many functions the table of a library has at least.
 pub const SLOTS: usize = 252;
@@ -1714,7 +1751,7 @@ functions! {
     /// Applies an op of the host's own: runs forward at once and records backward if an input requires grad.
     /// Threads: forward runs on the calling thread; backward as in 9, or inside distag_backward without a worker.
     /// Fails: as forward does. A pass fails as backward does, naming the op.
-    [77, crate::library::refused(err)]
+    [77, { destroy_distag_custom_op(op); crate::library::refused(err) }]
     distag_apply_custom(op: *const distag_custom_op, inputs: *const *mut distag_tensor, input_count: usize, out_outputs: *mut *mut distag_tensor, output_count: usize, err: *mut distag_error) -> i32;
     /// Adds a hook to a tensor that requires grad (since 0.2). Hooks count for results computed from a tensor
     /// once it has had one, and for passes that begin at it; so add the first before the tensor is used. They run
@@ -1863,7 +1900,7 @@ functions! {
     [229, crate::library::refused(err)]
     distag_get_environment(out_environment: *mut distag_environment, err: *mut distag_error) -> i32;
     /// Makes a worker that cannot be reached yet. Starts no thread, opens no socket.
-    [101, crate::library::refused(err)]
+    [101, { destroy_distag_worker_options(options); crate::library::refused(err) }]
     distag_worker_create(options: *const distag_worker_options, out_worker: *mut *mut distag_worker, err: *mut distag_error) -> i32;
     /// Meets the group at the rendezvous and becomes reachable: in a static group once all members are there, so
     /// one thread starts several workers with _async; in an open world ok means that all its members know the
@@ -2382,7 +2419,7 @@ functions! {
     /// tensors; deferred inputs stay so; nonzero, custom ops: UNSUPPORTED. To read, send, mark, differentiate or
     /// optimize it is INVALID_STATE. Fails: INVALID_ARGUMENT (a source missing, fields of another init);
     /// UNSUPPORTED (a random integer or bool).
-    [224, crate::library::refused(err)]
+    [224, { destroy_distag_deferred_options(options); crate::library::refused(err) }]
     distag_tensor_create_deferred(dtype: i32, shape: *const i64, ndim: usize, options: *const distag_deferred_options, out_tensor: *mut *mut distag_tensor, err: *mut distag_error) -> i32;
     /// Turns a tensor without history, in place, into a sharded one: id and requires_grad stay. source_rank -1:
     /// each member has all of it, or it is deferred, and keeps its shard, nothing is sent; else the values of

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"distag"
 )
@@ -40,7 +41,7 @@ func main() {
 	for _, part := range os.Args[2:] {
 		check(strings.Contains(said, part), said)
 	}
-	check(!strings.Contains(said, "\n"), said)
+	check(!strings.Contains(said, "\n") && utf8.ValidString(said) && len(said) < 480, said)
 	var running sync.WaitGroup
 	for routine := 0; routine < 4; routine++ {
 		running.Add(1)

@@ -1,5 +1,5 @@
 """One model by a process per language: bits are those of a group in C, a process that is killed is named, and one in its
-place trains on; values go from each to each.
+place exchanges values and trains on; a group of which each process was started anew has the bits of C again.
 usage: run.py DIGITS NAME=COMMAND..., where a command has commas for spaces, and the first name is "c" """
 import os
 import re
@@ -12,6 +12,7 @@ import tempfile
 STEPS = 20
 CALLS = 5  # of each to each: 210 at once with seven languages
 NO_TURNS = -1
+RENEWED = 3  # steps of a group whose members are all started anew
 ENVIRONMENT = dict(os.environ, OPENBLAS_NUM_THREADS="1")
 
 
@@ -57,18 +58,21 @@ class Group:
         outputs = [process.communicate(timeout=240)[0] for process in self.processes]
         return outputs, [process.returncode for process in self.processes]
 
+    def renew(self, rank, first, steps):
+        """Starts one anew in the place of another, which is ended; gives its first line."""
+        self.end(rank)
+        self.processes[rank] = self.start(rank, first, steps)
+        return self.processes[rank].stdout.readline()
+
     def replace(self, victim, trainer):
-        """Kills one. Gives what all have said before and the others after that, and the steps of a trainer with one that
-        is started in its place."""
+        """Kills one. Gives what all have said before and the others after that, what one in its place says of the values
+        that it had back from each, and the steps of a trainer with it."""
         self.processes[victim].kill()
         outputs = [self.until_failed(process) for process in self.processes]
-        self.end(victim)
-        self.processes[victim] = self.start(victim, NO_TURNS, 0)
-        if self.processes[victim].stdout.readline() != "exchanged 0\n":
-            return outputs, []
+        exchanged = self.renew(victim, NO_TURNS, CALLS)
         self.processes[trainer].stdin.write("3\n")
         self.processes[trainer].stdin.flush()
-        return outputs, [self.processes[trainer].stdout.readline() for _ in range(3)]
+        return outputs, exchanged, [self.processes[trainer].stdout.readline() for _ in range(3)]
 
     def leave(self):
         """Ends what waits for the end of its input."""
@@ -110,15 +114,39 @@ def lose(names, commands, digits, victim):
     with Group(commands, digits, trainer, 1000000) as group:
         for _ in range(3):
             group.processes[trainer].stdout.readline()
-        outputs, again = group.replace(victim, trainer)
+        outputs, exchanged, again = group.replace(victim, trainer)
         codes = group.leave()
     for rank, (output, code) in enumerate(zip(outputs, codes)):
         last = output.splitlines()[-1] if output else ""
         if rank != victim and not (code == 3 and re.match(rf"failed 40 .*layer{victim}\b", last)):
             yield f"{names[victim]} was killed, {names[rank]} left with {code}: {last!r}"
-    if not again or not all(re.fullmatch(rf"0 {step} [0-9a-f]{{8}}( \d+){{{len(names)}}}\n", line)
+    if exchanged != all_exchanged(names):
+        yield f"{names[victim]} was started anew, and had other values back: {exchanged!r}"
+    if not all(re.fullmatch(rf"0 {step} [0-9a-f]{{8}}( \d+){{{len(names)}}}\n", line)
                             for step, line in enumerate(again)):
         yield f"{names[victim]} was started anew, and {names[trainer]} did not train with it: {again}"
+
+
+def renew(names, commands, digits, expected):
+    """Complaints about a group whose members are started anew one by one, of which the last trains; each is the last once. All
+    layers have the numbers of the first start then, so the bits are those of the first steps in C."""
+    with Group(commands, digits, NO_TURNS, 0) as group:
+        for process in group.processes:
+            process.stdout.readline()
+        for trainer, name in enumerate(names):
+            for step in range(1, len(names)):
+                rank = (trainer + step) % len(names)
+                line = group.renew(rank, NO_TURNS, CALLS)
+                if line != all_exchanged(names):
+                    yield f"{names[rank]} was started anew before {name}, and had other values back: {line!r}"
+            found = [group.renew(trainer, trainer, RENEWED)]
+            found += [group.processes[trainer].stdout.readline() for _ in range(RENEWED - 1)]
+            if [line.rstrip("\n") for line in found] != expected[:RENEWED]:
+                yield f"all were started anew, and {name} trains with other bits: {found}"
+
+
+def all_exchanged(names):
+    return f"exchanged {CALLS * (len(names) - 1)}\n"
 
 
 def exchange(names, commands, digits):
@@ -126,7 +154,7 @@ def exchange(names, commands, digits):
     with Group(commands, digits, NO_TURNS, CALLS) as group:
         for name, process in zip(names, group.processes):
             line = process.stdout.readline()
-            if line != f"exchanged {CALLS * (len(names) - 1)}\n":
+            if line != all_exchanged(names):
                 yield f"{name} had other values back from {CALLS * (len(names) - 1)} calls: {line!r}"
         codes = group.leave()
     if any(codes):
@@ -154,6 +182,7 @@ def main():
     complaints += exchange(names, list(commands), digits)
     for victim in range(len(names)):
         complaints += lose(names, list(commands), digits, victim)
+    complaints += renew(names, list(commands), digits, expected)
     losses = [bytes.fromhex(line.split()[2]) for line in expected]
     if losses[-1] >= losses[0]:  # positive floats in the order of their bits
         complaints.append("nothing was learned")

@@ -28,8 +28,8 @@ COMMANDS = {
            "./unit -test.short -test.run {test}"),
     "rust": ("cd tests/bindings/rust && cargo test --offline --quiet --no-run --test bad_days",
              "cd tests/bindings/rust && cargo test --offline --quiet --test bad_days {test}"),
-    "cpp": ("g++ -std=c++17 -Iinclude -Ibindings/cpp tests/bindings/cpp/unit_test.cpp tests/bindings/cpp/elsewhere.cpp "
-            "-o unit_cpp -L{folder} -ldistag -Wl,-rpath,{folder} -lgtest -lgtest_main -lpthread",
+    "cpp": ("g++ -std=c++17 -Iinclude -Ibindings/cpp tests/bindings/cpp/unit_test.cpp tests/bindings/cpp/lists_test.cpp "
+            "tests/bindings/cpp/elsewhere.cpp -o unit_cpp -L{folder} -ldistag -Wl,-rpath,{folder} -lgtest -lgtest_main -lpthread",
             "./unit_cpp --gtest_filter={test}"),
 }
 

@@ -115,6 +115,10 @@ class tensor : public detail::handle<distag_tensor, distag_tensor_retain, distag
                        ints strides = {}, outcome err = {}) {
     using shared = std::shared_ptr<const void>;
     tensor made;
+    if (!strides.empty() && strides.size() != shape.size()) {
+      err.fail(errc::invalid_argument, "tensor::borrow: give a stride for each dim, or no strides");
+      return made;
+    }
     err.check(distag_tensor_create_borrowed(
         data, count * sizeof(T), code_of<T>(), shape.data(), strides.empty() ? nullptr : strides.data(), shape.size(),
         new shared(std::move(owner)), detail::delete_as<shared>, made.put(), err.raw()));

@@ -293,6 +293,44 @@ static class UserCode {
         public override Tensor[] Backward(Tensor[] gradients) { return Back(gradients); }
     }
 
+    /// Lists of the wrong length, where C reads as many as something else says: tests/bindings/lists/lists.txt.
+    public static void ListsAreAsLongAsTheirCounts() {
+        Tensor image = Tensor.Zeros(new long[] { 1, 1, 4, 4 }), weight = Tensor.Ones(new long[] { 1, 1, 2, 2 });
+        var two = new long[] { 2, 2 };
+        foreach (long[] given in new[] { new long[0], new long[] { 1 }, new long[] { 1, 1, 1 } }) {
+            Names("stride", () => image.Conv2d(weight, null, given));
+            Names("padding", () => image.Conv2d(weight, null, null, given));
+            Names("kernel", () => image.MaxPool2d(given));
+            Names("padding", () => image.MaxPool2d(two, two, given));
+            if (given.Length > 0) Names("stride", () => image.MaxPool2d(two, given));
+        }
+        Tensor x = Leaf(new object[] { 1.0 }), seed = Tensor.From(new[] { 5f });
+        using (var context = new Context())
+            foreach (int count in new[] { 0, 1, 3 }) {
+                var seeds = new Tensor[count];
+                for (int i = 0; i < count; i++) seeds[i] = seed;
+                Names("seeds for 2 roots", () => context.Backward(new BackwardOptions { Seeds = seeds }, x * 1, x * 2));
+            }
+        using (var worker = new Worker(new WorkerOptions { WorldSize = 1, Rank = 0, Rendezvous = "inproc://lists" }))
+            foreach (string[] axes in new[] { null, new string[0], new[] { "x" }, new[] { "x", "y", "z" } })
+                Names("one name and one size for each axis", () => new Mesh(worker, axes, new long[] { 1, 1 }));
+        foreach (int count in new[] { 0, 2 }) {
+            Func<Tensor[], Tensor[]> several = Several(count);
+            string wanted = count + " tensors, 1 are wanted";
+            Names(wanted, () => Tensor.ApplyCustom("Wrong", new Wrong { Made = several(null) }, new[] { x }));
+            Tensor y = Tensor.ApplyCustom("Wrong", new Wrong { Back = several }, new[] { x })[0].Sum();
+            using (var context = new Context()) Names(wanted, () => context.Backward(y));
+        }
+    }
+
+    /// A closure of its own: one that has a result of the op too would keep both for ever.
+    static Func<Tensor[], Tensor[]> Several(int count) { return given => new Tensor[count]; }
+
+    static void Names(string part, Action call) {
+        string said = Throws<DistagException>(call).Message;
+        Check(said.Contains(part), said);
+    }
+
     public static void CustomOpsThatFailNameThemselves() {
         Tensor x = Leaf(new object[] { 1L });
         var gone = Tensor.Scalar(1f);

@@ -69,6 +69,7 @@ end)
 -- What a user gets wrong is an error of distag that names the place, and nothing is lost.
 test("bad input, place by place", function()
   local x, grid, circle = distag.tensor({ { 1, 2, 3 }, { 4, 5, 6 } }), "{devices=[2]0,1}", {}
+  local image, window = distag.zeros({ 1, 1, 4, 4 }), distag.ones({ 1, 1, 2, 2 })
   circle[1] = circle
   local function made(name, ...)
     local given, count = { ... }, select("#", ...)
@@ -154,6 +155,12 @@ test("bad input, place by place", function()
     { "parameters[1]: a function", made("optimizer", nil, "sgd", { x, print }) },
     { "parameters: the table is a list of 1, and has the key 3 too", made("optimizer", nil, "sgd", { x, nil, x }) },
     { "seeds: a table is wanted, and a tensor is there", backward({ seeds = x }) },
+    -- The windows of conv2d and the windows of max_pool2d have two numbers: ../lists/lists.txt.
+    { "stride", made("conv2d", image, window, nil, { 1, 1, 1 }) },
+    { "padding", made("conv2d", image, window, nil, { 1, 1 }, { 0, 0, 0 }) },
+    { "kernel", made("max_pool2d", image, { 2, 2, 2 }, { 1, 1 }) },
+    { "stride", made("max_pool2d", image, { 2, 2 }, { 1, 1, 1 }) },
+    { "padding", made("max_pool2d", image, { 2, 2 }, { 1, 1 }, { 0 }) },
     { "seed 0 of 1 roots", backward({ seeds = { [0] = x } }) },
     { "seed 0.5 of 1 roots", backward({ seeds = { [0.5] = x } }) },
     { "remote_roots: a table is wanted, and a number is there", backward({ remote_roots = 1 }) },

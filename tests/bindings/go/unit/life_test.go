@@ -204,6 +204,51 @@ func TestOptionsAreRefused(t *testing.T) {
 	same(t, math.IsInf(must(must(must(distag.Scalar(1.0)).Div(must(distag.Scalar(0.0)))).Item()), 1), true)
 }
 
+type several struct{ outputs, gradients int }
+
+func (s several) Forward(inputs []*distag.Tensor) (made []*distag.Tensor, err error) {
+	for i := 0; i < s.outputs; i++ {
+		made = append(made, must(inputs[0].MulScalar(1)))
+	}
+	return made, nil
+}
+
+func (s several) Backward(gradients []*distag.Tensor) ([]*distag.Tensor, error) {
+	return make([]*distag.Tensor, s.gradients), nil
+}
+
+// Lists of the wrong length, where C reads as many as something else says: tests/bindings/lists/lists.txt.
+func TestListsBesideCounts(t *testing.T) {
+	image, weight := must(distag.Zeros([]int64{1, 1, 4, 4})), must(distag.Ones([]int64{1, 1, 2, 2}))
+	for _, given := range [][]int64{{}, {1, 1, 1}} {
+		options := map[string]distag.Option{"stride": distag.WithStride(given...), "padding": distag.WithPadding(given...)}
+		for name, option := range options {
+			_, err := image.Conv2d(weight, nil, option)
+			is(t, err, distag.ErrInvalidArgument, name)
+			if name == "padding" || len(given) > 0 { // no stride is that of the kernel
+				_, err = image.MaxPool2d([]int64{2, 2}, option)
+				is(t, err, distag.ErrInvalidArgument, name)
+			}
+		}
+		_, err := image.MaxPool2d(given)
+		is(t, err, distag.ErrInvalidArgument, "kernel")
+	}
+	x, seed := must(distag.Parameter(distag.From([]float32{3}))), must(distag.From([]float32{5}))
+	record := must(distag.NewContext(background))
+	defer record.Close()
+	for _, seeds := range [][]*distag.Tensor{{seed}, {seed, seed, seed}} {
+		err := record.BackwardWith(distag.BackwardOptions{Seeds: seeds}, must(x.MulScalar(1)), must(x.MulScalar(2)))
+		is(t, err, distag.ErrInvalidArgument, "seeds for 2 roots")
+	}
+	for _, count := range []int{0, 2} {
+		wanted := fmt.Sprintf("a custom op gives %d tensors, 1 are wanted", count)
+		_, err := distag.ApplyCustom("several", several{count, 1}, []*distag.Tensor{x}, 1)
+		is(t, err, distag.ErrInvalidArgument, wanted)
+		y := must(distag.ApplyCustom("several", several{1, count}, []*distag.Tensor{x}, 1))[0]
+		is(t, record.Backward(must(y.Sum())), distag.ErrInvalidArgument, wanted)
+	}
+}
+
 // ---- meshes and keys ----
 
 func TestMesh(t *testing.T) {

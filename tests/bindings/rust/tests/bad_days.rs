@@ -1,7 +1,7 @@
 //! Bad days: functions that panic, errors that are odd, names taken twice, peers that die, ends with calls open.
 #![forbid(unsafe_code)]
 
-use distag::{ops, Backward, Call, Code, Context, CustomOp, Error, Object, Result, Tensor, Value, Worker};
+use distag::{ops, Backward, Call, Code, Context, CustomOp, Error, Mesh, Object, Result, Tensor, Value, Worker};
 use distag_tests::{Group, SECONDS};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -208,6 +208,35 @@ fn async_functions_are_run_by_a_spawner_and_their_panics_fail_the_call() {
         }
         let failure = group.a().call::<i64>("b", "far", ("x",)).unwrap_err();
         assert!(failure.to_string().contains("far: args[0]"), "{failure}");
+    }
+}
+
+#[test]
+fn windows_have_two_numbers() {
+    let (x, weight) = (ops::zeros(&[1, 1, 4, 4]).unwrap(), ops::ones(&[1, 1, 2, 2]).unwrap());
+    for given in [&[1][..], &[1, 1, 1]] {
+        let of_conv = |options| ops::conv2d_with(&x, &weight, None, options).unwrap_err();
+        let of_pool = |kernel, options| ops::max_pool2d_with(&x, kernel, options).unwrap_err();
+        for (name, failure) in [
+            ("stride", of_conv(ops::Conv2d { stride: given, ..Default::default() })),
+            ("padding", of_conv(ops::Conv2d { padding: given, ..Default::default() })),
+            ("kernel", of_pool(given, ops::MaxPool2d { stride: Some(&[1, 1]), ..Default::default() })),
+            ("stride", of_pool(&[2, 2], ops::MaxPool2d { stride: Some(given), ..Default::default() })),
+            ("padding", of_pool(&[2, 2], ops::MaxPool2d { padding: given, ..Default::default() })),
+        ] {
+            assert_eq!(failure.code(), Code::InvalidArgument, "{name} {given:?}: {failure}");
+            assert!(failure.to_string().contains(name), "{name} {given:?}: {failure}");
+        }
+    }
+}
+
+#[test]
+fn axes_have_one_name_each() {
+    let group = Group::new(|_| Ok(()));
+    for names in [&["x"][..], &["x", "y", "z"], &[]] {
+        let failure = Mesh::new(group.a(), &[1, 2], names).unwrap_err();
+        assert_eq!(failure.code(), Code::InvalidArgument);
+        assert!(failure.to_string().contains("give one name for each"), "{failure}");
     }
 }
 

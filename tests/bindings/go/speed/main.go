@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
+	"sync/atomic"
 	"time"
 
 	"distag"
@@ -19,7 +21,27 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-func echo(call *distag.Call) (any, error) { return call.Args()[0], nil }
+var served atomic.Int64
+
+func echo(call *distag.Call) (any, error) {
+	served.Add(1)
+	return call.Args()[0], nil
+}
+
+// counts tells what each served call takes, which no load of the machine changes.
+func counts() func() {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	calls := runtime.NumCgoCall()
+	return func() {
+		runtime.ReadMemStats(&after)
+		if count := float64(served.Load()); count > 0 {
+			fmt.Fprintf(os.Stderr, "a served call in Go: %.1f allocations of %.0f bytes, %.1f calls of C\n",
+				float64(after.Mallocs-before.Mallocs)/count, float64(after.TotalAlloc-before.TotalAlloc)/count,
+				float64(runtime.NumCgoCall()-calls)/count)
+		}
+	}
+}
 
 func call(ctx context.Context, w *distag.Worker, x *distag.Tensor) {
 	must(distag.Invoke[*distag.Tensor](ctx, w, "b", "echo", x)).Close()
@@ -67,6 +89,7 @@ func main() {
 	if err := w.Start(ctx); err != nil {
 		panic(err)
 	}
+	defer counts()()
 	for options.Rank == 0 {
 		var name string
 		var rounds int

@@ -241,7 +241,10 @@ func (c *Call) Context() context.Context { return c.ctx }
 
 // Defer keeps the call open after the function has returned, until Finish of the reply; what the function gives is not used.
 func (c *Call) Defer() *Reply {
-	c.later = true
+	if !c.later { // else the end of the function answers it
+		c.later = true
+		runtime.SetFinalizer(c.reply, (*Reply).end)
+	}
 	return c.reply
 }
 
@@ -433,7 +436,8 @@ func distagGoInvoke(function C.uintptr_t, invocation *C.distag_invocation, err *
 
 func newCall(own *offered, invocation *C.distag_invocation) (*Call, error) {
 	call := &Call{worker: own.worker, caller: C.GoString(C.distag_invocation_get_caller(invocation))}
-	for i := 0; i < int(C.distag_invocation_get_arg_count(invocation)); i++ {
+	count := int(C.distag_invocation_get_arg_count(invocation))
+	for i := 0; i < count; i++ {
 		arg, err := fromValue(C.distag_invocation_get_arg(invocation, C.size_t(i)))
 		if err != nil {
 			return nil, err
@@ -451,13 +455,15 @@ func newCall(own *offered, invocation *C.distag_invocation) (*Call, error) {
 	if record := C.distag_invocation_get_context(invocation); record != nil {
 		parent = newContext(parent, own.worker, retainContext(record))
 	}
-	ctx, cancel := context.WithCancel(parent)
+	var ctx context.Context
+	var cancel context.CancelFunc
 	if left := C.distag_invocation_get_time_left(invocation); left != forever {
 		ctx, cancel = context.WithTimeout(parent, time.Duration(left))
+	} else {
+		ctx, cancel = context.WithCancel(parent)
 	}
 	call.ctx = &callContext{Context: ctx, worker: own.worker, reply: owed, cancel: cancel}
 	call.reply = &Reply{owed, cancel, own.worker}
-	runtime.SetFinalizer(call.reply, (*Reply).end)
 	return call, nil
 }
 

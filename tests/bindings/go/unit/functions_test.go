@@ -188,6 +188,47 @@ func TestContextOfADeferredCall(t *testing.T) {
 	ok(t, call.Defer().Close())
 }
 
+type labelOfTest struct{}
+
+// The Context of a call has its deadline, and ends then, for who waits, who looks, and what is derived from it.
+func TestContextOfACallEndsAtTheDeadline(t *testing.T) {
+	type seen struct{ own, derived error }
+	found := make(chan seen, 1)
+	wait := func(ctx context.Context) {
+		derived, cancel := context.WithCancel(context.WithValue(ctx, labelOfTest{}, 1))
+		defer cancel()
+		<-derived.Done()
+		found <- seen{ctx.Err(), derived.Err()}
+	}
+	look := func(ctx context.Context) {
+		for ctx.Err() == nil {
+			runtime.Gosched()
+		}
+		<-ctx.Done() // made now, and ended
+		derived, cancel := context.WithCancel(ctx)
+		defer cancel()
+		found <- seen{ctx.Err(), derived.Err()}
+	}
+	a, b := pair(t, map[string]any{"wait": wait, "look": look, "bounded": func(ctx context.Context) bool {
+		_, isBounded := ctx.Deadline()
+		return isBounded || ctx.Err() != nil
+	}}, nil)
+	for _, name := range []string{"wait", "look"} {
+		ctx, cancel := context.WithTimeout(background, 200*time.Millisecond)
+		_, err := a.Call(ctx, "b", name)
+		cancel()
+		is(t, err, distag.ErrDeadline)
+		ok(t, b.Unregister(name, 120*time.Second)) // has run, unless the deadline was before its begin
+		select {
+		case s := <-found:
+			same(t, s.own != nil, true)
+			same(t, s.derived == s.own, true)
+		default:
+		}
+	}
+	same(t, must(distag.Invoke[bool](distag.WithoutTimeout(background), a, "b", "bounded")), false)
+}
+
 // One goroutine looks at all calls of a worker that wait for the end of their Context.
 func TestCallsThatWaitShareOneLook(t *testing.T) {
 	const count = 200

@@ -76,6 +76,8 @@ prepare() {
 build() {
   offline "cd /first/distag-*/; dpkg-buildpackage -us -uc" >"$work/build.log" 2>&1 || { tail -n 80 "$work/build.log"; return 1; }
   grep -E 'tests passed|Total Test time' "$work/build.log"
+  dpkg-deb -f "$builder"/first/libdistag0_*.deb Depends | grep -q libzmq5 ||
+    { echo "libdistag0 needs no libzmq5"; return 1; }
   packages "$builder/first" | xargs ls -sh
   [ -z "$folder" ] || packages "$builder/first" | xargs cp -t "$folder"
 }

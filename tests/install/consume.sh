@@ -48,6 +48,12 @@ libdir=$(PKG_CONFIG_PATH=$pc pkg-config --variable=libdir distag)
 LD_LIBRARY_PATH=$libdir "$work/by_pkg_config"
 [ "$(PKG_CONFIG_PATH=$pc pkg-config --modversion distag)" = 0.3.0 ] || { echo "distag.pc has another version"; exit 1; }
 
+# The library names what it calls, so that no program that loads it has to. It looks for the functions of libzmq there.
+for needed in libzmq libsodium libisal; do
+  readelf -d "$libdir/libdistag.so" | grep -q "(NEEDED).*\[$needed\.so" ||
+    { echo "libdistag.so needs no $needed"; exit 1; }
+done
+
 # The archive: its own names are the interface's, and a program with it needs no libdistag.so. A sanitizer's has none.
 if [ -n "$archive" ]; then
   foreign=$(nm -g --defined-only "$archive" | awk 'NF == 3 && $3 !~ /^distag_/ { print $3 }')

@@ -72,8 +72,8 @@ class Acceptor {
 };
 
 // The side that dials (a DEALER): one connection, no reconnect. All on the loop. Destroying it closes it without
-// waiting; what was not sent yet is lost. Callbacks never run inside a call on the connection, and not after it is
-// gone.
+// waiting; what was not sent yet is lost, unless let_last_words_go() came before. Callbacks never run inside a call on
+// the connection, and not after it is gone.
 class Connection {
  public:
   virtual ~Connection() = default;
@@ -177,6 +177,9 @@ class Transport {
   virtual void check_endpoint(const std::string& endpoint) const = 0;
   // A fresh private address to listen at: inside a 0700 directory for ipc, removed with the transport.
   virtual std::string private_address() = 0;
+  // The worker ends by the rules: of what is closed from now on, words that wait in a queue of the transport still go
+  // for up to 100 ms, in which no caller waits. On the loop.
+  virtual void let_last_words_go() = 0;
   // Whether bytes arrive as they were sent, all of them and in order, because they never leave the memory of the
   // process. Elsewhere a bit may flip, which the layers above have to notice.
   virtual bool is_exact() const = 0;

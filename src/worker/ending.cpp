@@ -31,6 +31,7 @@ void Ending::begin(Nanos deadline) {
 void Ending::close_soon(const std::shared_ptr<Future<ShutdownReport>>& left) {
   left->on_done([this, outcome = left.get()] {
     loop_.post_or_drop([this, report = outcome->value()] {
+      if (links_.transport) links_.transport->let_last_words_go();
       stop_parts().check();
       close_in_turns(report);
     });

@@ -160,6 +160,7 @@ class FaultyTransport final : public Transport {
   std::string explain_denial() const override { return below_->explain_denial(); }
   void check_endpoint(const std::string& endpoint) const override { below_->check_endpoint(endpoint); }
   std::string private_address() override { return below_->private_address(); }
+  void let_last_words_go() override { below_->let_last_words_go(); }
   bool is_exact() const override { return below_->is_exact(); }
   bool reports_every_loss() const override { return below_->reports_every_loss(); }
   LaneReport lane_report() const override { return below_->lane_report(); }

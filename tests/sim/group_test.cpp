@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -186,6 +187,20 @@ TEST(SimGroupTest, AShortPauseOfAWorkerIsNoLoss) {
     EXPECT_EQ(group.call(0, 1, "double", {Value(int64_t{5})}).as_int64(), 10);
     EXPECT_EQ(group.call(1, 0, "double", {Value(int64_t{6})}).as_int64(), 12);
     for (const ShutdownReport& report : group.shutdown()) EXPECT_TRUE(report.clean);
+  });
+}
+
+TEST(SimGroupTest, LastWordsGoOnceAWorkerEndsByTheRules) {
+  for_each_seed(5, [](uint64_t seed) {
+    using Hosts = std::set<std::string>;
+    SimWorkerGroup group(seed, options_for(3));
+    register_double(group);
+    group.start();
+    group.kill(2);
+    EXPECT_EQ(failure_of(group, 0, 2, "double").status(), Status::kDisconnected);
+    EXPECT_EQ(group.network().orderly_ends(), Hosts()) << "while it goes on";
+    group.shutdown();
+    EXPECT_EQ(group.network().orderly_ends(), (Hosts{"w0", "w1"}));
   });
 }
 

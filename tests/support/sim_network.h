@@ -86,6 +86,8 @@ class SimNetwork {
   using Tap = std::function<void(const std::string& from, const std::string& to, const Frames& frames)>;
   void set_tap(Tap tap) { tap_ = std::move(tap); }
   const SimTraffic& traffic() const { return traffic_; }
+  // The hosts whose transport has to let last words go.
+  const std::set<std::string>& orderly_ends() const { return orderly_ends_; }
 
  private:
   friend class SimAcceptor;
@@ -116,6 +118,7 @@ class SimNetwork {
   std::set<std::string> without_ports_;
   std::set<std::string> without_memory_;
   std::set<std::string> redial_only_;
+  std::set<std::string> orderly_ends_;
   std::map<std::string, Nanos> drips_;
   std::map<std::string, Nanos> busy_until_;
   uint64_t next_name_ = 1;
@@ -136,6 +139,7 @@ class SimTransport final : public Transport {
   std::string explain_denial() const override { return "its keys do not fit"; }
   void check_endpoint(const std::string& endpoint) const override;
   std::string private_address() override;
+  void let_last_words_go() override { network_.orderly_ends_.insert(host_); }
   bool is_exact() const override { return exact; }
   bool reports_every_loss() const override { return reports_losses; }
   LaneReport lane_report() const override { return {}; }

@@ -27,6 +27,7 @@ class InprocTransport final : public Transport {
   std::string explain_denial() const override { return "its keys do not fit"; }
   void check_endpoint(const std::string& endpoint) const override;
   std::string private_address() override;
+  void let_last_words_go() override {}
   bool is_exact() const override { return true; }
   bool reports_every_loss() const override { return true; }
   LaneReport lane_report() const override { return {}; }

@@ -35,6 +35,7 @@ class ShmTransport final : public Transport {
   }
   void check_endpoint(const std::string& endpoint) const override { below_->check_endpoint(endpoint); }
   std::string private_address() override { return below_->private_address(); }
+  void let_last_words_go() override { below_->let_last_words_go(); }
   // Bytes in a ring may change after they were written: the other process can write there.
   bool is_exact() const override { return below_->is_exact(); }
   bool reports_every_loss() const override { return below_->reports_every_loss(); }

@@ -25,6 +25,8 @@ class SocketEngine {
   virtual size_t descriptors_for(size_t members) const = 0;
   // How far it keeps that, as SECURITY.md says it.
   virtual std::string_view promise(EnginePromise promise) const = 0;
+  // As Transport::let_last_words_go.
+  virtual void let_last_words_go() = 0;
   // Throws INVALID_STATE when the address is in use, OUT_OF_MEMORY when descriptors run out, else INVALID_ARGUMENT.
   virtual std::unique_ptr<Acceptor> listen(const SocketAddress& address, const std::optional<SocketKeys>& keys,
                                            AcceptorEvents events) = 0;

@@ -29,6 +29,7 @@ class SocketTransport final : public Transport {
   std::string explain_denial() const override;
   void check_endpoint(const std::string& endpoint) const override;
   std::string private_address() override;
+  void let_last_words_go() override { engine_->let_last_words_go(); }
   bool is_exact() const override { return false; }
   bool reports_every_loss() const override { return false; }
   LaneReport lane_report() const override;

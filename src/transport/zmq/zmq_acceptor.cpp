@@ -32,7 +32,6 @@ constexpr int kMessagesPerTurn = 64;
 constexpr int kNewcomer = 16;  // messages that take as long as the first one of a connection
 // How long diallers wait in the backlog until descriptors are looked at again.
 constexpr Nanos kPause = 20 * kMillisecond;
-constexpr Nanos kLastWords = 100 * kMillisecond;
 // The IO thread closes a listening socket at once; it has to be very busy to need this.
 constexpr Nanos kCloseTimeout = kSecond;
 // After how long the end of a handshake that failed has been told: it comes next.
@@ -467,9 +466,12 @@ void ZmqAcceptor::State::release() {
     loop_.unwatch(monitor_->fd());
   }
   if (router_ && context_->is_here()) {
-    router_->let_linger(kLastWords);
+    const Nanos last_words = context_->last_words();
+    router_->let_linger(last_words);
     // Who was told that this is closed may listen at the same port at once: libzmq has to close its duplicate first.
-    const bool is_ending = !bound_.empty() && libzmq.zmq_unbind(router_->handle(), bound_.c_str()) == 0;
+    // To unbind drops what waits, so last words go without; the port is free once the context has ended, as the worker.
+    const bool is_ending =
+        last_words == 0 && !bound_.empty() && libzmq.zmq_unbind(router_->handle(), bound_.c_str()) == 0;
     if (is_ending && !address_.is_ipc()) monitor_->wait_for(ZMQ_EVENT_CLOSED, kCloseTimeout);
   }
   monitor_.reset();

@@ -19,7 +19,6 @@ namespace {
 constexpr int kMessagesPerTurn = 64;
 // The IO thread reports every failure that it sees; this is for one that it does not see.
 constexpr Nanos kDialTimeout = 10 * kSecond;
-constexpr Nanos kLastWords = 100 * kMillisecond;
 
 constexpr int kEndEvents = ZMQ_EVENT_CLOSED | ZMQ_EVENT_CLOSE_FAILED | ZMQ_EVENT_DISCONNECTED |
                            ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
@@ -166,7 +165,7 @@ bool ZmqConnection::State::send(const Frames& frames) {
 void ZmqConnection::State::close() {
   assert_on_loop(loop_);
   is_closed_ = true;
-  if (phase_ == Phase::kConnected && context_->is_here()) socket_->let_linger(kLastWords);
+  if (phase_ == Phase::kConnected && context_->is_here()) socket_->let_linger(context_->last_words());
   phase_ = Phase::kEnded;
   release();
 }

@@ -11,8 +11,8 @@
 
 namespace distag {
 
-// Dials with a DEALER of libzmq that lives for this one connection. On the loop. At its end queued messages still go
-// for up to 100 ms, without anybody waiting: the end of the context waits for them.
+// Dials with a DEALER of libzmq that lives for this one connection. On the loop. At its end queued messages are
+// dropped, or go on for ZmqContext::last_words(): only the end of the context waits for them.
 class ZmqConnection final : public Connection {
  public:
   // Throws OUT_OF_MEMORY when descriptors run out.

@@ -41,9 +41,10 @@ class Ending {
 
 }  // namespace
 
-ZmqContext::ZmqContext(FdLoop& loop, Executor* ender)
+ZmqContext::ZmqContext(FdLoop& loop, Executor* ender, Nanos last_words)
     : turns_(std::make_shared<SocketTurns>(loop)),
       ender_(ender),
+      last_words_(last_words),
       lent_frames_(std::make_shared<LentFrames>(loop)),
       generation_(process_generation()) {}
 
@@ -56,6 +57,11 @@ ZmqContext::~ZmqContext() {
   } catch (...) {
     // Without memory for a task it ended here; without memory for that, its threads stay.
   }
+}
+
+void ZmqContext::let_last_words_go() {
+  assert_on_loop(loop());
+  is_orderly_end_ = true;
 }
 
 const std::shared_ptr<ZapHandler>& ZmqContext::zap() {

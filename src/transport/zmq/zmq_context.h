@@ -23,8 +23,10 @@ class ZmqContext {
  public:
   // Descriptors that are free when a socket is dialled or first bound: libzmq ends the process where it finds none.
   static constexpr int kDescriptorReserve = 24;
+  // How long queued words still go when the worker ends by the rules.
+  static constexpr Nanos kLastWords = 100 * kMillisecond;
 
-  ZmqContext(FdLoop& loop, Executor* ender);
+  ZmqContext(FdLoop& loop, Executor* ender, Nanos last_words = kLastWords);
   ~ZmqContext();
   ZmqContext(const ZmqContext&) = delete;
   ZmqContext& operator=(const ZmqContext&) = delete;
@@ -39,6 +41,10 @@ class ZmqContext {
 
   // A socket of libzmq. Throws OUT_OF_MEMORY.
   void* open_socket(int type);
+
+  // How long words that are queued in a socket still go after its end: before let_last_words_go() not at all.
+  Nanos last_words() const { return is_orderly_end_ ? last_words_ : 0; }
+  void let_last_words_go();
 
   // Decides which connections to admit; bound with the first call. Throws OUT_OF_MEMORY.
   const std::shared_ptr<ZapHandler>& zap();
@@ -61,11 +67,13 @@ class ZmqContext {
  private:
   const std::shared_ptr<SocketTurns> turns_;
   Executor* const ender_;
+  const Nanos last_words_;
   const std::shared_ptr<LentFrames> lent_frames_;
   const uint32_t generation_;
   void* context_ = nullptr;
   std::shared_ptr<ZapHandler> zap_;
   bool is_left_alone_ = false;
+  bool is_orderly_end_ = false;
   uint64_t last_number_ = 0;
 };
 

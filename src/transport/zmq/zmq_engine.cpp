@@ -7,7 +7,6 @@
 #include "transport/zmq/libzmq.h"
 #include "transport/zmq/zmq_acceptor.h"
 #include "transport/zmq/zmq_connection.h"
-#include "transport/zmq/zmq_context.h"
 #include "transport/zmq/zmq_socket.h"
 
 namespace distag {
@@ -30,10 +29,12 @@ void refuse_displaced() {
 
 }  // namespace
 
-ZmqEngine::ZmqEngine(FdLoop& loop, Executor* ender, Nanos look_interval)
-    : context_(std::make_shared<ZmqContext>(loop, ender)), look_interval_(look_interval) {}
+ZmqEngine::ZmqEngine(FdLoop& loop, Executor* ender, Nanos look_interval, Nanos last_words)
+    : context_(std::make_shared<ZmqContext>(loop, ender, last_words)), look_interval_(look_interval) {}
 
 FdLoop& ZmqEngine::loop() const { return context_->loop(); }
+
+void ZmqEngine::let_last_words_go() { context_->let_last_words_go(); }
 
 // Measured with 4.3.4: a connection that is dialled takes its mailbox, the socket and two ends of a monitor, one that
 // was accepted a socket; the context, ROUTER, monitor, ZAP and both copies of the listening socket take 11.

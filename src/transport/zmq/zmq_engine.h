@@ -3,11 +3,11 @@
 #include <memory>
 
 #include "transport/socket/socket_engine.h"
+#include "transport/zmq/zmq_context.h"
 
 namespace distag {
 
 class Executor;
-class ZmqContext;
 
 // The engine by libzmq: a ROUTER for each address, a DEALER for each connection that is dialled.
 class ZmqEngine final : public SocketEngine {
@@ -16,12 +16,14 @@ class ZmqEngine final : public SocketEngine {
   static constexpr Nanos kLookInterval = 625 * kMillisecond;
 
   // `ender`: where the context ends, which waits; nullptr: on the thread that lets go of the last socket.
-  explicit ZmqEngine(FdLoop& loop, Executor* ender = nullptr, Nanos look_interval = kLookInterval);
+  explicit ZmqEngine(FdLoop& loop, Executor* ender = nullptr, Nanos look_interval = kLookInterval,
+                     Nanos last_words = ZmqContext::kLastWords);
 
   FdLoop& loop() const override;
   SocketReport report() const override;
   size_t descriptors_for(size_t members) const override;
   std::string_view promise(EnginePromise promise) const override;
+  void let_last_words_go() override;
   std::unique_ptr<Acceptor> listen(const SocketAddress& address, const std::optional<SocketKeys>& keys,
                                    AcceptorEvents events) override;
   std::unique_ptr<Connection> dial(const SocketAddress& address, const std::optional<SocketKeys>& keys,

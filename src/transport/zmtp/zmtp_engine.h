@@ -18,6 +18,7 @@ class ZmtpEngine final : public SocketEngine {
   SocketReport report() const override { return {"zmtp", {}}; }
   size_t descriptors_for(size_t members) const override;
   std::string_view promise(EnginePromise promise) const override;
+  void let_last_words_go() override {}  // what the system takes without waiting goes at each end
   std::unique_ptr<Acceptor> listen(const SocketAddress& address, const std::optional<SocketKeys>& keys,
                                    AcceptorEvents events) override;
   std::unique_ptr<Connection> dial(const SocketAddress& address, const std::optional<SocketKeys>& keys,

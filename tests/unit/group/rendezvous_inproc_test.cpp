@@ -131,6 +131,7 @@ TEST(RendezvousInproc, JoinsAcrossThreads) {
           std::string explain_denial() const override { return ""; }
           void check_endpoint(const std::string&) const override {}
           std::string private_address() override { return ""; }
+          void let_last_words_go() override {}
           bool is_exact() const override { return true; }
           bool reports_every_loss() const override { return true; }
           LaneReport lane_report() const override { return {}; }

@@ -24,27 +24,13 @@
 #include "base/executor.h"
 #include "contract/transport_contract.h"
 #include "support/sockets.h"
+#include "support/zmq_sides.h"
 #include "transport/socket/group_key.h"
 
 namespace distag::testing {
 namespace {
 
-constexpr const char* kSecret = "the secret that this group of tests shares";
 constexpr const char* kOtherSecret = "another secret, of another group of tests";
-constexpr Nanos kLook = 20 * kMillisecond;
-
-TransportKind kind_of(const char* secret) {
-  Security security;
-  if (secret != nullptr) security.group_key = group_key_of(secret);
-  return {"zmq",
-          [security](FdLoop& loop) {
-            return std::make_unique<SocketTransport>(std::make_unique<ZmqEngine>(loop, nullptr, kLook), security);
-          },
-          {},
-          {},
-          {},
-          false};
-}
 
 size_t entries_of(const char* path) {
   size_t count = 0;
@@ -79,120 +65,6 @@ size_t count_threads(Side& side) {
   return entries_of("/proc/self/task");
 }
 
-// Listens, and records messages, parts of messages and refusals.
-class Served {
- public:
-  explicit Served(const char* secret, const char* address = "tcp://127.0.0.1:0") : side_(kind_of(secret)) {
-    side_.run([this, address] {
-      AcceptorEvents events = recording_acceptor(record_);
-      events.on_part = [this](const ConnectionToken& from) { record_.add({"part", {}, from}); };
-      acceptor_ =
-          side_.transport().listen(*address == '\0' ? side_.transport().private_address() : address, std::move(events));
-      endpoint_ = acceptor_->endpoint();
-    });
-  }
-  ~Served() {
-    side_.run([this] { acceptor_.reset(); });
-  }
-  bool reply(const ConnectionToken& to, const std::string& text) {
-    bool is_sent = false;
-    side_.run([&] { is_sent = acceptor_->reply(to, {text_frame(text)}); });
-    return is_sent;
-  }
-  void pass(Nanos time) {
-    auto later = Future<Unit>::make();
-    side_.run([&] { side_.loop().start_timer(side_.loop().now() + time, [later] { later->complete(Unit{}); }); });
-    ASSERT_TRUE(wait(*later, kPatience));
-  }
-  size_t count(const std::string& what) {
-    const std::vector<std::string> events = record_.all();
-    return static_cast<size_t>(std::count(events.begin(), events.end(), what));
-  }
-  Side& side() { return side_; }
-  Record& record() { return record_; }
-  const std::string& endpoint() const { return endpoint_; }
-
- private:
-  Side side_;
-  Record record_;
-  std::unique_ptr<Acceptor> acceptor_;
-  std::string endpoint_;
-};
-
-std::string greeting_of(const std::string& mechanism) {
-  std::string greeting = std::string("\xff\0\0\0\0\0\0\0\1\x7f\3\0", 12) + mechanism;
-  greeting.resize(64, '\0');
-  return greeting;
-}
-
-std::string property(const std::string& name, const std::string& value) {
-  return static_cast<char>(name.size()) + name + std::string(3, '\0') + static_cast<char>(value.size()) + value;
-}
-
-std::string ready_of(const std::string& properties) {
-  const std::string body = "\5READY" + property("Socket-Type", "DEALER") + properties;
-  return std::string("\4") + static_cast<char>(body.size()) + body;
-}
-
-// A client by hand, over tcp.
-class Raw {
- public:
-  explicit Raw(const std::string& endpoint) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const SocketAddress address = parse_address(endpoint, false);
-    if (connect(fd_, reinterpret_cast<const sockaddr*>(&address.address), address.length) != 0) std::abort();
-  }
-  ~Raw() { close(fd_); }
-  void say(const std::string& bytes) const {
-    EXPECT_EQ(send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
-  }
-  // The whole handshake of NULL: a message may follow.
-  void shake(const std::string& properties) const {
-    greet();
-    say(ready_of(properties));
-  }
-  // The handshake of NULL up to the READY of the other side, which comes once ZAP has let this one in.
-  void greet() const {
-    say(greeting_of("NULL"));
-    std::string said;
-    char bytes[256];
-    while (said.find("READY") == std::string::npos) {
-      const ssize_t got = recv(fd_, bytes, sizeof bytes, 0);
-      ASSERT_GT(got, 0);
-      said.append(bytes, static_cast<size_t>(got));
-    }
-  }
-  void await_greeting() const {
-    pollfd greeted{fd_, POLLIN, 0};
-    EXPECT_EQ(poll(&greeted, 1, static_cast<int>(kPatience / kMillisecond)), 1);
-  }
-  // Whether this process has the other end: no memory is needed to look.
-  bool is_held_here() const {
-    sockaddr_in own{}, other{};
-    socklen_t size = sizeof own;
-    if (getsockname(fd_, reinterpret_cast<sockaddr*>(&own), &size) != 0) return true;
-    for (int fd = 0; fd < 4096; ++fd) {
-      size = sizeof other;
-      const bool is_one = getpeername(fd, reinterpret_cast<sockaddr*>(&other), &size) == 0;
-      if (is_one && other.sin_family == AF_INET && other.sin_port == own.sin_port) return true;
-    }
-    return false;
-  }
-  // Until the other side has hung up, too.
-  void hang_up() const {
-    shutdown(fd_, SHUT_WR);
-    await_end();
-  }
-  // Until the other side has hung up.
-  void await_end() const {
-    char bytes[256];
-    while (recv(fd_, bytes, sizeof bytes, 0) > 0) {
-    }
-  }
-
- private:
-  const int fd_;
-};
-
 // A DEALER of libzmq with a routing id of its own choice.
 class Chosen {
  public:
@@ -223,7 +95,7 @@ class Chosen {
 };
 
 TEST(ZmqAcceptor, HasNothingOfLibzmqBeforeTheFirstDialler) {
-  Side side(kind_of(kSecret));
+  Side side(zmq_kind(kSecret));
   side.run([] {});
   const size_t threads = count_threads(side), descriptors = entries_of("/proc/self/fd");
   std::optional<Listening> listening(std::in_place, side, "tcp://127.0.0.1:0");
@@ -237,7 +109,7 @@ TEST(ZmqAcceptor, HasNothingOfLibzmqBeforeTheFirstDialler) {
 // Payload is copied and freed where it is handed out: other tasks of the loop come between large messages.
 TEST(ZmqAcceptor, HandsOutAFewLargeMessagesInATurn) {
   constexpr int kMessages = 20;
-  Side side(kind_of(nullptr));
+  Side side(zmq_kind(nullptr));
   std::string endpoint;
   std::unique_ptr<Acceptor> acceptor;
   const auto all = Future<Unit>::make(), first = Future<Unit>::make();
@@ -309,7 +181,7 @@ TEST(ZmqAcceptor, TheContextEndsOnThePool) {
                            {},
                            {},
                            false};
-  Side watcher(kind_of(nullptr));
+  Side watcher(zmq_kind(nullptr));
   watcher.run([] {});
   const size_t descriptors = entries_of("/proc/self/fd");
   const size_t threads = count_threads(watcher);
@@ -365,7 +237,7 @@ TEST(ZmqAcceptor, TheFirstBindWaitsForDescriptors) {
 
 TEST(ZmqConnection, ADialWithFewDescriptorsIsRefused) {
   Served served(nullptr);
-  Side side(kind_of(nullptr));
+  Side side(zmq_kind(nullptr));
   const auto status_of_dial = [&] {
     try {
       const Dialled dialled(side, served.endpoint());
@@ -384,7 +256,7 @@ TEST(ZmqConnection, ADialWithFewDescriptorsIsRefused) {
 // Each is counted once, with its reason; a member is served meanwhile and after it.
 TEST(ZmqAcceptor, CountsThoseWhoAreNotLetIn) {
   Served served(kSecret);
-  Side member(kind_of(kSecret));
+  Side member(zmq_kind(kSecret));
   Dialled dialled(member, served.endpoint());
   ASSERT_EQ(dialled.record().next("connected").what, "connected");
   ASSERT_TRUE(dialled.send({text_frame("hello")}));
@@ -442,7 +314,7 @@ size_t resident_kib() {
 // Each is counted once; the first thousand may make what the next ones use again.
 TEST(ZmqAcceptor, AThousandWhoHangUpAreCountedAndLeaveNothing) {
   Served served(kSecret);
-  Side side(kind_of(kSecret));
+  Side side(zmq_kind(kSecret));
   Dialled member(side, served.endpoint());
   ASSERT_EQ(member.record().next("connected").what, "connected");
   const auto hang_up = [&served] {
@@ -534,7 +406,7 @@ std::unique_ptr<Raw> pass_io_thread(const std::string& endpoint) {
 
 // The end of its handshake is told by the monitor, which this turn has looked at before, then its message comes.
 TEST(ZmqAcceptor, AMemberWhoSpeaksAtOnceIsNoStranger) {
-  Side side(kind_of(nullptr));
+  Side side(zmq_kind(nullptr));
   Record record;
   std::string endpoint;
   std::unique_ptr<Acceptor> acceptor;
@@ -567,7 +439,7 @@ TEST(ZmqAcceptor, AMemberWhoSpeaksAtOnceIsNoStranger) {
 // A call of libzmq takes in silently what has come: the descriptor of the socket tells nothing of it any more.
 TEST(ZmqConnection, AnAnswerThatASendHasTakenInIsHandedOut) {
   Served served(nullptr);
-  Side side(kind_of(nullptr));
+  Side side(zmq_kind(nullptr));
   Dialled dialled(side, served.endpoint());
   ASSERT_EQ(dialled.record().next("connected").what, "connected");
   ASSERT_TRUE(dialled.send({text_frame("hello")}));
@@ -585,40 +457,10 @@ TEST(ZmqConnection, AnAnswerThatASendHasTakenInIsHandedOut) {
   EXPECT_EQ(text_of(dialled.record().next("message").frames.at(0)), "answer");
 }
 
-// The reader reads once the sender has ended: what waited at the sender has 100 ms, which a busy machine gives in one
-// of several attempts.
-TEST(ZmqConnection, WhatWaitsAtItsEndStillGoes) {
-  Served served(nullptr, "");
-  Side side(kind_of(nullptr));
-  bool has_come = false;
-  for (const Nanos last_begin = side.loop().now() + kPatience; !has_come && side.loop().now() < last_begin;) {
-    const size_t before = served.count("message");
-    Dialled dialled(side, served.endpoint());
-    ASSERT_EQ(dialled.record().next("connected").what, "connected");
-    std::binary_semaphore reads(0);
-    served.side().loop().post_or_drop([&reads] { reads.acquire(); });
-    size_t sent = 0;
-    for (size_t last = 1; last > 0;) {  // until all queues are full
-      const size_t sent_before = sent;
-      side.run([&] {
-        while (dialled.connection().send({make_frame(8192, 1)})) ++sent;
-      });
-      last = sent - sent_before;
-      poll(nullptr, 0, 20);
-    }
-    dialled.close();
-    reads.release();
-    for (const Nanos until = side.loop().now() + kSecond; !has_come && side.loop().now() < until; poll(nullptr, 0, 1)) {
-      has_come = served.count("message") == before + sent;
-    }
-  }
-  EXPECT_TRUE(has_come);
-}
-
 // The end of a connection is looked at once no more messages wait: until then another one may have come by its id.
 TEST(ZmqAcceptor, AnIdThatWasTakenOverSaysNothingOfTheConnection) {
   constexpr int kSpeakers = 8, kMessages = 60;  // of each: what libzmq queues of a connection
-  Side side(kind_of(nullptr));
+  Side side(zmq_kind(nullptr));
   Record record;
   std::string endpoint;
   std::unique_ptr<Acceptor> acceptor;
@@ -685,7 +527,7 @@ TEST(ZmqAcceptor, AUserIdThatAPeerShowsIsNone) {
 
 TEST(ZmqAcceptor, AMessageOfTooManyFramesIsNotHandedOut) {
   Served served(nullptr);
-  Side member(kind_of(nullptr));
+  Side member(zmq_kind(nullptr));
   Dialled dialled(member, served.endpoint());
   ASSERT_EQ(dialled.record().next("connected").what, "connected");
   const Raw raw(served.endpoint());
@@ -722,7 +564,7 @@ TEST(ZmqAcceptor, PartsOfAMessageAreToldOf) {
 // The key of a listener of libzmq is another one: it hangs up at HELLO, each time.
 TEST(ZmqConnection, AListenerThatKnowsAnotherKeyIsADenial) {
   Served served(kSecret);
-  Side side(kind_of(kOtherSecret));
+  Side side(zmq_kind(kOtherSecret));
   Record record;
   std::unique_ptr<Connection> connection;
   side.run([&] {

@@ -21,6 +21,7 @@ class NamedTransport final : public Transport {
   std::string explain_denial() const override { return {}; }
   void check_endpoint(const std::string&) const override {}
   std::string private_address() override { return {}; }
+  void let_last_words_go() override {}
   bool is_exact() const override { return exact_; }
   bool reports_every_loss() const override { return exact_; }
   LaneReport lane_report() const override { return {}; }

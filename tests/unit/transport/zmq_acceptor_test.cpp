@@ -457,6 +457,26 @@ TEST(ZmqConnection, AnAnswerThatASendHasTakenInIsHandedOut) {
   EXPECT_EQ(text_of(dialled.record().next("message").frames.at(0)), "answer");
 }
 
+TEST(ZmqAcceptor, AMessageThatAnAnswerHasTakenInIsHandedOut) {
+  Served served(nullptr);
+  Side side(zmq_kind(nullptr));
+  Dialled dialled(side, served.endpoint());
+  ASSERT_EQ(dialled.record().next("connected").what, "connected");
+  ASSERT_TRUE(dialled.send({text_frame("hello")}));
+  const ConnectionToken from = served.record().next("message").from;
+  std::binary_semaphore waits(0), goes_on(0);
+  served.side().loop().post_or_drop([&] {
+    waits.release();
+    goes_on.acquire();
+    EXPECT_TRUE(served.acceptor().reply(from, {text_frame("answer")}));
+  });
+  waits.acquire();
+  EXPECT_TRUE(dialled.send({text_frame("more")}));
+  poll(nullptr, 0, 100);  // it is there
+  goes_on.release();
+  EXPECT_EQ(text_of(served.record().next("message").frames.at(0)), "more");
+}
+
 // The end of a connection is looked at once no more messages wait: until then another one may have come by its id.
 TEST(ZmqAcceptor, AnIdThatWasTakenOverSaysNothingOfTheConnection) {
   constexpr int kSpeakers = 8, kMessages = 60;  // of each: what libzmq queues of a connection

@@ -20,12 +20,16 @@ nlohmann::json parse_json(std::string_view text, const std::string& file);
 // Throws PROTOCOL for bytes that the reader below would pass over: a mark of byte order, and all from a NUL on.
 void check_bytes(std::string_view text, const std::string& file);
 
+// The text without blanks at its end. Throws PROTOCOL for what the reader below would keep in memory several times, and
+// no writer makes: 64 KiB of blanks or of a number, a text without an end or with bytes that have no place there.
+std::string_view checked_tokens(std::string_view text, const std::string& file);
+
 // One pass over a hostile text, which ends where the handler throws. It is a nlohmann::json_sax, or has its methods.
 template <typename Handler>
 void walk_json(std::string_view text, const std::string& file, Handler& handler) {
   check_bytes(text, file);
   const PlainNumbers numbers;
-  nlohmann::json::sax_parse(text, &handler);
+  nlohmann::json::sax_parse(checked_tokens(text, file), &handler);
 }
 
 }  // namespace distag::store

@@ -57,8 +57,8 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   HeaderReader(size_t header_size, uint64_t data_size, const std::string& file)
       : most_(header_size / kLeastEntry + 1), data_size_(data_size), file_(file) {}
   std::vector<StoredTensor> take() {
-    refuse_twins(metadata_, [](const std::string& key) -> const std::string& { return key; });
-    refuse_twins(tensors_, [](const StoredTensor& tensor) -> const std::string& { return tensor.name; });
+    refuse_twins(metadata_.size(), [this](size_t i) { return metadata_key(i); });
+    refuse_twins(tensors_.size(), [this](size_t i) -> std::string_view { return tensors_[i].name; });
     return std::move(tensors_);
   }
 
@@ -92,7 +92,8 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   }
   bool key(string_t& name) override {
     if (at_ == At::kMetadata) {
-      metadata_.push_back(std::move(name));
+      metadata_.push_back(static_cast<uint32_t>(metadata_keys_.size()));
+      metadata_keys_ += name;
       return go(At::kMetadataText);
     }
     if (at_ == At::kFields) return begin_field(name);
@@ -167,15 +168,20 @@ class HeaderReader final : public nlohmann::json_sax<json> {
     if (place_[1] > data_size_) refuse_entry("lies behind the end of the file");
     tensor.begin = place_[0];
   }
-  template <typename Items, typename NameOf>
-  void refuse_twins(const Items& items, NameOf name_of) {
-    std::vector<const std::string*> names;
-    names.reserve(items.size());
-    for (const auto& item : items) names.push_back(&name_of(item));
-    std::sort(names.begin(), names.end(), [](const std::string* a, const std::string* b) { return *a < *b; });
-    const auto twin =
-        std::adjacent_find(names.begin(), names.end(), [](const auto* a, const auto* b) { return *a == *b; });
-    if (twin != names.end()) refuse(file_, fmt::format("the key \"{}\" is there twice", (*twin)->substr(0, 80)));
+  std::string_view metadata_key(size_t i) const {
+    const size_t end = i + 1 < metadata_.size() ? metadata_[i + 1] : metadata_keys_.size();
+    return std::string_view(metadata_keys_).substr(metadata_[i], end - metadata_[i]);
+  }
+  template <typename NameOf>
+  void refuse_twins(size_t count, NameOf name_of) {
+    std::vector<uint32_t> order(count);
+    for (size_t i = 0; i < count; ++i) order[i] = static_cast<uint32_t>(i);
+    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return name_of(a) < name_of(b); });
+    const auto twin = std::adjacent_find(order.begin(), order.end(),
+                                         [&](uint32_t a, uint32_t b) { return name_of(a) == name_of(b); });
+    if (twin != order.end()) {
+      refuse(file_, fmt::format("the key \"{}\" is there twice", name_of(*twin).substr(0, 80)));
+    }
   }
   [[noreturn]] void refuse_entry(const std::string& reason) {
     refuse(file_, fmt::format("entry \"{}\" {}", tensors_.back().name.substr(0, 80), reason));
@@ -209,7 +215,8 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   const std::string& file_;
   At at_ = At::kBegin;
   std::vector<StoredTensor> tensors_;
-  std::vector<std::string> metadata_;  // its keys
+  std::string metadata_keys_;       // one behind the other
+  std::vector<uint32_t> metadata_;  // where each begins
   bool has_metadata_ = false;
   unsigned fields_ = 0;  // of the entry
   uint64_t place_[2] = {};

@@ -118,6 +118,8 @@ wire::Join Joining::join_message() const {
   join.job = request_.job;
   join.world_size = request_.world_size;
   join.member = to_member(request_.self);
+  join.host = request_.host;
+  join.process = request_.process;
   return join;
 }
 

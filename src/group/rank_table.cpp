@@ -213,27 +213,37 @@ Peer to_peer(const wire::Member& member) {
   return {member.rank, member.name, member.endpoint, member.incarnation, member.generation, member.max_message_bytes};
 }
 
-void RankTable::note_refused(const std::string& name, std::string text) {
-  if (const std::string place = fmt::format("rendezvous \"{}\": ", where_); text.starts_with(place)) {
-    text.erase(0, place.size());
+void RankTable::note_refused(Refused refused) {
+  if (const std::string where = fmt::format("rendezvous \"{}\": ", where_); refused.text.starts_with(where)) {
+    refused.text.erase(0, where.size());
   }
-  std::erase_if(refused_, [&text](const Refused& refused) { return refused.text == text; });
+  std::erase_if(refused_, [&refused](const Refused& other) { return other.text == refused.text; });
   if (refused_.size() == kMostRefused) {
     refused_.pop_front();
     ++forgotten_;
   }
-  refused_.push_back({name, std::move(text)});
+  refused_.push_back(std::move(refused));
 }
 
-void RankTable::note_refused(const wire::Member& member, const Error& error) {
-  std::string text = error.message();
-  if (!member.endpoint.empty()) text += fmt::format(" (at {})", member.endpoint);
-  note_refused(member.name, std::move(text));
+void RankTable::note_refused(const std::string& name, std::string text) {
+  note_refused(Refused{name, std::move(text), {}});
+}
+
+// It says itself where it is, if at all.
+void RankTable::note_refused(const wire::Join& join, const Error& error) {
+  Refused refused{join.member.name, error.message(), {}};
+  if (!join.member.endpoint.empty()) refused.text += fmt::format(" (at {})", join.member.endpoint);
+  if (!join.host.empty() && join.process != 0) {
+    refused.place = fmt::format(" (process {} of host {})", join.process, join.host);
+  }
+  note_refused(std::move(refused));
 }
 
 std::string RankTable::list_refused() const {
   std::string text;
-  for (const Refused& refused : refused_) text += fmt::format("{}{}", text.empty() ? "" : "; ", refused.text);
+  for (const Refused& refused : refused_) {
+    text += fmt::format("{}{}{}", text.empty() ? "" : "; ", refused.text, refused.place);
+  }
   if (!text.empty() && forgotten_ > 0) text += fmt::format("; and {} more", forgotten_);
   return text;
 }

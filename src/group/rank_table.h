@@ -55,7 +55,7 @@ class RankTable {
   // A worker that was refused, and why, for missing_error(): it may be one that is missed. The last ones are
   // remembered, each until a worker of its name is a member. `name`: empty where it has given none.
   void note_refused(const std::string& name, std::string text);
-  void note_refused(const wire::Member& member, const Error& error);
+  void note_refused(const wire::Join& join, const Error& error);
 
   // A member that passed check(), or is here already: gives it what it left open, a rank and a name.
   void add(const wire::Member& member);
@@ -78,9 +78,11 @@ class RankTable {
   struct Refused {
     std::string name;
     std::string text;
+    std::string place;  // told with the text; another process of one host is no other stranger
   };
   static constexpr size_t kMostRefused = 8;
 
+  void note_refused(Refused refused);
   std::string list_refused() const;
   const Seat* seat_of(const std::string& name) const;
   int32_t rank_for(const std::string& name) const;

@@ -23,6 +23,8 @@ struct JoinRequest {
   int32_t world_size = 0;  // -1: an open world, where a rank of -1 and an empty name are given by the group
   Peer self;               // rank, name, endpoint, incarnation
   Nanos deadline = kNever;
+  std::string host = {};  // the machine and the process of this worker, for the one that refuses it to name
+  uint64_t process = 0;
   // Of one that serves others: asks a member for a sign of life, upon which `on_alive` runs; else on_gone() is called.
   std::function<void(Incarnation, Task on_alive)> probe = {};
 };

@@ -55,14 +55,13 @@ void RendezvousHost::on_message(const ConnectionToken& from, const Frames& frame
   } catch (const wire::Damaged& damage) {
     answer(from, wire::Refuse{wire::RefuseReason::kDamaged, 0, damage.message()});
   } catch (...) {
-    refuse(from, current_error());
+    refuse(from, current_error(), wire::Join());
   }
 }
 
-// `member`: what it says that it is.
-void RendezvousHost::refuse(const ConnectionToken& from, Error error, const wire::Member* member) {
+void RendezvousHost::refuse(const ConnectionToken& from, Error error, const wire::Join& join) {
   note_refusal("refused: " + error.message());
-  if (!failure_) rank_table_->note_refused(member == nullptr ? wire::Member() : *member, error);
+  if (!failure_) rank_table_->note_refused(join, error);
   wire::Roster refusal;
   refusal.refused = true;
   refusal.error = std::move(error);
@@ -73,7 +72,7 @@ void RendezvousHost::take_join(const ConnectionToken& from, const wire::Join& jo
   try {
     on_join(from, with_name_of_key(from, join));
   } catch (...) {
-    refuse(from, current_error(), &join.member);
+    refuse(from, current_error(), join);
   }
 }
 
@@ -170,7 +169,7 @@ void RendezvousHost::on_probed(Incarnation rival, bool is_alive) {
   try {
     if (is_alive) rank_table_->check(join);
   } catch (...) {
-    return refuse(connection, current_error(), &join.member);
+    return refuse(connection, current_error(), join);
   }
   take_join(connection, join);
 }

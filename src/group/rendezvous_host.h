@@ -29,7 +29,7 @@ class RendezvousHost final : public Joining {
 
   void on_message(const ConnectionToken& from, const Frames& frames);
   void note_refusal(const std::string& text);
-  void refuse(const ConnectionToken& from, Error error, const wire::Member* member = nullptr);
+  void refuse(const ConnectionToken& from, Error error, const wire::Join& join);
   void take_join(const ConnectionToken& from, const wire::Join& join);
   void on_join(const ConnectionToken& from, const wire::Join& join);
   void check_is_the_same(const Peer& known, const wire::Member& member) const;

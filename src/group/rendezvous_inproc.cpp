@@ -51,7 +51,7 @@ class InprocJoining final : public Joining {
     try {
       group.rank_table.check(join);
     } catch (...) {
-      group.rank_table.note_refused(join.member, current_error());
+      group.rank_table.note_refused(join, current_error());
       if (group.here.empty()) forget_group(groups);
       throw;
     }

@@ -234,6 +234,8 @@ Join decode(DecodeState& state, const protocol::Join& table) {
   join.member = decode_member(state, *table.member());
   join.proof = decode_proof(table.proof());
   join.asked = table.asked();
+  join.host = decode_text(state, table.host(), kMaxHostBytes, "host");
+  join.process = table.process();
   return join;
 }
 

@@ -94,8 +94,10 @@ class BodyEncoder {
     auto job = name(join.job, "job");
     auto who = member(join.member);
     auto shown = proof(join.proof);
-    return make(protocol::Body::Join,
-                protocol::CreateJoin(builder_, job, join.protocol, join.world_size, who, shown, join.asked));
+    Offset<String> host;
+    if (!join.host.empty()) host = mended(join.host, kMaxHostBytes);
+    return make(protocol::Body::Join, protocol::CreateJoin(builder_, job, join.protocol, join.world_size, who, shown,
+                                                           join.asked, host, join.process));
   }
   EncodedUnion operator()(const Roster& roster) {
     auto why = error(roster.refused, roster.error);

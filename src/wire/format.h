@@ -7,6 +7,7 @@ namespace distag::wire {
 
 inline constexpr size_t kMaxNameBytes = 127;  // workers, jobs, functions, labels
 inline constexpr size_t kMaxEndpointBytes = 1024;
+inline constexpr size_t kMaxHostBytes = 255;
 inline constexpr size_t kMaxNoteBytes = 1024;
 inline constexpr size_t kMaxErrorBytes = 4096;
 inline constexpr size_t kMaxTailBytes = 4096;  // of payload behind the FlatBuffer

@@ -148,6 +148,8 @@ struct Join {
   Member member;
   Proof proof = {};
   Incarnation asked = 0;  // who is this?
+  std::string host = {};  // for people; empty, 0: it does not say
+  uint64_t process = 0;
 };
 struct Roster {
   bool refused = false;

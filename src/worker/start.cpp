@@ -116,6 +116,8 @@ void Start::join(const Places& found) {
   request.self.endpoint =
       found.advertise.empty() ? dialable(links_.session->endpoint(), found.own_host) : found.advertise;
   request.deadline = deadline_;
+  request.host = environment_.host.substr(0, environment_.host.find('/'));
+  request.process = environment_.process;
   request.probe = [this](Incarnation member, Task on_alive) { members_.probe(member, std::move(on_alive)); };
   links_.rendezvous->join(request, [this](Rendezvous::Outcome outcome) { on_joined(std::move(outcome)); });
 }

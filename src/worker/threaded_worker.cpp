@@ -83,7 +83,8 @@ ThreadedWorker::ThreadedWorker(ThreadedOptions options)
       options_.on_member,
       host_id(),
       host_.get(),
-      [this](Incarnation incarnation) { return open_server(incarnation); }};
+      [this](Incarnation incarnation) { return open_server(incarnation); },
+      static_cast<uint64_t>(process_id())};
   worker_ = std::make_unique<Worker>(std::move(environment), options_.worker);
   loop_->set_on_failure([this](const Error& error) { worker_->on_loop_failure(error); });
 }

@@ -92,6 +92,7 @@ struct WorkerEnvironment {
   // On the loop, as it begins to look for its group under this incarnation: a place at which processes of this machine
   // can ask it how it is, until its end. nullptr: it cannot be asked.
   std::function<std::shared_ptr<void>(Incarnation)> make_server = nullptr;
+  uint64_t process = 0;  // the id of this process, for one that refuses this worker to name; 0: none
 };
 
 // The composition root: builds the layers, and the parts that lead messages and losses to them. Thread-safe.

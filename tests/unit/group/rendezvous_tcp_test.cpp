@@ -431,6 +431,27 @@ TEST(RendezvousTcp, AGroupThatNeverFillsTellsWhyEachStrangerWasRefused) {
             "sim://w1); a worker takes the name \"w9\", but its key is that of \"stranger\" (at sim://x)");
 }
 
+// Of one that says where it runs; started again and again it is one line, with the last process.
+TEST(RendezvousTcp, AStrangerIsToldWithItsHostAndItsProcess) {
+  Meeting meeting(kUri);
+  JoinRequest first = meeting.request(0, 3);
+  first.deadline = meeting.scheduler.now() + 30 * kSecond;
+  Joiner& host = meeting.add(first);
+  meeting.add(1, 3, 60 * kSecond);
+  meeting.scheduler.run_for(100 * kMillisecond);
+  for (const uint64_t process : {4711u, 4712u}) {
+    JoinRequest rival = meeting.request(2, 3);
+    rival.self.name = "w1";
+    rival.self.endpoint = "sim://elsewhere";
+    rival.host = "node7";
+    rival.process = process;
+    meeting.add(rival).error();
+  }
+  EXPECT_EQ(host.error().message(),
+            "rendezvous \"tcp://127.0.0.1:29500\": rank 2 of a world of 3 did not come in time; refused meanwhile: "
+            "the name \"w1\" is in use by rank 1 (at sim://elsewhere) (process 4712 of host node7)");
+}
+
 // A key says whose place it may be: else its connection would count as that of the member, which goes with it.
 TEST(RendezvousTcp, NobodySpeaksAsTheIncarnationOfAnother) {
   Meeting meeting(kUri);

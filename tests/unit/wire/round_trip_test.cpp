@@ -173,6 +173,8 @@ TEST(RoundTrip, GroupMessagesKeepAllFields) {
   EXPECT_EQ(join.member.incarnation, 31u);
   EXPECT_EQ(join.member.generation, 2u);
   EXPECT_EQ(join.member.max_message_bytes, 77u);
+  EXPECT_EQ(join.host, "node7");
+  EXPECT_EQ(join.process, 4711u);
   Roster roster = round_trip_of(sample<Roster>());
   EXPECT_TRUE(roster.refused);
   EXPECT_EQ(roster.error.message(), "why");

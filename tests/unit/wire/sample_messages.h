@@ -68,7 +68,7 @@ inline std::vector<Body> all_bodies() {
           Reply{{1, 2}, false, {}, Value(floats({2})), {context, 2, pair, {true}, {21}}, {}, 84},
           Reply{{1, 2}, true, error, {}, {context, 2, {}, {}, {21}}},
           Cancel{{1, 2}},
-          Join{"job", 1, 4, member, {std::byte{9}}},
+          Join{"job", 1, 4, member, {std::byte{9}}, 0, "node7", 4711},
           Roster{true, error, {member, member}, {2, 3}, 40, 42, {std::byte{9}}},
           ShutdownPoll{9, {41}},
           ShutdownAnswer{9, true, true, {{41, 5, 6}, {42, 7, 8}}, {43}},

@@ -8,6 +8,7 @@
 #include "capi/support/group.h"
 #include "capi/support/resident.h"
 
+enum { kBlocking = 4 /* threads of the first sender */, kSlack = 4096 /* of a request, beside its argument */ };
 enum { kSenders = 3, kWorkers = kSenders + 2, kBudget = 8 << 20, kMost = 2000, kSee = 5 * DISTAG_MILLISECOND };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { kIsMeasured = 0 }; /* a sanitizer has memory of its own */
@@ -71,6 +72,47 @@ static void others_go_on(void) {
   distag_tensor_release(one);
 }
 
+/* ---- threads that block, beside what waits already ---- */
+
+struct blocking {
+  pthread_t thread;
+  distag_value *arg;
+  distag_status status;
+};
+
+static void *call_and_wait(void *data) {
+  struct blocking *const call = data;
+  distag_error told = DISTAG_ERROR_INIT;
+  distag_call_options options = DISTAG_CALL_OPTIONS_INIT;
+  options.timeout_ns = DISTAG_FOREVER;
+  call->status = distag_call(workers[0], NULL, "w3", "serve", &call->arg, 1, &options, NULL, &told);
+  return NULL;
+}
+
+/* All of a budget, twice, the largest request, and one of each thread: the header's number holds for the sum. */
+static void block(struct blocking *calls, distag_value *arg, int64_t request) {
+  distag_stats stats = DISTAG_STATS_INIT;
+  CHECK_OK(distag_worker_get_stats(workers[0], &stats, &err));
+  const int64_t before = (int64_t)stats.request_bytes_waiting;
+  for (int i = 0; i < kBlocking; ++i) {
+    calls[i].arg = arg;
+    CHECK_INT(pthread_create(&calls[i].thread, NULL, call_and_wait, &calls[i]), 0);
+  }
+  do {
+    CHECK_OK(distag_worker_get_stats(workers[0], &stats, &err));
+    const int64_t sum = (int64_t)(stats.request_bytes_open + stats.request_bytes_waiting);
+    CHECK(sum <= 2 * (int64_t)kBudget + (1 + kBlocking) * (request + kSlack));
+  } while ((int64_t)stats.request_bytes_waiting < before + kBlocking * request && check_failures == 0);
+}
+
+static int end_blocking(struct blocking *calls) {
+  for (int i = 0; i < kBlocking; ++i) {
+    CHECK_INT(pthread_join(calls[i].thread, NULL), 0);
+    CHECK_INT(calls[i].status, DISTAG_OK);
+  }
+  return kBlocking;
+}
+
 /* What the header lets a host plan with: so much under way, and as much again and one request that wait. */
 static void look_at_budgets(int64_t request) {
   for (int sender = 0; sender < kSenders; ++sender) {
@@ -79,7 +121,7 @@ static void look_at_budgets(int64_t request) {
       CHECK_OK(distag_worker_get_stats(workers[sender], &stats, &err));
     } while (stats.request_bytes_waiting < kBudget && check_failures == 0);
     CHECK((int64_t)stats.request_bytes_open >= request && stats.request_bytes_open <= kBudget);
-    CHECK((int64_t)stats.request_bytes_waiting <= kBudget + request + 4096);
+    CHECK((int64_t)stats.request_bytes_waiting <= kBudget + request + kSlack);
   }
 }
 
@@ -94,6 +136,7 @@ static int64_t room(int64_t request) {
 
 static void flood_by_all(int64_t size) {
   static distag_future *accepted[kSenders][kMost];
+  struct blocking blocking[kBlocking];
   int counts[kSenders], total = 0; /* made, and accepted of all */
   distag_tensor *data = NULL;
   CHECK_OK(distag_rand(1, DISTAG_FLOAT32, &size, 1, &data, &err));
@@ -104,6 +147,7 @@ static void flood_by_all(int64_t size) {
     counts[sender] = flood(workers[sender], distag_tensor_as_value(data), accepted[sender]);
   }
   look_at_budgets(4 * size);
+  block(blocking, distag_tensor_as_value(data), 4 * size);
   others_go_on();
   const int64_t grown = resident_bytes() - before;
   if (kIsMeasured) CHECK(grown < room(4 * size));
@@ -121,6 +165,7 @@ static void flood_by_all(int64_t size) {
     CHECK(done > 1 && done <= 2 * kBudget / (size * 4) + 1);
     total += done;
   }
+  total += end_blocking(blocking);
   printf("%d accepted of %lld bytes, %lld KiB more\n", total, (long long)size * 4, (long long)grown >> 10);
   CHECK_INT(served, total);
   distag_stats stats = DISTAG_STATS_INIT;

@@ -77,9 +77,9 @@ bool join(pthread_t thread, const timespec& until) noexcept {
   return false;
 }
 
-// Whether the process could have this number of further threads at once, with the default stack, and `bytes` beside
-// them. They are gone when it returns true.
-bool has_room(size_t threads, size_t bytes) noexcept try {
+}  // namespace
+
+bool has_room_for_threads(size_t threads, size_t bytes) noexcept try {
   static constinit Mutex gate;  // outlives a thread that begins late
   std::vector<pthread_t> made;
   made.reserve(threads);
@@ -106,8 +106,6 @@ bool has_room(size_t threads, size_t bytes) noexcept try {
 } catch (const std::bad_alloc&) {
   return false;
 }
-
-}  // namespace
 
 void ThreadedLibrary::open() noexcept {
   // All is bound now: another library of these names that the host loads later changes nothing.
@@ -148,7 +146,7 @@ bool ThreadedLibrary::has_block() const noexcept { return has_space(kind_.block_
 bool ThreadedLibrary::has_threads(size_t count) const noexcept {
   // Twice the threads: those of the trial may count for a moment after they have ended. Twice the blocks: for the
   // library itself too, and for what malloc sets aside for each thread.
-  return count < 2 || has_room(2 * (count - 1) + kSpareThreads, 2 * count * kind_.block_bytes);
+  return count < 2 || has_room_for_threads(2 * (count - 1) + kSpareThreads, 2 * count * kind_.block_bytes);
 }
 
 }  // namespace distag

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/executor.h"
 #include "base/process.h"
+#include "base/threaded_library.h"
 #include "transport/socket/descriptors.h"
 #include "transport/zmq/libzmq.h"
 #include "transport/zmq/zap.h"
@@ -14,6 +15,10 @@ namespace {
 
 // Three for each of 4,096 members, and some. libzmq fills a table of them with its first socket.
 constexpr int kMaxSockets = 16384;
+// Twice those that libzmq starts with its first socket: those of the trial may count for a moment after they have
+// ended. Without room it ends the process.
+constexpr size_t kThreadsTried = 4;
+constexpr size_t kMemoryTried = size_t{1} << 20;
 
 void set(void* context, int option, int value) {
   if (libzmq.zmq_ctx_set(context, option, value) != 0) {
@@ -77,6 +82,9 @@ void* ZmqContext::open_socket(int type) {
   require_descriptors(kDescriptorReserve);
   if (context_ == nullptr) {
     libzmq.find_all();
+    if (!has_room_for_threads(kThreadsTried, kMemoryTried)) {
+      fail(Status::kOutOfMemory, "libzmq has no room for its threads; raise the limit of threads (ulimit -u)");
+    }
     void* const context = libzmq.zmq_ctx_new();
     if (context == nullptr) {
       fail(Status::kOutOfMemory, "a ZeroMQ context cannot be made: {}", libzmq.zmq_strerror(libzmq.zmq_errno()));

@@ -1,10 +1,12 @@
 // Elementwise ops of two tensors, and of a tensor and a number.
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "ops/attributes.h"
 #include "ops/binary.h"
 #include "ops/builtins.h"
+#include "ops/math.h"
 
 namespace distag::ops {
 
@@ -88,14 +90,33 @@ constexpr auto kPower = []<typename T>(T a, T b) {
 };
 
 constexpr auto kPowerOf = [](const auto& a, const auto& b) { return each(kPower, a, b); };
-// b a^(b - 1); 0 for b = 0, whatever a is.
-constexpr auto kSlopeInBase = [](const auto& a, const auto& b) {
-  return select(xt::equal(b, 0), Element<decltype(a)>(0), b * each(kPower, a, b - 1));
+// factor a^b. A power that has lost digits, or is too large, is made of two roots of it, as the product may be neither.
+constexpr auto kScaledPower = []<typename T>(T factor, T a, T b) DISTAG_INLINE_LAMBDA {
+  const T power = std::pow(a, b);
+  const T magnitude = std::fabs(power);
+  if (magnitude >= std::numeric_limits<T>::min() && magnitude <= std::numeric_limits<T>::max()) return factor * power;
+  const T half = std::pow(std::fabs(a), T(0.5) * b);
+  return std::copysign(half, power) * factor * half;
+};
+// b a^(b - 1); 0 for b = 0, whatever a is. What b - 1 has no room for is a factor.
+constexpr auto kSlopeInBaseAt = []<typename T>(T a, T b) DISTAG_INLINE_LAMBDA {
+  if (b == T(0)) return T(0);
+  const T exponent = b - T(1);
+  const T back = exponent - b;
+  const T rest = (b - (exponent - back)) - (T(1) + back);
+  T factor = b;
+  if (rest != T(0)) {
+    const T log = math::log(std::fabs(a));
+    if (std::fabs(log) <= std::numeric_limits<T>::max()) factor += b * (rest * log);
+  }
+  return kScaledPower(factor, a, exponent);
 };
 // a^b log(a); 0 for a = 0 where the power stays finite.
-constexpr auto kSlopeInExponent = [](const auto& a, const auto& b) {
-  return select(xt::equal(a, 0) & (b >= 0), Element<decltype(a)>(0), each(kPower, a, b) * xt::log(a));
+constexpr auto kSlopeInExponentAt = []<typename T>(T a, T b) DISTAG_INLINE_LAMBDA {
+  return a == T(0) && b >= T(0) ? T(0) : kScaledPower(math::log(a), a, b);
 };
+constexpr auto kSlopeInBase = [](const auto& a, const auto& b) { return each(kSlopeInBaseAt, a, b); };
+constexpr auto kSlopeInExponent = [](const auto& a, const auto& b) { return each(kSlopeInExponentAt, a, b); };
 
 // d(a / b) = da / b - (a / b) / b db
 constexpr Op kDiv =

@@ -187,7 +187,9 @@ struct Elu {
   }
   auto gradient(const auto& g, const auto& x) const {
     using T = Element<decltype(x)>;
-    return g * select(x > 0, T(1), static_cast<T>(alpha) * each(math::Exp(), x));
+    const auto slope_below = [factor = static_cast<T>(alpha)](T at)
+                                 DISTAG_INLINE_LAMBDA { return math::exp_times(at > T(0) ? T(0) : at, factor); };
+    return g * select(x > 0, T(1), each(slope_below, x));
   }
   double alpha;
 };

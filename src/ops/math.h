@@ -144,6 +144,25 @@ DISTAG_INLINE T lifted_exp(T x, T low) {
   return scale + scale * tail;
 }
 
+// exp(x) factor, of which the exponential alone may have lost digits, or be too large.
+template <typename T>
+DISTAG_INLINE T exp_times(T x, T factor) {
+  using B = Bits<T>;
+  using U = typename B::Unsigned;
+  T y = x > B::kLargest ? B::kLargest : x;
+  y = y < -B::kTail ? -B::kTail : y;
+  ExpParts<T> parts = exp_parts(y);
+  bool is_big = parts.n > T(64);
+  bool is_small = parts.n < T(-64);
+  U near = is_big ? parts.n_bits - U(64) : is_small ? parts.n_bits + U(100) : parts.n_bits;
+  T rest = is_big ? T(0x1p64) : is_small ? kDropped<T> : T(1);
+  T scale = power_of_two<T>(near);
+  T result = ((scale + scale * parts.tail) * factor) * rest;
+  result = x > B::kLargest ? std::numeric_limits<T>::infinity() * factor : result;
+  result = x < -B::kTail ? T(0) * factor : result;
+  return x != x ? x : result;
+}
+
 // A number limited to a largest magnitude, without its sign; NaN stays.
 template <typename T>
 DISTAG_INLINE T magnitude_up_to(T x, T limit) {

@@ -147,7 +147,7 @@ struct Divergence {
   explicit Divergence(const Attributes& attributes) : is_log(get_bool(attributes, "log_target", false)) {}
   auto value(const auto& logs, const auto& targets) const {
     const auto value_at = [log_given = is_log]<typename T>(T x, T t) DISTAG_INLINE_LAMBDA {
-      if (log_given) return math::exp(t) * (t - x);
+      if (log_given) return math::exp_times(t, t - x);
       return t == T(0) && x == x ? T(0) : t * (math::log(t) - x);
     };
     return each(value_at, logs, targets);
@@ -158,7 +158,7 @@ struct Divergence {
   }
   auto slope_in_b(const auto& logs, const auto& targets) const {
     const auto slope_at = [log_given = is_log]<typename T>(T x, T t) DISTAG_INLINE_LAMBDA {
-      if (log_given) return math::exp(t) * (t - x + T(1));
+      if (log_given) return math::exp_times(t, t - x + T(1));
       return t == T(0) ? T(0) : math::log(t) + T(1) - x;
     };
     return each(slope_at, logs, targets);

@@ -1,5 +1,6 @@
 // Norms of the elements of some dims: norm, of order 1, 2 or infinity.
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "ops/attributes.h"
@@ -20,7 +21,7 @@ struct NormOp {
     const Reduction to("norm", x, attributes);
     require(order != Order::kLargest || element_count(to.shape) == 0 || reduced_count(x.shape(), to.dims) != 0,
             "norm: {} has no elements to choose from", x);
-    const Tensor y = norm_over(x, order, to.dims, to.shape);
+    const Tensor y = with_shape(norm_over(x, order, to), to.shape);
     if (saved != nullptr) {
       saved->attributes = attributes;
       saved->tensors = {x.snapshot(), with_shape(y, to.kept_shape).snapshot()};
@@ -57,13 +58,44 @@ struct NormOp {
   static constexpr auto kMagnitudeOf = [](const auto& x) { return xt::fabs(x); };
   static constexpr auto kSquareOf = [](const auto& x) { return x * x; };
   static constexpr auto kRootOf = [](const auto& x) { return xt::sqrt(x); };
+  // A sum beyond these may be of squares that had no room in a double, or lost digits.
+  static constexpr auto kIsBeyond = [](const auto& sum) {
+    using T = Element<decltype(sum)>;
+    return select(sum < T(0x1p-900) || !(sum <= std::numeric_limits<T>::max()), T(1), T(0));
+  };
+  // The power of two below x, by which a division is exact; 1 of 0 and infinity.
+  static constexpr auto kUnitOf = [](const auto& x) {
+    return each(
+        []<typename T>(T number) {
+          const bool has_one = number > T(0) && number <= std::numeric_limits<T>::max();
+          return has_one ? std::ldexp(T(1), std::ilogb(number)) : T(1);
+        },
+        x);
+  };
+
+  static Tensor norm_over(const Tensor& x, Order order, const Reduction& to) {
+    const Dims& shape = to.kept_shape;
+    if (order == Order::kMagnitudes) return sum_over(value_of("norm", kMagnitudeOf, x), to.dims, shape);
+    if (order == Order::kLargest) return max_over(value_of("norm", kMagnitudeOf, x), to.dims, shape);
+    return as_dtype(length_over(as_dtype(x, Dtype::kFloat64), to), x.dtype());
+  }
 
   // Squares and their sum are doubles, also those of floats.
-  static Tensor norm_over(const Tensor& x, Order order, const DimSet& dims, const Dims& shape) {
-    if (order == Order::kMagnitudes) return sum_over(value_of("norm", kMagnitudeOf, x), dims, shape);
-    if (order == Order::kLargest) return max_over(value_of("norm", kMagnitudeOf, x), dims, shape);
-    const Tensor squares = value_of("norm", kSquareOf, as_dtype(x, Dtype::kFloat64));
-    return as_dtype(combine("norm", kRootOf, sum_over(squares, dims, shape)), x.dtype());
+  static Tensor length_over(const Tensor& x, const Reduction& to) {
+    const Tensor sums = sum_over(value_of("norm", kSquareOf, x), to.dims, to.kept_shape);
+    const Tensor are_beyond = value_of("norm", kIsBeyond, sums);
+    if (x.count() == 0 || max_of(are_beyond) == 0) return combine("norm", kRootOf, sums);
+    const Tensor largest = max_over(value_of("norm", kMagnitudeOf, x), to.dims, to.kept_shape);
+    const Tensor units = value_of("norm", kUnitOf, largest);
+    const Tensor parts = value_of("norm", kQuotientOf, x, units);
+    const Tensor of_parts = sum_over(value_of("norm", kSquareOf, parts), to.dims, to.kept_shape);
+    return value_of("norm", kProductOf, combine("norm", kRootOf, of_parts), units);
+  }
+
+  static double max_of(const Tensor& x) {
+    DimSet all;
+    for (size_t d = 0; d < x.rank(); ++d) all.set(d);
+    return *max_over(x, all, Dims()).data_as<double>();
   }
 
   static constexpr auto kSignedBy = [](const auto& g, const auto& x) { return g * kSignOf(x); };

@@ -87,7 +87,7 @@ Tensors std_gradients(const RecordedStep& step, const Tensors& gradients) {
   const Tensor mean = call(ops::kMean, {x}, make_attributes({{"dims", groups.reduced}, {"keepdim", true}}));
   const double correction = ops::get_float(step.saved().attributes, "correction", 1.0);
   const double divisor = std::max(0.0, static_cast<double>(groups.count) - correction);
-  const Tensor kept = ops::as_dtype(step.saved().tensors[2], x.dtype());
+  const Tensor kept = ops::as_dtype(step.saved().tensors[3], x.dtype());
   const Tensor is_zero = call(ops::kEq, {kept, number_like(kept, 0.0)});
   const Tensor y = where(is_zero, number_like(kept, 1.0), step.output(kept));
   const Tensor scale = where(is_zero, number_like(kept, 0.0), div(gradients[0], times(y, divisor)));

@@ -166,11 +166,12 @@ void check_has_channels(const char* op, const Tensor& x) {
 
 // normal weight + bias; leaves what the backwards take.
 Tensors scaled_normals(const char* op, Inputs inputs, const Attributes& attributes, const NormRows& plan,
-                       const Tensor& matrix, const Tensor& means, const Tensor& factors, Saved* saved) {
+                       const Tensor& matrix, const Tensor& means, const Tensor& rests, const Tensor& factors,
+                       Saved* saved) {
   const Dims channels{plan.shape[1]};
   const Tensor weight = beside_channels(factor_at(op, inputs, 1, channels), plan.shape);
   const Tensor bias = beside_channels(factor_at(op, inputs, 2, channels), plan.shape);
-  const Tensor normal = plan.scatter(centered_rows(op, matrix, means, factors, plan.rows, plan.count));
+  const Tensor normal = plan.scatter(centered_rows(op, matrix, means, rests, factors, plan.rows, plan.count));
   if (saved != nullptr) {
     save_inputs(saved, inputs, attributes);
     saved->tensors = {matrix.snapshot(), means, factors, weight ? weight.snapshot() : Tensor()};
@@ -190,7 +191,10 @@ Tensors normalized_by_moments(const char* op, Inputs inputs, const Attributes& a
   const Tensor matrix = plan.gather(inputs[0]);
   const Moments moments(op, matrix, static_cast<double>(plan.count), plan.rows, plan.count);
   const Tensor factors = root_factors(op, moments.variances, epsilon);
-  return scaled_normals(op, inputs, attributes, plan, matrix, moments.means, factors, saved);
+  const Tensors result =
+      scaled_normals(op, inputs, attributes, plan, matrix, moments.means, moments.rests, factors, saved);
+  if (saved != nullptr) saved->tensors.push_back(moments.rests);
+  return result;
 }
 
 // The rows of the gradient of the matrix from h, that of the normal rows: layer_norm's.
@@ -225,7 +229,9 @@ void add_statistics_gradients(const char* op, const Saved& saved, const Tensor& 
 Tensors normalized_gradients(const char* op, const Saved& saved, const Tensor& g, bool by_channel, bool by_moments) {
   Tensors result(static_cast<size_t>(saved.shapes[2][0]));
   const NormRows plan(saved.shapes[0], saved.shapes[1][0], by_channel);
-  const Tensor normal = centered_rows(op, saved.tensors[0], saved.tensors[1], saved.tensors[2], plan.rows, plan.count);
+  const Tensors& of = saved.tensors;
+  const Tensor rests = by_moments ? of[4] : Tensor();
+  const Tensor normal = centered_rows(op, of[0], of[1], rests, of[2], plan.rows, plan.count);
   if (result.size() > 1 && saved.needs(1)) {
     result[1] = sum_of_channels(value_of(op, kProductOf, g, plan.scatter(normal)));
   }
@@ -282,8 +288,8 @@ struct BatchNormOp {
     const Tensor factors =
         root_factors("batch_norm", as_dtype(variance, Dtype::kFloat64), get_epsilon("batch_norm", attributes));
     const Tensor means = as_dtype(mean, Dtype::kFloat64);
-    const Tensors result =
-        scaled_normals("batch_norm", inputs, attributes, plan, plan.gather(x), means.snapshot(), factors, saved);
+    const Tensors result = scaled_normals("batch_norm", inputs, attributes, plan, plan.gather(x), means.snapshot(),
+                                          Tensor(), factors, saved);
     if (saved != nullptr) saved->tensors.push_back(variance.snapshot());
     return result;
   }

@@ -38,26 +38,36 @@ DimsLast saved_groups(const Saved& saved) {
 
 // ---- logsumexp ------------------------------------------------------------------------------------------------------
 
-// In double, for the gradient: at a large sum a float would be off by many steps of exp(x - sum). An infinite largest
-// element is not taken out: infinity minus infinity is no number.
-constexpr auto kLogSumExpOfRow = [](double& sum, auto scratch, auto x) DISTAG_INLINE_LAMBDA {
+// What the rounded sum of a and b lacks.
+DISTAG_INLINE double rest_of_sum(double a, double b, double sum) {
+  const double back = sum - a;
+  return (a - (sum - back)) + (b - back);
+}
+
+// In two doubles, for the gradient: exp(x - sum) needs the digits of the logarithm below the last place of a large
+// sum. An infinite largest element is not taken out: infinity minus infinity is no number.
+constexpr auto kLogSumExpOfRow = [](double& sum, double& rest, auto scratch, auto x) DISTAG_INLINE_LAMBDA {
   const auto largest = reduced<Maximum<Element<decltype(x)>>>(x);
+  rest = 0;
   if (std::isfinite(largest)) {
-    sum = log_sum_below_largest(scratch, x, largest) + static_cast<double>(largest);
+    const auto shift = static_cast<double>(largest);
+    const double log_sum = log_sum_below_largest(scratch, x, largest);
+    sum = log_sum + shift;
+    rest = rest_of_sum(shift, log_sum, sum);
   } else {
     put(scratch, each(math::Exp(), x));
     sum = math::log(sum_of(scratch));
   }
 };
 
-// exp(x - sum). Of doubles the difference has a rest below its last place.
-constexpr auto kExpOfDifference = []<typename T>(T x, double sum) DISTAG_INLINE_LAMBDA {
+// exp(x - sum - low). Of doubles the differences have rests below their last places.
+constexpr auto kExpOfDifference = []<typename T>(T x, double sum, double low) DISTAG_INLINE_LAMBDA {
   const auto wide = static_cast<double>(x);
-  const double difference = wide - sum;
+  const double upper = wide - sum;
+  const double difference = upper - low;
   const double exponential = math::exp(difference);
   if constexpr (std::is_same_v<T, float>) return exponential;
-  const double back = wide - difference;
-  const double rest = (wide - (difference + back)) + (back - sum);
+  const double rest = rest_of_sum(wide, -sum, upper) + rest_of_sum(upper, -low, difference);
   return exponential + exponential * (rest == rest ? rest : 0.0);  // no number where one of them is infinite
 };
 
@@ -71,15 +81,18 @@ struct LogsumexpOp {
     const DimsLast& groups = statistic.groups;
     Tensor matrix = groups.gather(x);
     Tensor sums = Tensor::empty(Dtype::kFloat64, statistic.shape);
+    Tensor rests = empty_like(sums);
     dispatch_floating("logsumexp", x.dtype(), [&]<typename T>(T) {
       if (sums.count() == 0) return;
       Tensor scratch = Tensor::empty(x.dtype(), Dims{groups.count});
       for_rows(groups.rows, groups.count, kLogSumExpOfRow, OfEach(sums.mutable_data_as<double>()),
-               SameRow(scratch.mutable_data_as<T>()), Rows(matrix.data_as<T>()));
+               OfEach(rests.mutable_data_as<double>()), SameRow(scratch.mutable_data_as<T>()),
+               Rows(matrix.data_as<T>()));
     });
     if (saved != nullptr) {
       save_groups(saved, x, matrix, statistic.dims);
       saved->tensors.push_back(sums.snapshot());
+      saved->tensors.push_back(rests);
     }
     return as_dtype(sums, x.dtype());
   }
@@ -91,11 +104,12 @@ struct LogsumexpOp {
     Tensor out = Tensor::empty(matrix.dtype(), groups.shape);
     if (out.count() == 0) return groups.scatter(out);
     dispatch_floating("logsumexp", matrix.dtype(), [&]<typename T>(T) {
-      const auto gradient = [](auto to, auto x, double sum, T g_of_row) DISTAG_INLINE_LAMBDA {
-        put(to, each(kExpOfDifference, x, sum) * static_cast<double>(g_of_row));
+      const auto gradient = [](auto to, auto x, double sum, double low, T g_of_row) DISTAG_INLINE_LAMBDA {
+        put(to, each(kExpOfDifference, x, sum, low) * static_cast<double>(g_of_row));
       };
       for_rows(groups.rows, groups.count, gradient, Rows(out.mutable_data_as<T>()), Rows(matrix.data_as<T>()),
-               OfEach(saved.tensors[1].data_as<double>()), OfEach(g.data_as<T>()));
+               OfEach(saved.tensors[1].data_as<double>()), OfEach(saved.tensors[2].data_as<double>()),
+               OfEach(g.data_as<T>()));
     });
     return groups.scatter(out);
   }
@@ -106,28 +120,48 @@ constexpr Op kLogsumexp = make_op<LogsumexpOp>(
 
 // ---- var ------------------------------------------------------------------------------------------------------------
 
+namespace {
+
+// x - (mean + rest); the rest is that of doubles.
+template <typename T, typename Row>
+DISTAG_INLINE auto distance_from(const Row& x, const double& mean, const double& rest) {
+  if constexpr (std::is_same_v<T, double>) {
+    return (x - mean) - rest;
+  } else {
+    return x - mean;
+  }
+}
+
+}  // namespace
+
 Moments::Moments(const char* op, const Tensor& matrix, double divisor, int64_t rows, int64_t count)
-    : means(Tensor::empty(Dtype::kFloat64, Dims{rows})), variances(Tensor::empty(Dtype::kFloat64, Dims{rows})) {
+    : means(Tensor::empty(Dtype::kFloat64, Dims{rows})),
+      rests(Tensor::empty(Dtype::kFloat64, Dims{rows})),
+      variances(Tensor::empty(Dtype::kFloat64, Dims{rows})) {
   dispatch_floating(op, matrix.dtype(), [&]<typename T>(T) {
-    const auto moments = [](double& mean, double& variance, auto x, double by) DISTAG_INLINE_LAMBDA {
+    const auto moments = [](double& mean, double& rest, double& variance, auto x, double by) DISTAG_INLINE_LAMBDA {
       const double center = mean_of(x);
+      double lost = std::is_same_v<T, double> ? static_cast<double>(mean_of(x - center)) : 0.0;
+      lost = std::isfinite(lost) ? lost : 0.0;
       mean = center;
-      variance = sum_of(xt::square(x - center)) / by;
+      rest = lost;
+      variance = sum_of(xt::square(distance_from<T>(x, center, lost))) / by;
     };
-    for_rows(rows, count, moments, OfEach(means.mutable_data_as<double>()), OfEach(variances.mutable_data_as<double>()),
-             Rows(matrix.data_as<T>()), Same(divisor));
+    for_rows(rows, count, moments, OfEach(means.mutable_data_as<double>()), OfEach(rests.mutable_data_as<double>()),
+             OfEach(variances.mutable_data_as<double>()), Rows(matrix.data_as<T>()), Same(divisor));
   });
 }
 
-Tensor centered_rows(const char* op, const Tensor& matrix, const Tensor& means, const Tensor& factors, int64_t rows,
-                     int64_t count) {
+Tensor centered_rows(const char* op, const Tensor& matrix, const Tensor& means, const Tensor& rests,
+                     const Tensor& factors, int64_t rows, int64_t count) {
   Tensor out = Tensor::empty(matrix.dtype(), matrix.shape());
   if (out.count() == 0) return out;
-  const auto centered = [](auto to, auto x, double mean, double factor)
-                            DISTAG_INLINE_LAMBDA { put(to, (x - mean) * factor); };
+  const Tensor lost = rests ? rests : zero_tensor(Dtype::kFloat64, Dims{rows});
   dispatch_floating(op, matrix.dtype(), [&]<typename T>(T) {
+    const auto centered = [](auto to, auto x, double mean, double rest, double factor)
+                              DISTAG_INLINE_LAMBDA { put(to, distance_from<T>(x, mean, rest) * factor); };
     for_rows(rows, count, centered, Rows(out.mutable_data_as<T>()), Rows(matrix.data_as<T>()),
-             OfEach(means.data_as<double>()), OfEach(factors.data_as<double>()));
+             OfEach(means.data_as<double>()), OfEach(lost.data_as<double>()), OfEach(factors.data_as<double>()));
   });
   return out;
 }
@@ -149,6 +183,7 @@ Tensor variances_of(const char* op, const Tensor& x, const Statistic& statistic,
   if (saved != nullptr) {
     save_groups(saved, x, matrix, statistic.dims);
     saved->tensors.push_back(moments.means);
+    saved->tensors.push_back(moments.rests);
     saved->attributes = attributes;
   }
   return moments.variances;
@@ -157,7 +192,8 @@ Tensor variances_of(const char* op, const Tensor& x, const Statistic& statistic,
 // (x - mean) slope of each row; slopes: float64[rows].
 Tensor centered_gradient(const char* op, const Saved& saved, const Tensor& slopes) {
   const DimsLast groups = saved_groups(saved);
-  return groups.scatter(centered_rows(op, saved.tensors[0], saved.tensors[1], slopes, groups.rows, groups.count));
+  const Tensors& of = saved.tensors;
+  return groups.scatter(centered_rows(op, of[0], of[1], of[2], slopes, groups.rows, groups.count));
 }
 
 }  // namespace
@@ -205,7 +241,7 @@ struct StdOp {
       return select(xt::equal(y, 0.0), 0.0, of_y / (y * divisor));
     };
     g = as_dtype(g, Dtype::kFloat64).contiguous();
-    return centered_gradient("std", saved, combine("std", slope, g, saved.tensors[2]));
+    return centered_gradient("std", saved, combine("std", slope, g, saved.tensors[3]));
   }
 };
 constexpr Op kStd = make_op<StdOp>(
@@ -217,11 +253,11 @@ constexpr Op kStd = make_op<StdOp>(
 namespace {
 
 // A second program over the rows, after that of the moments: in one, each row waits for a root that others would hide.
-constexpr auto kNormalized = [](auto y, auto normal, auto& scale, auto x, double mean, double variance, double epsilon,
-                                auto weight, auto bias) DISTAG_INLINE_LAMBDA {
+constexpr auto kNormalized = [](auto y, auto normal, auto& scale, auto x, double mean, double rest, double variance,
+                                double epsilon, auto weight, auto bias) DISTAG_INLINE_LAMBDA {
   const double factor = 1 / std::sqrt(variance + epsilon);
   scale = static_cast<Element<decltype(x)>>(factor);
-  put(normal, (x - mean) * factor);
+  put(normal, distance_from<Element<decltype(x)>>(x, mean, rest) * factor);
   if (weight.data() != nullptr && bias.data() != nullptr) return put(y, normal * weight + bias);
   if (weight.data() != nullptr) return put(y, normal * weight);
   if (bias.data() != nullptr) return put(y, normal + bias);
@@ -281,7 +317,7 @@ struct LayerNormOp {
       const Moments moments("layer_norm", x, static_cast<double>(count), rows, count);
       for_rows(rows, count, kNormalized, Rows(y.mutable_data_as<T>()), Rows(normal.mutable_data_as<T>()),
                OfEach(scales.mutable_data_as<T>()), Rows(x.data_as<T>()), OfEach(moments.means.data_as<double>()),
-               OfEach(moments.variances.data_as<double>()), Same(epsilon),
+               OfEach(moments.rests.data_as<double>()), OfEach(moments.variances.data_as<double>()), Same(epsilon),
                SameRow(weight ? weight.data_as<T>() : nullptr), SameRow(bias ? bias.data_as<T>() : nullptr));
     });
     if (saved != nullptr) {

@@ -8,14 +8,15 @@ namespace distag::ops {
 // Of the rows of a row-major matrix of floats the mean, and sum((x - mean)^2) / divisor, in float64: [rows].
 struct Moments {
   Tensor means;
+  Tensor rests;  // what the means of float64 lost in rounding, which counts beside a small spread; 0 of float32
   Tensor variances;
 
   Moments(const char* op, const Tensor& matrix, double divisor, int64_t rows, int64_t count);
 };
 
-// (x - mean) factor of each row, in the dtype of x; means and factors are float64[rows].
-Tensor centered_rows(const char* op, const Tensor& matrix, const Tensor& means, const Tensor& factors, int64_t rows,
-                     int64_t count);
+// (x - mean) factor of each row, in the dtype of x; means, their rests (undefined: 0), factors: float64[rows].
+Tensor centered_rows(const char* op, const Tensor& matrix, const Tensor& means, const Tensor& rests,
+                     const Tensor& factors, int64_t rows, int64_t count);
 
 // The sizes of the last dims of x, as many as attribute "normalized_dims" says, which make up a row. Throws
 // INVALID_ARGUMENT where x has not as many.

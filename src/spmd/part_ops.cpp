@@ -120,6 +120,18 @@ Tensors log_softmax_backward(const PartCall& call, const Saved& saved, const Ten
   return {ops::log_softmax_gradient(g.contiguous(), y, sums)};
 }
 
+// What the rounded sums of a and b lack; 0 of those that are not finite.
+Tensor rests_of_sum(const Tensor& a, const Tensor& b, const Tensor& sums) {
+  Tensor rests = Tensor::empty(Dtype::kFloat64, sums.shape());
+  for (int64_t i = 0; i < sums.count(); ++i) {
+    const double sum = sums.data_as<double>()[i];
+    const double back = sum - a.data_as<double>()[i];
+    const double rest = (a.data_as<double>()[i] - (sum - back)) + (b.data_as<double>()[i] - back);
+    rests.mutable_data_as<double>()[i] = std::isfinite(rest) ? rest : 0;
+  }
+  return rests;
+}
+
 // Of the results of the parts, in double. An infinite largest one is not taken out, as the op does not. Backward needs
 // the result alone.
 Result logsumexp_forward(const PartCall& call, const Tensors& inputs, Saved* saved) {
@@ -129,19 +141,20 @@ Result logsumexp_forward(const PartCall& call, const Tensors& inputs, Saved* sav
   Tensor shifts = call.across.reduce(sums, Reduction::kMax).clone();
   auto* shift = shifts.mutable_data_as<double>();
   for (int64_t i = 0; i < shifts.count(); ++i) shift[i] = std::isfinite(shift[i]) ? shift[i] : 0;
-  const Tensor shifted = run_op("sub", {sums, shifts});
+  const Tensor shifted = run_op("add", {run_op("sub", {sums, shifts}), own.tensors[2]});
   const Reduced each(shifted, DimSet(), true);
-  const Tensor result = run_op("add", {merged_log_sum(call.across, shifted, each), shifts});
+  const Tensor logs = merged_log_sum(call.across, shifted, each);
+  const Tensor result = run_op("add", {logs, shifts});
   if (saved != nullptr) {
     own.needed = saved->needed;
     own.tensors[1] = result.snapshot();
+    own.tensors[2] = rests_of_sum(shifts, logs.contiguous(), result);
     *saved = own;
   }
   return {cast(result, is_floating(inputs[0].dtype()) ? inputs[0].dtype() : Dtype::kFloat32)};
 }
 
-// ---- max, amin, any, all, argmax
-// ----------------------------------------------------------------------------------------------
+// ---- max, amin, any, all, argmax ------------------------------------------------------------------------------------
 
 Result extreme(const char* op, const PartCall& call, const Tensor& x, Saved* saved) {
   const Reduced rows = Reduced::by_dims(op, x, call.attributes);
@@ -300,6 +313,7 @@ Result var_forward(const PartCall& call, const Tensors& inputs, Saved* saved) {
   if (saved != nullptr) {
     own.needed = saved->needed;
     own.tensors[1] = merged.means;
+    own.tensors[2] = Tensor();
     own.attributes = with_attribute(call.attributes, "correction", Value(static_cast<double>(own_count) - divisor));
     *saved = own;
   }
@@ -352,7 +366,8 @@ Result layer_norm_forward(const PartCall& call, const Tensors& inputs, Saved* sa
     const double variance = merged.squares.data_as<double>()[r] / static_cast<double>(normalized_count(call));
     factors.mutable_data_as<double>()[r] = 1 / std::sqrt(variance + epsilon);
   }
-  const Tensor normal = ops::centered_rows("layer_norm", matrix, merged.means, factors, norm.rows, norm.count);
+  const Tensor normal =
+      ops::centered_rows("layer_norm", matrix, merged.means, Tensor(), factors, norm.rows, norm.count);
   const auto factor_of_row = [&](size_t i) {
     return i < inputs.size() && inputs[i] ? ops::with_shape(inputs[i], {norm.count}) : Tensor();
   };

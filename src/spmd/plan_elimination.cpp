@@ -1,0 +1,269 @@
+#include "spmd/plan_elimination.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+
+namespace distag::spmd {
+namespace {
+
+constexpr uint64_t kStepsBetweenQuestions = uint64_t{1} << 16;
+constexpr int kPriceBits = 32;
+constexpr uint64_t kLeastRuns = 4;  // of the elimination that the limit of steps has room for
+
+using Wide = unsigned __int128;
+
+uint64_t narrow(Wide number) { return number > UINT64_MAX ? UINT64_MAX : static_cast<uint64_t>(number); }
+
+}  // namespace
+
+uint64_t saturating_product(uint64_t a, uint64_t b) { return narrow(Wide{a} * b); }
+
+uint64_t price_of(uint64_t bytes, uint64_t price) { return narrow(Wide{bytes} * price >> kPriceBits); }
+
+uint64_t price_at(uint64_t cost, uint64_t bytes) { return narrow((Wide{cost} << kPriceBits) / bytes); }
+
+void SearchWork::add(uint64_t steps) {
+  steps_ = saturating_sum(steps_, steps);
+  if (steps_ - asked_ < kStepsBetweenQuestions) return;
+  asked_ = steps_;
+  if (limits_.is_over && limits_.is_over())
+    fail(Status::kDeadline, "the search was not done in time after {} steps", steps_);
+}
+
+Elimination::Walk::Walk(const Group& group, const std::vector<uint32_t>& sizes)
+    : group_(group), sizes_(sizes), digits_(group.scope.size()), offsets_(group.inputs.size()) {}
+
+bool Elimination::Walk::next() {
+  for (size_t k = digits_.size(); k-- > 0;) {
+    const uint32_t last = sizes_[group_.scope[k]] - 1;
+    const bool is_carried = digits_[k] == last;
+    digits_[k] = is_carried ? 0 : digits_[k] + 1;
+    for (size_t i = 0; i < offsets_.size(); ++i) {
+      const size_t stride = group_.inputs[i].strides[k];
+      offsets_[i] = is_carried ? offsets_[i] - stride * last : offsets_[i] + stride;
+    }
+    if (!is_carried) return true;
+  }
+  return false;
+}
+
+Elimination::Elimination(std::vector<uint32_t> sizes, std::vector<std::vector<uint32_t>> scopes, SearchWork& work)
+    : sizes_(std::move(sizes)),
+      table_count_(scopes.size()),
+      work_(work),
+      scopes_(std::move(scopes)),
+      marks_(sizes_.size()) {
+  uint64_t most_rows = work.limits().most_rows;
+  arrange(most_rows);
+  while (saturating_product(steps_, kLeastRuns) > work.limits().most_steps && most_rows > 1) {
+    most_rows /= 4;
+    arrange(most_rows);
+  }
+}
+
+void Elimination::arrange(uint64_t most_rows) {
+  scopes_.resize(table_count_);
+  groups_.clear();
+  rest_.clear();
+  steps_ = 0;
+  is_exact_ = true;
+  std::vector<Tables> readers(sizes_.size());
+  for (size_t table = 0; table < table_count_; ++table) {
+    for (const uint32_t variable : scopes_[table]) readers[variable].push_back(table);
+    if (scopes_[table].empty()) rest_.push_back(table);
+  }
+  std::vector<uint64_t> rows(sizes_.size());
+  std::set<std::pair<uint64_t, uint32_t>> order;
+  for (uint32_t variable = 0; variable < sizes_.size(); ++variable) {
+    rows[variable] = rows_of(joined(readers[variable], variable));
+    order.emplace(rows[variable], variable);
+  }
+  while (!order.empty()) {
+    const uint32_t variable = order.begin()->second;
+    order.erase(order.begin());
+    const std::vector<uint32_t> neighbours = joined(readers[variable], variable);
+    eliminate(variable, split(readers[variable], variable, most_rows), readers);
+    for (const uint32_t neighbour : neighbours) {
+      order.erase({rows[neighbour], neighbour});
+      rows[neighbour] = rows_of(joined(readers[neighbour], neighbour));
+      order.emplace(rows[neighbour], neighbour);
+    }
+  }
+}
+
+void Elimination::eliminate(uint32_t variable, const std::vector<Tables>& parts, std::vector<Tables>& readers) {
+  is_exact_ = is_exact_ && parts.size() == 1;
+  for (const Tables& part : parts) {
+    Group group{variable, joined(part, variable), {}, 0};
+    std::sort(group.scope.begin(), group.scope.end());
+    group.rows = rows_of(group.scope);
+    for (const size_t table : part) group.inputs.push_back(input_of(table, group));
+    const uint64_t reads = saturating_product(sizes_[variable], std::max<uint64_t>(1, part.size()));
+    steps_ = saturating_sum(steps_, saturating_product(group.rows, reads));
+    const std::set<size_t> replaced(part.begin(), part.end());
+    for (const uint32_t other : group.scope) {
+      std::erase_if(readers[other], [&replaced](size_t table) { return replaced.count(table) != 0; });
+      readers[other].push_back(scopes_.size());
+    }
+    if (group.scope.empty()) rest_.push_back(scopes_.size());
+    scopes_.push_back(group.scope);
+    groups_.push_back(std::move(group));
+  }
+}
+
+// Variables of any of the tables, each once, in no order that matters.
+std::vector<uint32_t> Elimination::joined(const Tables& tables, uint32_t without) {
+  work_.add(tables.size());
+  marks_[without] = ++unions_;
+  std::vector<uint32_t> scope;
+  for (const size_t table : tables) {
+    for (const uint32_t variable : scopes_[table]) {
+      if (std::exchange(marks_[variable], unions_) != unions_) scope.push_back(variable);
+    }
+  }
+  return scope;
+}
+
+uint64_t Elimination::rows_of(const std::vector<uint32_t>& scope) const {
+  uint64_t rows = 1;
+  for (const uint32_t variable : scope) rows = saturating_product(rows, sizes_[variable]);
+  return rows;
+}
+
+// A table alone is never split, as it is given, or was within the limits when it was made.
+std::vector<Elimination::Tables> Elimination::split(const Tables& tables, uint32_t variable, uint64_t most_rows) {
+  if (rows_of(joined(tables, variable)) <= most_rows) return {tables};
+  Tables largest_first = tables;
+  std::stable_sort(largest_first.begin(), largest_first.end(),
+                   [this](size_t a, size_t b) { return rows_of(scopes_[a]) > rows_of(scopes_[b]); });
+  std::vector<Tables> parts;
+  for (const size_t table : largest_first) {
+    const auto part = std::find_if(parts.begin(), parts.end(), [&](Tables& each) {
+      each.push_back(table);
+      const bool has_room = rows_of(joined(each, variable)) <= most_rows;
+      each.pop_back();
+      return has_room;
+    });
+    if (part != parts.end()) {
+      part->push_back(table);
+    } else {
+      parts.push_back({table});
+    }
+  }
+  return parts;
+}
+
+Elimination::Input Elimination::input_of(size_t table, const Group& group) const {
+  Input input{table, 0, std::vector<size_t>(group.scope.size())};
+  size_t stride = 1;
+  for (size_t i = scopes_[table].size(); i-- > 0;) {
+    const uint32_t variable = scopes_[table][i];
+    const auto place = std::lower_bound(group.scope.begin(), group.scope.end(), variable);
+    (variable == group.variable ? input.stride : input.strides[static_cast<size_t>(place - group.scope.begin())]) =
+        stride;
+    stride *= sizes_[variable];
+  }
+  return input;
+}
+
+size_t Elimination::offset_of(const Group& group, const Input& input, const std::vector<uint32_t>& values) {
+  size_t offset = 0;
+  for (size_t k = 0; k < group.scope.size(); ++k) offset += input.strides[k] * values[group.scope[k]];
+  return offset;
+}
+
+Elimination::Least Elimination::least(std::vector<Weights> tables) const {
+  eliminate(tables);
+  Weight sum;
+  for (const size_t table : rest_) sum = sum + tables[table][0];
+  return {sum, values_of(tables)};
+}
+
+// From the last group to the first: what a row of a group and a value cost with all else, less what a table adds to it.
+std::vector<std::vector<uint64_t>> Elimination::completions(std::vector<Weights> tables) const {
+  eliminate(tables);
+  std::vector<std::vector<uint64_t>> completions;
+  for (const Group& group : groups_) completions.emplace_back(group.rows, UINT64_MAX);
+  const auto take = [&](size_t table, size_t row, uint64_t sum) {
+    if (table < table_count_ || sum == UINT64_MAX) return;
+    uint64_t& least = completions[table - table_count_][row];
+    least = std::min(least, sum - tables[table][row].first);
+  };
+  uint64_t all = 0;
+  for (const size_t table : rest_) all = saturating_sum(all, tables[table][0].first);
+  for (const size_t table : rest_) take(table, 0, all);
+  for (size_t i = groups_.size(); i-- > 0;) {
+    const Group& group = groups_[i];
+    Walk walk(group, sizes_);
+    size_t row = 0;
+    do {
+      for (size_t value = 0; value < sizes_[group.variable]; ++value) {
+        uint64_t sum = completions[i][row];
+        const auto place = [&](size_t k) { return walk.offset(k) + value * group.inputs[k].stride; };
+        for (size_t k = 0; k < group.inputs.size(); ++k) {
+          sum = saturating_sum(sum, tables[group.inputs[k].table][place(k)].first);
+        }
+        for (size_t k = 0; k < group.inputs.size(); ++k) take(group.inputs[k].table, place(k), sum);
+        work_.add(group.inputs.size());
+      }
+      ++row;
+    } while (walk.next());
+  }
+  return completions;
+}
+
+// Appends the table of each group.
+void Elimination::eliminate(std::vector<Weights>& tables) const {
+  for (const Group& group : groups_) tables.push_back(least_of(group, tables));
+}
+
+Weights Elimination::least_of(const Group& group, const std::vector<Weights>& tables) const {
+  const size_t size = sizes_[group.variable];
+  Weights result, own(size), sums;  // own: of tables that have no other variable
+  result.reserve(group.rows);
+  std::vector<size_t> joint;
+  for (size_t i = 0; i < group.inputs.size(); ++i) {
+    const Weights& table = tables[group.inputs[i].table];
+    if (table.size() != size) {
+      joint.push_back(i);
+    } else {
+      for (size_t value = 0; value < size; ++value) own[value] = own[value] + table[value];
+    }
+  }
+  Walk walk(group, sizes_);
+  do {
+    sums = own;
+    for (const size_t i : joint) {
+      const Weight* from = tables[group.inputs[i].table].data() + walk.offset(i);
+      const size_t stride = group.inputs[i].stride;
+      for (size_t value = 0; value < size; ++value) sums[value] = sums[value] + from[value * stride];
+    }
+    result.push_back(*std::min_element(sums.begin(), sums.end()));
+    work_.add(size * std::max<size_t>(1, group.inputs.size()));
+  } while (walk.next());
+  return result;
+}
+
+// The variable that was eliminated last first, so that those of its tables have their values.
+std::vector<uint32_t> Elimination::values_of(const std::vector<Weights>& tables) const {
+  std::vector<uint32_t> values(sizes_.size());
+  for (size_t end = groups_.size(); end > 0;) {
+    const uint32_t variable = groups_[end - 1].variable;
+    Weights sums(sizes_[variable]);
+    for (; end > 0 && groups_[end - 1].variable == variable; --end) {
+      const Group& group = groups_[end - 1];
+      for (const Input& input : group.inputs) {
+        const size_t offset = offset_of(group, input, values);
+        for (size_t value = 0; value < sums.size(); ++value) {
+          sums[value] = sums[value] + tables[input.table][offset + value * input.stride];
+        }
+      }
+    }
+    values[variable] = static_cast<uint32_t>(std::min_element(sums.begin(), sums.end()) - sums.begin());
+  }
+  return values;
+}
+
+}  // namespace distag::spmd

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "spmd/plan_search.h"
+
+namespace distag::spmd {
+
+inline uint64_t saturating_sum(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
+uint64_t saturating_product(uint64_t a, uint64_t b);
+// Of bytes, rounded down. The price of a byte has 32 bits behind the point.
+uint64_t price_of(uint64_t bytes, uint64_t price);
+// The price of a byte at which those cost that much, or a little less.
+uint64_t price_at(uint64_t cost, uint64_t bytes);
+
+// What is to be least, and what decides among equals: (cost, bytes) or the reverse. UINT64_MAX: impossible.
+struct Weight {
+  uint64_t first = 0;
+  uint64_t second = 0;
+  auto operator<=>(const Weight&) const = default;
+};
+
+inline Weight operator+(const Weight& a, const Weight& b) {
+  return {saturating_sum(a.first, b.first), saturating_sum(a.second, b.second)};
+}
+
+// A combination of values for each row, the last variable's value fastest.
+using Weights = std::vector<Weight>;
+
+// Counts the steps of a search.
+class SearchWork {
+ public:
+  explicit SearchWork(const SearchLimits& limits) : limits_(limits) {}
+
+  // Throws DEADLINE if the time is up, for which it asks once in many steps.
+  void add(uint64_t steps);
+  uint64_t left() const { return steps_ < limits_.most_steps ? limits_.most_steps - steps_ : 0; }
+  const SearchLimits& limits() const { return limits_; }
+
+ private:
+  const SearchLimits& limits_;
+  uint64_t steps_ = 0;
+  uint64_t asked_ = 0;  // steps when it last asked
+};
+
+// Least sums over tables by elimination of variables (Bertele, Brioschi: Nonserial dynamic programming, 1972): tables
+// of a variable are replaced by one that has the least sum over its values for each combination of the others,
+// beginning with the variable whose table is least. A table that would pass the limits is split (Dechter, Rish:
+// Mini-buckets, 2003): each part takes a value of its own, so their sum is a lower bound.
+class Elimination {
+ public:
+  struct Input {
+    size_t table;
+    size_t stride;                // of the variable
+    std::vector<size_t> strides;  // of the group's scope
+  };
+  // Tables with a variable that are replaced by one: the table `table_count() + number of the group`.
+  struct Group {
+    uint32_t variable;
+    std::vector<uint32_t> scope;  // ascending, without the variable
+    std::vector<Input> inputs;
+    size_t rows;
+  };
+  // The combinations of a group's scope, one after the other, as offsets in its inputs at the variable's value 0.
+  class Walk {
+   public:
+    Walk(const Group& group, const std::vector<uint32_t>& sizes);
+    bool next();  // false: it was the last one
+    size_t offset(size_t input) const { return offsets_[input]; }
+
+   private:
+    const Group& group_;
+    const std::vector<uint32_t>& sizes_;
+    std::vector<uint32_t> digits_;
+    std::vector<size_t> offsets_;
+  };
+  struct Least {
+    Weight sum;  // exact, or a lower bound of `first`
+    std::vector<uint32_t> values;
+  };
+
+  // `scopes`: variables of each table, ascending.
+  Elimination(std::vector<uint32_t> sizes, std::vector<std::vector<uint32_t>> scopes, SearchWork& work);
+
+  bool is_exact() const { return is_exact_; }
+  uint64_t steps() const { return steps_; }  // of least()
+  // Of the tables given, in the order of the scopes.
+  Least least(std::vector<Weights> tables) const;
+  // For each row of each group's table: the least sum of `first` of the tables that are not in it. Exact only.
+  std::vector<std::vector<uint64_t>> completions(std::vector<Weights> tables) const;
+
+  const std::vector<uint32_t>& sizes() const { return sizes_; }
+  size_t table_count() const { return table_count_; }
+  const std::vector<Group>& groups() const { return groups_; }
+  // Tables without variables that remain.
+  const std::vector<size_t>& rest() const { return rest_; }
+  // Where the input begins for the values of the group's scope.
+  static size_t offset_of(const Group& group, const Input& input, const std::vector<uint32_t>& values);
+
+ private:
+  using Tables = std::vector<size_t>;
+
+  void arrange(uint64_t most_rows);
+  void eliminate(uint32_t variable, const std::vector<Tables>& parts, std::vector<Tables>& readers);
+  std::vector<uint32_t> joined(const Tables& tables, uint32_t without);
+  uint64_t rows_of(const std::vector<uint32_t>& scope) const;
+  std::vector<Tables> split(const Tables& tables, uint32_t variable, uint64_t most_rows);
+  Input input_of(size_t table, const Group& group) const;
+  void eliminate(std::vector<Weights>& tables) const;
+  Weights least_of(const Group& group, const std::vector<Weights>& tables) const;
+  std::vector<uint32_t> values_of(const std::vector<Weights>& tables) const;
+
+  const std::vector<uint32_t> sizes_;
+  const size_t table_count_;
+  SearchWork& work_;
+  std::vector<std::vector<uint32_t>> scopes_;
+  std::vector<Group> groups_;  // those of a variable follow one another
+  std::vector<size_t> rest_;
+  std::vector<uint64_t> marks_;  // of each variable: the last union that has it
+  uint64_t unions_ = 0;
+  uint64_t steps_ = 0;
+  bool is_exact_ = true;
+};
+
+}  // namespace distag::spmd

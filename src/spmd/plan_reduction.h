@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "spmd/plan_elimination.h"
+
+namespace distag::spmd {
+
+// A problem without the values that another one beats: one of no more bytes that is no dearer in any table, whatever
+// the values of the others are. Of two that are equal the lower number stays. A large table is not compared.
+class ReducedProblem {
+ public:
+  ReducedProblem(const SearchProblem& problem, SearchWork& work);
+
+  // Of the values that are left. Variables keep their numbers.
+  const std::vector<uint32_t>& sizes() const { return sizes_; }
+  const std::vector<CostTable>& tables() const { return tables_; }
+  const std::vector<std::vector<uint64_t>>& bytes() const { return bytes_; }  // of each variable, beyond its least
+  uint64_t least_bytes() const { return least_bytes_; }                       // sum of the least of each variable
+  // Tables that have the variable.
+  const std::vector<size_t>& tables_of(uint32_t variable) const { return tables_of_[variable]; }
+  // The numbers that the values have in the problem.
+  std::vector<uint32_t> originals(const std::vector<uint32_t>& values) const;
+
+ private:
+  bool drop_values(uint32_t variable);
+  bool beats(uint32_t variable, uint32_t value, uint32_t other);
+  bool is_no_dearer(const CostTable& table, uint32_t variable, uint32_t value, uint32_t other);
+  size_t stride_of(const CostTable& table, uint32_t variable) const;
+  void shrink(CostTable& table, uint32_t variable, const std::vector<uint32_t>& kept) const;
+  void take_least_bytes();
+
+  SearchWork& work_;
+  std::vector<uint32_t> sizes_;
+  std::vector<CostTable> tables_;
+  std::vector<std::vector<uint64_t>> bytes_;
+  uint64_t least_bytes_ = 0;
+  std::vector<std::vector<size_t>> tables_of_;
+  std::vector<std::vector<uint32_t>> kept_;
+};
+
+}  // namespace distag::spmd

@@ -9,6 +9,7 @@
 #include "coll/boxes.h"
 #include "coll/move_boxes.h"
 #include "layout/spec_text.h"
+#include "layout/traffic.h"
 
 namespace distag {
 namespace {
@@ -170,7 +171,7 @@ void gather_chunks(OpenCollective& open, uint32_t part, const AxisGroup& group, 
 // Takes the parts `part` and the next one.
 void all_reduce(OpenCollective& open, uint32_t part, const AxisGroup& group, const Tensor& x, Reduction reduction,
                 UniqueFunction<void(Tensor)> then) {
-  if (group.count() * static_cast<int64_t>(x.byte_size()) <= Mesh::kMostDirectBytes) {
+  if (layout::is_reduced_directly(group.count(), static_cast<int64_t>(x.byte_size()))) {
     auto same = [&x](int64_t) { return Expected{x.dtype(), x.shape()}; };
     gather(open, part, group, x, same,
            [self = open.shared_from_this(), group, reduction, then = std::move(then)](Pieces came) mutable {
@@ -286,7 +287,7 @@ void run_broadcast(OpenCollective& open, const AxisGroup& group, const Collectiv
 void run_reduce(OpenCollective& open, const AxisGroup& group, const CollectiveCall& call) {
   const Tensor& x = call.tensor;
   const bool is_root = group.own == call.root;
-  if (group.count() * static_cast<int64_t>(x.byte_size()) <= Mesh::kMostDirectBytes) {
+  if (layout::is_reduced_directly(group.count(), static_cast<int64_t>(x.byte_size()))) {
     std::map<int64_t, std::vector<Expected>> incoming;
     for (int64_t i = 0; is_root && i < group.count(); ++i) {
       if (i != group.own) incoming[group[i]] = {{x.dtype(), x.shape()}};

@@ -38,8 +38,6 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   };
   // Calls of a line that are begun and not ended: more are refused, or wait for room.
   static constexpr size_t kMostOpen = 256;
-  // From this size on an operand is reduced in chunks, each by one member, instead of by all; times the members.
-  static constexpr int64_t kMostDirectBytes = 512 << 10;
   static constexpr int64_t kMostDirectBroadcast = 64 << 10;
 
   explicit Mesh(MeshPlace place);

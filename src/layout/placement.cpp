@@ -329,6 +329,23 @@ Placement choose_placement(const MeshShape& mesh, const OpCall& call, const Rule
   return placement;
 }
 
+bool has_unequal_parts(const MeshShape& mesh, const OpCall& call, const Rule& rule, const Placement& placement) {
+  const auto is_unequal = [&mesh](const Spec& spec, const Dims& shape) {
+    const Dims first = local_shape(mesh, spec, shape, 0);
+    for (int64_t position = 1; position < mesh.count(); ++position) {
+      if (local_shape(mesh, spec, shape, position) != first) return true;
+    }
+    return false;
+  };
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    if (call.inputs[i].is_defined && is_unequal(placement.inputs[i], call.inputs[i].shape)) return true;
+  }
+  for (size_t i = 0; i < placement.outputs.size(); ++i) {
+    if (is_unequal(placement.outputs[i], rule.output_shapes[i])) return true;
+  }
+  return false;
+}
+
 LocalCall local_call(const MeshShape& mesh, const OpCall& call, const Rule& rule, const Placement& placement,
                      int64_t position) {
   LocalCall local{std::string(call.op), call.attributes, rule.scale, false, std::nullopt, std::nullopt};

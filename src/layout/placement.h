@@ -26,6 +26,9 @@ struct Placement {
 // The cheapest placement, by metadata alone: so all members choose alike. Throws as rule_of() does.
 Placement choose_placement(const MeshShape& mesh, const OpCall& call, const Rule& rule);
 
+// Whether the parts of an input or output have other shapes on some members than on the first.
+bool has_unequal_parts(const MeshShape& mesh, const OpCall& call, const Rule& rule, const Placement& placement);
+
 // The work of one member.
 struct LocalCall {
   std::string op;

@@ -48,24 +48,6 @@ std::string text_of(const layout::MeshShape& mesh, const layout::OpCall& call) {
   return text + ")";
 }
 
-// Whether the parts of an input or output have other shapes on some members than on the first.
-bool has_unequal_parts(const layout::MeshShape& mesh, const layout::OpCall& call, const OpPlan& plan) {
-  const auto is_unequal = [&mesh](const layout::Spec& spec, const Dims& shape) {
-    const Dims first = local_shape(mesh, spec, shape, 0);
-    for (int64_t position = 1; position < mesh.count(); ++position) {
-      if (local_shape(mesh, spec, shape, position) != first) return true;
-    }
-    return false;
-  };
-  for (size_t i = 0; i < call.inputs.size(); ++i) {
-    if (call.inputs[i].is_defined && is_unequal(plan.placement.inputs[i], call.inputs[i].shape)) return true;
-  }
-  for (size_t i = 0; i < plan.placement.outputs.size(); ++i) {
-    if (is_unequal(plan.placement.outputs[i], plan.rule.output_shapes[i])) return true;
-  }
-  return false;
-}
-
 std::shared_ptr<const OpPlan> make_plan(const Mesh& mesh, const layout::OpCall& call, const std::string& key) {
   auto plan = std::make_shared<OpPlan>();
   plan->rule = rule_of(call);
@@ -77,7 +59,7 @@ std::shared_ptr<const OpPlan> make_plan(const Mesh& mesh, const layout::OpCall& 
     plan->moves.push_back(call.inputs[i].is_defined &&
                           !places_alike(mesh.shape(), call.inputs[i].spec, plan->placement.inputs[i]));
   }
-  plan->has_unequal_parts = has_unequal_parts(mesh.shape(), call, *plan);
+  plan->has_unequal_parts = has_unequal_parts(mesh.shape(), call, plan->rule, plan->placement);
   plan->text = text_of(mesh.shape(), call);
   plan->hash = Fingerprint().add(key).value();
   return plan;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "autograd/autograd.h"
+#include "layout/traffic.h"
 #include "ops/attributes.h"
 #include "spmd/joint_context.h"
 #include "spmd/marking.h"
@@ -164,7 +165,7 @@ TEST(MergedCounts, AreOfTheOwnRowsAlone) {
 // So many rows that what is merged goes in chunks of which each member adds up one.
 TEST(MergedCounts, ManyRowsAreMergedInChunks) {
   constexpr int64_t kMany = 70000;
-  static_assert(2 * kMany * 8 > Mesh::kMostDirectBytes);
+  static_assert(2 * kMany * 8 > layout::kMostDirectBytes);
   const Tensor whole = numbers({kMany, 4}, 1);
   const auto last = make_attributes({{"dims", Dims{1}}});
   for (const auto& [op, attributes] : {std::pair<const char*, ops::Attributes>{"softmax", {}},

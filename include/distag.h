@@ -1917,22 +1917,21 @@ DISTAG_API distag_status distag_loader_get_info(distag_loader *loader, distag_lo
 
 /* ==== 20. Plans =================================================================================== since 0.3 ====
  *
- * A plan gives the leaves of a program, parameters and inputs, specs by rules on their names and what follows of them.
- * It marks them in one exchange, where members whose programs differ hear of it. For a few tensors it is too much.
+ * A plan gives the leaves of a program specs, by rules, by what follows or by a search, and marks them in one exchange.
  * ================================================================================================================== */
 
 enum distag_plan_mode {
   DISTAG_PLAN_COMPLETE = 1, /* a leaf without a rule gets the spec that follows for it with roots, or is repeated */
-  DISTAG_PLAN_AUTO = 2      /* later: needs roots */
+  DISTAG_PLAN_AUTO = 2      /* ... gets the spec with which a step of the roots takes the least time; needs roots */
 };
 
 typedef struct distag_plan_options {
   uint32_t struct_size;
   uint32_t mode;               /* DISTAG_PLAN_...; 0: AUTO with roots if DISTAG_AUTO_SPMD is 1, else COMPLETE */
-  uint32_t inference;          /* 1: no gradients and no optimizer in the memory */
+  uint32_t inference;          /* 1: no gradients and no optimizer, in memory and time */
   uint32_t optimizer_copies;   /* tensors that the optimizer keeps of each parameter: 2 for adam */
   uint64_t memory_bytes;       /* that a member has; 0: no limit */
-  int64_t timeout_ns;          /* later: of a search */
+  int64_t timeout_ns;          /* of AUTO; 0: none */
   int64_t source;              /* the position of the member whose values plain leaves get; -1: each has all of them */
   const char *const *names;    /* of the leaves, each once: "layers.0.weight" */
   distag_tensor *const *leaves;
@@ -1941,17 +1940,17 @@ typedef struct distag_plan_options {
   const char *const *specs;    /* ... has this spec; the first that fits counts */
   size_t rule_count;
   const char *saved;           /* nullable: the report of a former plan, in the place of rules; without roots too */
-  const char *costs;           /* nullable; later: of a search */
+  const char *costs;           /* nullable; of AUTO: {"alpha": s, "beta": s/byte, "rate": flop/s, "outer", "axes"} */
 } distag_plan_options;
 #define DISTAG_PLAN_OPTIONS_INIT \
   {sizeof(distag_plan_options), 0, 0, 0, 0, 0, 0, NULL, NULL, 0, NULL, NULL, 0, NULL, NULL}
 
 /* Makes a plan from rules, and, with roots, for the program of which they are results: run it once with inputs of
- * DISTAG_INIT_SHAPE. A leaf without a rule gets the cuts that its ops want and that move nothing, forward and backward
- * until nothing changes; where two ops differ it is repeated, and "why" says so. Inputs without a name are repeated,
+ * DISTAG_INIT_SHAPE. A leaf without a rule gets the cuts that its ops want and that move nothing, else is repeated;
+ * with AUTO those of the least time of a step, backward included, in memory_bytes. Inputs without a name are repeated,
  * and marked leaves stay. Equal arguments give equal plans anywhere. Nothing is sent. The leaves are retained.
  * Fails: INVALID_ARGUMENT (a rule that fits no leaf, naming the nearest, or does not suit it; roots with elements, or
- * of no leaf; saved is no report, or of another mesh, program or leaves); OUT_OF_MEMORY (bytes); UNSUPPORTED (AUTO). */
+ * of no leaf; saved is no report, or of another mesh, program or leaves; costs); OUT_OF_MEMORY (bytes); DEADLINE. */
 DISTAG_API distag_status distag_plan_create(distag_mesh *mesh, distag_tensor *const *roots /* nullable */,
                                             size_t root_count, const distag_plan_options *options /* nullable */,
                                             distag_plan **out_plan, distag_error *err);
@@ -1967,7 +1966,8 @@ DISTAG_API distag_status distag_plan_apply(distag_plan *plan, distag_mesh *line,
 DISTAG_API const char *distag_plan_get_spec(distag_plan *plan, const char *name);
 
 /* In JSON, as distag_worker_copy_report: "mesh", "mode", "memory" of the member that needs most, and "leaves", each
- * with "name", "dtype", "shape", "spec" and "why"; with roots also "program", a hash, and "ops" likewise. */
+ * with "name", "dtype", "shape", "spec" and "why"; with roots also "program", a hash, and "ops" likewise; with AUTO
+ * "seconds", "bound" that no specs beat, "costs", "activations", and "step": its collectives, this member's bytes. */
 DISTAG_API distag_status distag_plan_copy_report(distag_plan *plan, char *buffer /* nullable with capacity 0 */,
                                                  size_t capacity, size_t *out_size, distag_error *err);
 

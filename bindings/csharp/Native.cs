@@ -606,13 +606,13 @@ namespace Distag.Raw {
         public uint struct_size;
         /// <summary>DISTAG_PLAN_...; 0: AUTO with roots if DISTAG_AUTO_SPMD is 1, else COMPLETE</summary>
         public uint mode;
-        /// <summary>1: no gradients and no optimizer in the memory</summary>
+        /// <summary>1: no gradients and no optimizer, in memory and time</summary>
         public uint inference;
         /// <summary>tensors that the optimizer keeps of each parameter: 2 for adam</summary>
         public uint optimizer_copies;
         /// <summary>that a member has; 0: no limit</summary>
         public ulong memory_bytes;
-        /// <summary>later: of a search</summary>
+        /// <summary>of AUTO; 0: none</summary>
         public long timeout_ns;
         /// <summary>the position of the member whose values plain leaves get; -1: each has all of them</summary>
         public long source;
@@ -630,7 +630,7 @@ namespace Distag.Raw {
         public UIntPtr rule_count;
         /// <summary>nullable: the report of a former plan, in the place of rules; without roots too</summary>
         public IntPtr saved;
-        /// <summary>nullable; later: of a search</summary>
+        /// <summary>nullable; of AUTO: {"alpha": s, "beta": s/byte, "rate": flop/s, "outer", "axes"}</summary>
         public IntPtr costs;
     }
 
@@ -929,7 +929,7 @@ namespace Distag.Raw {
         public const int DISTAG_BATCH_ROWS = 4;
         /// <summary>a leaf without a rule gets the spec that follows for it with roots, or is repeated</summary>
         public const int DISTAG_PLAN_COMPLETE = 1;
-        /// <summary>later: needs roots</summary>
+        /// <summary>... gets the spec with which a step of the roots takes the least time; needs roots</summary>
         public const int DISTAG_PLAN_AUTO = 2;
 
         /// <summary>Fills an error from inside a callback and returns its code: return distag_error_set(err, 1000, "no
@@ -2487,11 +2487,11 @@ namespace Distag.Raw {
 
         /// <summary>Makes a plan from rules, and, with roots, for the program of which they are results: run it once
         /// with inputs of DISTAG_INIT_SHAPE. A leaf without a rule gets the cuts that its ops want and that move
-        /// nothing, forward and backward until nothing changes; where two ops differ it is repeated, and "why" says so.
+        /// nothing, else is repeated; with AUTO those of the least time of a step, backward included, in memory_bytes.
         /// Inputs without a name are repeated, and marked leaves stay. Equal arguments give equal plans anywhere.
         /// Nothing is sent. The leaves are retained. Fails: INVALID_ARGUMENT (a rule that fits no leaf, naming the
         /// nearest, or does not suit it; roots with elements, or of no leaf; saved is no report, or of another mesh,
-        /// program or leaves); OUT_OF_MEMORY (bytes); UNSUPPORTED (AUTO).</summary>
+        /// program or leaves; costs); OUT_OF_MEMORY (bytes); DEADLINE.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_plan_create(MeshHandle mesh, IntPtr[] roots, UIntPtr root_count,
             distag_plan_options* options, IntPtr* out_plan, distag_error* err);
@@ -2510,7 +2510,8 @@ namespace Distag.Raw {
 
         /// <summary>In JSON, as distag_worker_copy_report: "mesh", "mode", "memory" of the member that needs most, and
         /// "leaves", each with "name", "dtype", "shape", "spec" and "why"; with roots also "program", a hash, and "ops"
-        /// likewise.</summary>
+        /// likewise; with AUTO "seconds", "bound" that no specs beat, "costs", "activations", and "step": its
+        /// collectives, this member's bytes.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_plan_copy_report(PlanHandle plan, byte[] buffer, UIntPtr capacity, UIntPtr*
             out_size, distag_error* err);

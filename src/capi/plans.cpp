@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "base/clock.h"
 #include "capi/mesh.h"
 #include "capi/struct_check.h"
 #include "capi/text_copy.h"
@@ -73,17 +74,34 @@ std::vector<spmd::PlanRule> read_rules(const distag_plan_options& options) {
   return rules;
 }
 
-void check_mode(const distag_plan_options& options, size_t root_count) {
+// Whether specs are searched for.
+bool read_mode(const distag_plan_options& options, size_t root_count) {
   const bool is_automatic = read_switch("DISTAG_AUTO_SPMD", false);
   need_enumerator(options.mode, DISTAG_PLAN_AUTO, "mode", "DISTAG_PLAN_COMPLETE, _AUTO");
   if (options.mode == DISTAG_PLAN_AUTO && root_count == 0) {
     refuse(Status::kInvalidArgument, "mode is DISTAG_PLAN_AUTO, which needs the roots of a program");
   }
-  const bool is_search = options.mode == DISTAG_PLAN_AUTO || (options.mode == 0 && is_automatic && root_count > 0);
-  if (is_search) {
-    refuse(Status::kUnsupported, "this version does not search: take DISTAG_PLAN_COMPLETE, and give rules");
+  return options.mode == DISTAG_PLAN_AUTO || (options.mode == 0 && is_automatic && root_count > 0);
+}
+
+// What a search has to know besides the program.
+void read_search(const distag_plan_options& options, const MeshShared& mesh, spmd::PlanSettings& settings) {
+  if (options.costs != nullptr) {
+    if (!settings.is_automatic) {
+      refuse(Status::kInvalidArgument, "costs are of a search: set mode to DISTAG_PLAN_AUTO, or leave them out");
+    }
+    settings.costs = need_text(options.costs, "costs");
   }
-  if (options.costs != nullptr) refuse(Status::kUnsupported, "costs are of a search, and this version does none");
+  const Nanos timeout = need_timeout(options.timeout_ns, "timeout_ns");
+  if (timeout != 0) {
+    const Nanos end = deadline_after(SteadyClock().now(), timeout);
+    settings.is_over = [end] { return time_left(end) == 0; };
+  }
+  const Mesh* const live = mesh.mesh();
+  if (live == nullptr) return;
+  settings.policy.bucket_bytes = live->policy().bucket_bytes;
+  settings.policy.keeps_gathered = live->policy().keep_gathered;
+  settings.policy.position = live->position();
 }
 
 }  // namespace
@@ -98,8 +116,9 @@ distag_status distag_plan_create(distag_mesh* mesh, distag_tensor* const* roots,
     const distag_mesh& live = need(mesh, "mesh");
     need_pointer(out_plan, "out_plan");
     const distag_plan_options given = read_struct(options, "distag_plan_options");
-    check_mode(given, root_count);
     spmd::PlanSettings settings;
+    settings.is_automatic = read_mode(given, root_count);
+    read_search(given, *live.shared(), settings);
     settings.roots = read_roots(roots, root_count);
     settings.leaves = read_leaves(given);
     settings.rules = read_rules(given);

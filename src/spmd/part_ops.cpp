@@ -569,19 +569,27 @@ Result dropout_forward(const PartCall& call, const Tensors& inputs, Saved* saved
   return {ops::dropped(inputs[0], call.attributes, call.part.whole, call.part.box.offset)};
 }
 
+using Of = Merge::Of;
+constexpr Merge kOne{1};
+constexpr Merge kExtreme{1, Of::kInput};
+constexpr Merge kTruth{1, Of::kBool};
+constexpr Merge kMoments{3, Of::kFloat64, true};
+constexpr Merge kLargestSum{1, Of::kFloat64};
+constexpr Merge kPairOfSums{2, Of::kFloat64};
+
 constexpr PartOp kPartOps[] = {
-    {"softmax", softmax_forward, softmax_backward},
-    {"log_softmax", log_softmax_forward, log_softmax_backward},
-    {"logsumexp", logsumexp_forward},
-    {"max", max_forward, extreme_backward},
-    {"amin", amin_forward, extreme_backward},
-    {"any", any_forward},
-    {"all", all_forward},
-    {"argmax", argmax_forward},
-    {"var", var_forward},
-    {"layer_norm", layer_norm_forward, layer_norm_backward},
-    {"cross_entropy", cross_entropy_forward},
-    {"nll_loss", nll_loss_forward},
+    {"softmax", softmax_forward, softmax_backward, {kOne, kOne}, {3}},
+    {"log_softmax", log_softmax_forward, log_softmax_backward, {kOne, Merge{2}}, kOne},
+    {"logsumexp", logsumexp_forward, nullptr, {kLargestSum, kPairOfSums}},
+    {"max", max_forward, extreme_backward, {kExtreme}, kExtreme},
+    {"amin", amin_forward, extreme_backward, {kExtreme}, kExtreme},
+    {"any", any_forward, nullptr, {kTruth}},
+    {"all", all_forward, nullptr, {kTruth}},
+    {"argmax", argmax_forward, nullptr, {Merge{2, Of::kInt64, true}}},
+    {"var", var_forward, nullptr, {kMoments}},
+    {"layer_norm", layer_norm_forward, layer_norm_backward, {kMoments}, {2}, true},
+    {"cross_entropy", cross_entropy_forward, nullptr, {kOne, Merge{3, Of::kFloating, false, true}}},
+    {"nll_loss", nll_loss_forward, nullptr, {Merge{1, Of::kFloating, false, true}}},
     {"embedding", embedding_forward, embedding_backward},
     {"index_select", index_select_forward, index_select_backward},
     {"gather", gather_forward, gather_backward},

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+
 #include "spmd/across.h"
 
 namespace distag::spmd {
@@ -9,6 +11,15 @@ struct PartCall {
   const layout::LocalCall::Part& part;
   const ops::Attributes& attributes;
   Across& across;
+};
+
+// What members put together of each row: numbers that are reduced, or (is_gathered) come as they are.
+struct Merge {
+  enum class Of : uint8_t { kInput, kFloating, kFloat64, kInt64, kBool };  // the dtype; of the first input, as a float
+  int64_t numbers = 0;                                                     // 0: nothing
+  Of of = Of::kFloating;
+  bool is_gathered = false;
+  bool counts_weights = false;  // one number more where classes have weights
 };
 
 // An op on parts. What fails by its arguments fails before anything is sent, for all that would wait for each other.
@@ -22,6 +33,10 @@ struct PartOp {
   Result (*forward)(const PartCall& call, const Tensors& inputs, ops::Saved* saved);
   // The gradients of the inputs of which one is needed. nullptr: that of the op, which sends nothing.
   Tensors (*backward)(const PartCall& call, const ops::Saved& saved, const Tensor& gradient) = nullptr;
+  // What those two give to `across`, one after the other.
+  std::array<Merge, 2> forward_merges{};
+  Merge backward_merge{};
+  bool merges_for_first = false;  // in backward only where the gradient of the first input is needed
 };
 
 // There is one wherever a local call has a part.

@@ -12,6 +12,8 @@
 #include "layout/placement.h"
 #include "layout/spec_text.h"
 #include "spmd/marking.h"
+#include "spmd/plan_choice.h"
+#include "spmd/plan_costs.h"
 #include "spmd/sharding.h"
 #include "spmd/spec_completion.h"
 #include "tensor/shape_only.h"
@@ -152,18 +154,24 @@ Plan::Plan(const MeshShape& mesh, PlanSettings settings) : mesh_(mesh), source_(
   PlanReport report;
   if (program) report.program = hash_of(*program, settings.leaves);
   if (settings.saved) {
-    report.program = place_as_saved(settings, report.program);
+    report.program = place_as_saved(settings, report.program, report.search);
   } else {
     place_by_rules(settings);
   }
-  if (program) complete(*program);
-  report.memory = count_memory(settings);
+  if (program && settings.is_automatic && !settings.saved) {
+    choose(*program, settings, report);
+  } else if (program) {
+    complete(*program);
+  }
+  report.memory = saturating_sum(count_memory(settings), report.search ? report.search->activations : 0);
   check_memory(settings, report.memory);
   for (const Placed& leaf : leaves_) {
     report.leaves.push_back({leaf.name, leaf.tensor.dtype(), leaf.tensor.shape(), leaf.text, leaf.why});
   }
   report.ops = std::move(ops_);
   report_ = write_plan_report(mesh_, report);
+  if (report.search) report.search->counts = StepCounts();  // some are of this member
+  hash_ = Fingerprint().add(write_plan_report(mesh_, report)).value();
 }
 
 void Plan::place_by_rules(const PlanSettings& settings) {
@@ -223,7 +231,8 @@ void Plan::place_same_tensors() {
   }
 }
 
-std::optional<uint64_t> Plan::place_as_saved(const PlanSettings& settings, std::optional<uint64_t> program) {
+std::optional<uint64_t> Plan::place_as_saved(const PlanSettings& settings, std::optional<uint64_t> program,
+                                             std::optional<ReportedSearch>& saved_search) {
   if (!settings.rules.empty())
     fail(Status::kInvalidArgument, "both saved and rules are given: a saved plan has its own");
   PlanReport report = read_plan_report(mesh_, program, *settings.saved);
@@ -254,6 +263,7 @@ std::optional<uint64_t> Plan::place_as_saved(const PlanSettings& settings, std::
     leaves_.push_back(std::move(placed));
   }
   ops_ = std::move(report.ops);
+  saved_search = report.search;
   return report.program;
 }
 
@@ -273,9 +283,7 @@ const char* describe_moves(layout::MoveClass moves) {
 
 }  // namespace
 
-void Plan::complete(const TracedProgram& program) {
-  std::map<uint64_t, size_t> places;  // of the leaves of the program
-  for (size_t i = 0; i < program.leaves().size(); ++i) places.emplace(program.leaves()[i].id(), i);
+std::vector<std::optional<Spec>> Plan::fixed_specs(const TracedProgram& program, const Places& places) const {
   // What has no name is not marked: it stays as it is.
   std::vector<std::optional<Spec>> fixed;
   for (const Tensor& leaf : program.leaves()) {
@@ -293,7 +301,10 @@ void Plan::complete(const TracedProgram& program) {
     fail(Status::kInvalidArgument,
          "the program of the roots uses none of the {} leaves: give the tensors that it was run with", leaves_.size());
   }
-  const SpecCompletion completion(mesh_, program, fixed);
+  return fixed;
+}
+
+void Plan::place_open(const Places& places, const std::vector<Spec>& specs, const Why& why) {
   for (Placed& leaf : leaves_) {
     const auto found = places.find(leaf.tensor.id());
     if (!leaf.is_open) continue;
@@ -302,16 +313,80 @@ void Plan::complete(const TracedProgram& program) {
           "the program does not use it (or ran it with tensors that have elements only: give it shapes): repeated";
       continue;
     }
-    leaf.spec = completion.spec_of(found->second);
+    leaf.spec = specs[found->second];
     leaf.text = print_spec(mesh_, leaf.spec);
-    leaf.why = completion.why(found->second);
+    leaf.why = why(found->second);
   }
+}
+
+void Plan::note_ops(const TracedProgram& program, const std::vector<Spec>& results,
+                    const std::vector<layout::MoveClass>& moves) {
   ops_.clear();
   for (size_t i = 0; i < program.steps().size(); ++i) {
-    const TracedProgram::Step& step = program.steps()[i];
-    const std::string spec = print_spec(mesh_, completion.result_of(i));
-    ops_.push_back({step.op->op().name, spec, describe_moves(completion.moves_of(i))});
+    const char* const name = program.steps()[i].op->op().name;
+    ops_.push_back({name, print_spec(mesh_, results[i]), describe_moves(moves[i])});
   }
+}
+
+namespace {
+
+std::map<uint64_t, size_t> places_in(const TracedProgram& program) {
+  std::map<uint64_t, size_t> places;
+  for (size_t i = 0; i < program.leaves().size(); ++i) places.emplace(program.leaves()[i].id(), i);
+  return places;
+}
+
+// Parts, and for those that are trained their gradients and the optimizer's copies.
+uint64_t copies_of(const Tensor& leaf, const PlanSettings& settings) {
+  const bool is_trained = !settings.is_inference && autograd::requires_grad(leaf);
+  return is_trained ? uint64_t{2} + settings.optimizer_copies : 1;
+}
+
+double seconds_of(Picoseconds time) { return static_cast<double>(time) / 1e12; }
+
+}  // namespace
+
+void Plan::complete(const TracedProgram& program) {
+  const Places places = places_in(program);
+  const SpecCompletion completion(mesh_, program, fixed_specs(program, places));
+  std::vector<Spec> specs, results;
+  std::vector<layout::MoveClass> moves;
+  for (size_t leaf = 0; leaf < program.leaves().size(); ++leaf) specs.push_back(completion.spec_of(leaf));
+  for (size_t i = 0; i < program.steps().size(); ++i) {
+    results.push_back(completion.result_of(i));
+    moves.push_back(completion.moves_of(i));
+  }
+  place_open(places, specs, [&completion](size_t leaf) { return completion.why(leaf); });
+  note_ops(program, results, moves);
+}
+
+void Plan::choose(const TracedProgram& program, const PlanSettings& settings, PlanReport& report) {
+  const Places places = places_in(program);
+  const PlanCosts costs(mesh_, settings.costs);
+  StepPolicy policy = settings.policy;
+  policy.is_inference = settings.is_inference;
+  StepCosts step(mesh_, program, costs, policy);
+  ChoiceRequest request;
+  request.fixed = fixed_specs(program, places);
+  request.copies.resize(request.fixed.size());
+  request.memory_bytes = settings.memory_bytes;
+  request.is_over = settings.is_over;
+  for (const Placed& leaf : leaves_) {
+    const auto found = places.find(leaf.tensor.id());
+    if (found != places.end()) {
+      request.copies[found->second] += copies_of(leaf.tensor, settings);
+    } else {
+      const uint64_t bytes = largest_part(mesh_, leaf.spec, leaf.tensor.shape(), leaf.tensor.dtype());
+      uint64_t all = 0;
+      if (__builtin_mul_overflow(bytes, copies_of(leaf.tensor, settings), &all)) all = UINT64_MAX;
+      request.other_bytes = saturating_sum(request.other_bytes, all);
+    }
+  }
+  const SpecChoice choice = choose_specs(step, request);
+  place_open(places, choice.leaves, [&choice](size_t leaf) { return choice.why[leaf]; });
+  note_ops(program, choice.step.results, choice.step.moves);
+  report.search = ReportedSearch{seconds_of(choice.step.part.time), seconds_of(choice.bound), costs.report(),
+                                 choice.step.activation_bytes, choice.step.part.counts};
 }
 
 // Of the member that has the most: parts, and for those that are trained their gradients and the optimizer's copies.
@@ -320,8 +395,7 @@ uint64_t Plan::count_memory(const PlanSettings& settings) const {
   for (int64_t position = 0; position < mesh_.count(); ++position) {
     uint64_t bytes = 0;
     for (const Placed& leaf : leaves_) {
-      const bool is_trained = !settings.is_inference && autograd::requires_grad(leaf.tensor);
-      const uint64_t copies = is_trained ? uint64_t{2} + settings.optimizer_copies : 1;
+      const uint64_t copies = copies_of(leaf.tensor, settings);
       const uint64_t own = bytes_of(mesh_, leaf.spec, leaf.tensor, position);
       uint64_t all = 0;
       if (__builtin_mul_overflow(own, copies, &all) || __builtin_add_overflow(bytes, all, &bytes)) return UINT64_MAX;
@@ -357,8 +431,8 @@ void Plan::apply(const Line& line, bool together) const {
   for (const Placed& leaf : leaves_) {
     if (!is_shape_only(leaf.tensor)) markings.push_back({leaf.name, leaf.tensor, leaf.text});
   }
-  const uint64_t hash = Fingerprint().add(report_).value();
-  const std::string what = fmt::format("plan_apply({} leaves, plan {:016x}, source {})", leaves_.size(), hash, source_);
+  const std::string what =
+      fmt::format("plan_apply({} leaves, plan {:016x}, source {})", leaves_.size(), hash_, source_);
   mark_all(markings, line, what, source_, together);
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -33,7 +34,10 @@ Dtype dtype_named(const std::string& name) {
 }
 
 std::string text_of(uint64_t program) { return fmt::format("{:016x}", program); }
-const char* mode_of(const std::optional<uint64_t>& program) { return program ? "complete" : "rules"; }
+const char* mode_of(const PlanReport& report) {
+  if (report.search) return "auto";
+  return report.program ? "complete" : "rules";
+}
 
 // That of the report, which has one where its mode is not that of rules alone.
 std::optional<uint64_t> read_program(const Json& report, std::optional<uint64_t> wanted) {
@@ -42,7 +46,7 @@ std::optional<uint64_t> read_program(const Json& report, std::optional<uint64_t>
     if (wanted) fail(Status::kInvalidArgument, "its mode is \"rules\": a plan without roots, and here are some");
     return std::nullopt;
   }
-  if (mode != "complete") fail(Status::kInvalidArgument, "no plan has its mode");
+  if (mode != "complete" && mode != "auto") fail(Status::kInvalidArgument, "no plan has its mode");
   const std::string text = report.at("program").get<std::string>();
   uint64_t program = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), program, 16);
@@ -73,6 +77,42 @@ ReportedOp read_op(const Json& json) {
   return {json.at("name").get<std::string>(), json.at("spec").get<std::string>(), json.at("why").get<std::string>()};
 }
 
+// The counts of a step by their names.
+template <typename Counts, typename Visit>
+void for_each_count(Counts& counts, const Visit& visit) {
+  visit("all_reduces", counts.all_reduces);
+  visit("all_gathers", counts.all_gathers);
+  visit("reduce_scatters", counts.reduce_scatters);
+  visit("all_to_alls", counts.all_to_alls);
+  visit("moves", counts.moves);
+  visit("bytes_sent", counts.bytes_sent);
+  visit("bytes_received", counts.bytes_received);
+}
+
+double read_seconds(const Json& json, const char* name) {
+  const Json& seconds = json.at(name);
+  if (!seconds.is_number() || !std::isfinite(seconds.get<double>()) || seconds.get<double>() < 0) {
+    fail(Status::kInvalidArgument, "{} is no time", name);
+  }
+  return seconds.get<double>();
+}
+
+ReportedSearch read_search(const Json& json) {
+  ReportedSearch search;
+  search.seconds = read_seconds(json, "seconds");
+  search.bound = read_seconds(json, "bound");
+  if (!json.at("costs").is_object()) fail(Status::kInvalidArgument, "costs are no object");
+  search.costs = json.at("costs").dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (!json.at("activations").is_number_unsigned()) fail(Status::kInvalidArgument, "activations are no count");
+  search.activations = json.at("activations").get<uint64_t>();
+  const Json& step = json.at("step");
+  for_each_count(search.counts, [&step](const char* name, uint64_t& count) {
+    if (!step.at(name).is_number_unsigned()) fail(Status::kInvalidArgument, "step.{} is no count", name);
+    count = step.at(name).get<uint64_t>();
+  });
+  return search;
+}
+
 }  // namespace
 
 std::string write_plan_report(const layout::MeshShape& mesh, const PlanReport& report) {
@@ -91,7 +131,15 @@ std::string write_plan_report(const layout::MeshShape& mesh, const PlanReport& r
   Json json = {{"version", kVersion}};
   if (report.program) json["program"] = text_of(*report.program);
   json["mesh"] = describe(mesh);
-  json["mode"] = mode_of(report.program);
+  json["mode"] = mode_of(report);
+  if (report.search) {
+    const PlainNumbers numbers;
+    json["seconds"] = report.search->seconds;
+    json["bound"] = report.search->bound;
+    json["costs"] = Json::parse(report.search->costs);
+    json["activations"] = report.search->activations;
+    for_each_count(report.search->counts, [&json](const char* name, uint64_t count) { json["step"][name] = count; });
+  }
   json["memory"] = report.memory;
   json["leaves"] = std::move(listed);
   json["ops"] = std::move(ops);
@@ -111,6 +159,7 @@ PlanReport read_plan_report(const layout::MeshShape& mesh, std::optional<uint64_
     });
     if (report.at("version") != kVersion) fail(Status::kInvalidArgument, "version is not {}", kVersion);
     read.program = read_program(report, program);
+    if (report.at("mode") == "auto") read.search = read_search(report);
     if (report.at("mesh") != describe(mesh)) fail(Status::kInvalidArgument, "a plan for another mesh");
     for (const Json& leaf : report.at("leaves")) read.leaves.push_back(read_leaf(leaf));
     for (const Json& op : report.at("ops")) read.ops.push_back(read_op(op));

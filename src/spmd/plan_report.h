@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "layout/mesh_shape.h"
+#include "spmd/plan_step.h"
 #include "tensor/dims.h"
 #include "tensor/dtype.h"
 
@@ -27,8 +28,18 @@ struct ReportedOp {
   std::string why;
 };
 
+// And of a step, where the specs were searched for.
+struct ReportedSearch {
+  double seconds = 0;
+  double bound = 0;
+  std::string costs;         // JSON
+  uint64_t activations = 0;  // bytes of results that a backward keeps
+  StepCounts counts;
+};
+
 struct PlanReport {
   std::optional<uint64_t> program;  // its hash; none: the plan is by rules alone
+  std::optional<ReportedSearch> search;
   uint64_t memory = 0;
   std::vector<ReportedLeaf> leaves;
   std::vector<ReportedOp> ops;

@@ -212,7 +212,7 @@ static void arguments(void) {
   CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), invalid, "source is 2");
   options.source = 0;
   options.costs = "alpha=1";
-  CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), DISTAG_E_UNSUPPORTED, "costs");
+  CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), invalid, "costs are of a search");
   options.costs = NULL;
   options.memory_bytes = 7;
   CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), DISTAG_E_OUT_OF_MEMORY, "needs 24 bytes");
@@ -445,6 +445,45 @@ static void plan_sum(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
+/* Specs that are searched for: by the mode, and by the variable. */
+static void search(distag_mesh *mesh, distag_tensor **roots, distag_plan_options *options, char *report) {
+  const distag_status invalid = DISTAG_E_INVALID_ARGUMENT;
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_plan *plan = NULL;
+  size_t needed = 0;
+  static const struct {
+    const char *costs, *named;
+  } refused[] = {{"alpha=1", "costs: no JSON"},
+                 {"{\"alpha\": -1}", "costs: alpha"},
+                 {"{\"speed\": 1}", "\"speed\""},
+                 {"{\"axes\": {\"z\": {\"beta\": 1}}}", "costs: axes.z"}};
+  options->mode = DISTAG_PLAN_AUTO;
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i) {
+    options->costs = refused[i].costs;
+    CHECK_FAILS(distag_plan_create(mesh, roots, 1, options, &plan, &err), invalid, refused[i].named);
+  }
+  options->costs = "{\"alpha\": 0, \"rate\": 1e6}"; /* so that it is worth to share the work */
+  options->timeout_ns = -5;
+  CHECK_FAILS(distag_plan_create(mesh, roots, 1, options, &plan, &err), invalid, "timeout_ns");
+  options->timeout_ns = 1;
+  CHECK_FAILS(distag_plan_create(mesh, roots, 1, options, &plan, &err), DISTAG_E_DEADLINE, "timeout_ns");
+  options->timeout_ns = 0;
+  options->memory_bytes = 1;
+  CHECK_FAILS(distag_plan_create(mesh, roots, 1, options, &plan, &err), DISTAG_E_OUT_OF_MEMORY, "the least that would");
+  options->memory_bytes = 0;
+  for (int by_variable = 0; by_variable < 2; ++by_variable) {
+    options->mode = by_variable ? 0 : DISTAG_PLAN_AUTO;
+    if (by_variable) setenv("DISTAG_AUTO_SPMD", "1", 1);
+    CHECK_OK(distag_plan_create(mesh, roots, 1, options, &plan, &err));
+    CHECK_OK(distag_plan_copy_report(plan, report, kReport, &needed, &err));
+    CHECK(strstr(report, "\"mode\":\"auto\",\"seconds\":") != NULL && strstr(report, "\"all_reduces\":") != NULL);
+    CHECK(strstr(report, "of a step, over repeated") != NULL);
+    distag_plan_release(plan);
+  }
+  unsetenv("DISTAG_AUTO_SPMD");
+  options->costs = NULL;
+}
+
 /* Roots and modes that are refused. A mesh without a worker plans programs too. */
 static void programs(void) {
   const distag_status invalid = DISTAG_E_INVALID_ARGUMENT;
@@ -475,15 +514,10 @@ static void programs(void) {
   CHECK_FAILS(distag_plan_create(mesh, NULL, 1, &options, &plan, &err), invalid, "roots");
   CHECK_FAILS(distag_plan_create(mesh, roots, (size_t)1 << 62, &options, &plan, &err), invalid, "root_count");
   CHECK_FAILS(distag_plan_create(mesh, leaves, 1, &options, &plan, &err), invalid, "is no result of an op");
+  search(mesh, roots, &options, report);
   options.leaves = roots;
   options.leaf_count = 1;
   CHECK_FAILS(distag_plan_create(mesh, roots, 1, &options, &plan, &err), invalid, "uses none of the 1 leaves");
-  options.mode = DISTAG_PLAN_AUTO;
-  CHECK_FAILS(distag_plan_create(mesh, roots, 1, &options, &plan, &err), DISTAG_E_UNSUPPORTED, "does not search");
-  options.mode = 0;
-  setenv("DISTAG_AUTO_SPMD", "1", 1);
-  CHECK_FAILS(distag_plan_create(mesh, roots, 1, &options, &plan, &err), DISTAG_E_UNSUPPORTED, "does not search");
-  unsetenv("DISTAG_AUTO_SPMD");
   for (int i = 0; i < kNamed; ++i) distag_tensor_release(leaves[i]);
   distag_tensor_release(roots[0]);
   distag_mesh_release(mesh);

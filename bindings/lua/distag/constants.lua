@@ -129,7 +129,7 @@ M.BATCH_ROOT = 3 -- the source of the member at position 0 gives it, the parts a
 M.BATCH_ROWS = 4 -- the loader chooses the rows of each batch; each member is asked for those it is to hold
 
 M.PLAN_COMPLETE = 1 -- a leaf without a rule gets the spec that follows for it with roots, or is repeated
-M.PLAN_AUTO = 2 -- later: needs roots
+M.PLAN_AUTO = 2 -- ... gets the spec with which a step of the roots takes the least time; needs roots
 
 M.VERSION = "0.3.0"
 

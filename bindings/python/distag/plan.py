@@ -1,4 +1,4 @@
-"""Plans: how the tensors of a program lie on a mesh, by rules on their names."""
+"""Plans: how the tensors of a program lie on a mesh, by rules on their names, what follows, or a search."""
 from __future__ import annotations
 
 import json
@@ -7,7 +7,7 @@ from ctypes import addressof, byref, c_char_p, c_int64, c_uint32, c_uint64, c_vo
 from typing import Any
 
 from . import _arguments, _raw, _specs
-from ._arguments import fit, flag, invalid, position, text
+from ._arguments import Duration, fit, flag, invalid, limit_ns, position, text
 from ._handles import Handle, Owner
 from ._interrupts import call_and_hear
 from ._library import lib
@@ -19,6 +19,20 @@ from .mesh import Mesh
 from .tensor import Tensor
 
 
+MODES: dict[str | None, int] = {None: 0, "complete": _raw.PLAN_COMPLETE, "auto": _raw.PLAN_AUTO}
+
+
+def _costs_text(costs: Mapping[str, Any] | str | None) -> bytes | None:
+    if costs is None or isinstance(costs, str):
+        return None if costs is None else text(costs, "costs")
+    if not isinstance(costs, Mapping):
+        raise invalid(f"plan: costs are a dict or JSON, not a {type(costs).__name__}")
+    try:
+        return text(json.dumps(dict(costs)), "costs")
+    except (TypeError, ValueError) as error:
+        raise invalid(f"plan: costs: {error}") from None
+
+
 class PlanHandle(Handle, noun="plan"):
     __slots__ = ()
 
@@ -28,7 +42,9 @@ class Plan(Owner):
 
     A tensor has the spec of the first rule whose pattern fits its name (* within dots, ** across them, ? one character);
     one without is repeated, and a rule that no tensor is left for is refused. With `roots`, the results of a program
-    run with inputs of `deferred(..., init="shape")`, one without a rule gets the spec that follows from the others.
+    run with inputs of `deferred(..., init="shape")`, one without a rule gets the spec that follows from the others;
+    with `mode="auto"` the one with which a step takes the least time, by `costs` (a dict of the header's names), found
+    within `timeout`. Without a mode DISTAG_AUTO_SPMD=1 asks for that.
     `saved` is the `report` of a former plan, in the place of rules. `source` is the position of the member whose values
     all get; with None each keeps its part of its own. `memory_bytes` is what a member has for parts, gradients and the
     optimizer's copies: a plan that needs more is refused."""
@@ -37,7 +53,10 @@ class Plan(Owner):
 
     def __init__(self, mesh: Mesh, leaves: Mapping[str, Tensor], rules: Mapping[str, Spec] | None = None, *,
                  roots: Iterable[Tensor] = (), source: int | None = 0, saved: str | None = None, memory_bytes: int = 0,
-                 optimizer_copies: int = 0, inference: bool = False) -> None:
+                 optimizer_copies: int = 0, inference: bool = False, mode: str | None = None,
+                 costs: Mapping[str, Any] | str | None = None, timeout: Duration = None) -> None:
+        if not isinstance(mode, (str, type(None))) or mode not in MODES:
+            raise invalid(f"plan: mode is \"complete\", \"auto\" or None, not {mode!r}")
         for what, items in (("leaves", leaves), ("rules", rules)):
             if not isinstance(items, (Mapping, type(None))) or items is leaves is None:
                 raise invalid(f"plan: {what} are a dict, not a {type(items).__name__}")
@@ -53,7 +72,8 @@ class Plan(Owner):
         specs = (c_char_p * len(given))(*(_specs.text_of(spec, f"rule \"{pattern}\": ")
                                           for pattern, spec in given.items()))
         options = _raw.distag_plan_options(
-            struct_size=sizeof(_raw.distag_plan_options), mode=_raw.PLAN_COMPLETE,
+            struct_size=sizeof(_raw.distag_plan_options), mode=MODES[mode], timeout_ns=limit_ns(timeout),
+            costs=_costs_text(costs),
             inference=flag(inference, "inference"), optimizer_copies=fit(optimizer_copies, c_uint32, "optimizer_copies"),
             memory_bytes=fit(memory_bytes, c_uint64, "memory_bytes"),
             source=-1 if source is None else fit(position(source, "plan"), c_int64, "source"), names=addressof(names),

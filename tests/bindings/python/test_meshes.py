@@ -1,5 +1,6 @@
 """Meshes and sharded tensors: four members in one process, a thread each, as in a notebook."""
 import gc
+import json
 import threading
 import unittest
 from concurrent.futures import ThreadPoolExecutor
@@ -438,6 +439,20 @@ class Training(unittest.TestCase):
         for wrong in (batch.tolist, batch.item, lambda: distag.Plan(mesh, leaves, rules, roots=[leaves["0.weight"]])):
             with self.assertRaisesRegex(distag.DistagError, "elements"):
                 wrong()
+
+    def test_a_plan_chooses_the_specs_of_the_fastest_step(self):
+        mesh, batch = distag.Mesh((2,), ("data",)), distag.deferred((8192, 32), init="shape")
+        model = nn.Sequential(nn.Linear(32, 32, seed=1), distag.relu, nn.Linear(32, 2, seed=2))
+        leaves, roots = {"batch": batch, **dict(model.named_parameters())}, [model(batch).square().mean()]
+        with distag.Plan(mesh, leaves, roots=roots, mode="auto", costs={"rate": 1e9}, timeout=60) as plan:
+            self.assertEqual([plan.spec(name) for name in leaves],
+                             ["('data', None)", "(None, None)", "(None,)", "(None, None)", "(None,)"])
+            report = json.loads(plan.report)
+            self.assertEqual((report["mode"], report["step"]["all_reduces"], report["costs"]["rate"]), ("auto", 1, 1e9))
+            self.assertEqual(report["seconds"], report["bound"])
+        for wrong in ({"mode": "fast"}, {"mode": "auto", "costs": {"alpha": -1}}, {"mode": "complete", "costs": "{}"}):
+            with self.assertRaises(distag.UsageError):
+                distag.Plan(mesh, leaves, roots=roots, **wrong)
 
     def test_a_plan_marks_named_tensors_and_is_used_again(self):
         def leaves(seed):

@@ -102,7 +102,9 @@ class Table:
             "memory_bytes": 0, "optimizer_copies": 1, "inference": False}
         yield "Plan", distag.Plan, lambda: {"mesh": mesh, "leaves": {"w": self.plain()}, "saved": self.plan().report}
         shape = distag.deferred((4, 2), init="shape")
-        yield "Plan", distag.Plan, lambda: {"mesh": mesh, "leaves": {"w": shape}, "roots": [shape.relu()]}
+        yield "Plan", distag.Plan, lambda: {
+            "mesh": mesh, "leaves": {"w": shape}, "roots": [shape.relu()], "mode": "auto", "costs": {"rate": 0},
+            "timeout": 9}
         yield "plan.apply", self.plan().apply, lambda: {"mesh": mesh}
         yield "plan.spec", self.plan().spec, lambda: {"name": "w"}
         yield "distribute_module", distag.distribute_module, lambda: {

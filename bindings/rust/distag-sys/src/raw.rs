@@ -202,7 +202,7 @@ pub const DISTAG_BATCH_ROWS: u32 = 4;
 
 /// a leaf without a rule gets the spec that follows for it with roots, or is repeated
 pub const DISTAG_PLAN_COMPLETE: u32 = 1;
-/// later: needs roots
+/// ... gets the spec with which a step of the roots takes the least time; needs roots
 pub const DISTAG_PLAN_AUTO: u32 = 2;
 
 pub type distag_status = i32;
@@ -1288,13 +1288,13 @@ pub struct distag_plan_options {
     pub struct_size: u32,
     /// DISTAG_PLAN_...; 0: AUTO with roots if DISTAG_AUTO_SPMD is 1, else COMPLETE
     pub mode: u32,
-    /// 1: no gradients and no optimizer in the memory
+    /// 1: no gradients and no optimizer, in memory and time
     pub inference: u32,
     /// tensors that the optimizer keeps of each parameter: 2 for adam
     pub optimizer_copies: u32,
     /// that a member has; 0: no limit
     pub memory_bytes: u64,
-    /// later: of a search
+    /// of AUTO; 0: none
     pub timeout_ns: i64,
     /// the position of the member whose values plain leaves get; -1: each has all of them
     pub source: i64,
@@ -1310,7 +1310,7 @@ pub struct distag_plan_options {
     pub rule_count: usize,
     /// nullable: the report of a former plan, in the place of rules; without roots too
     pub saved: *const c_char,
-    /// nullable; later: of a search
+    /// nullable; of AUTO: {"alpha": s, "beta": s/byte, "rate": flop/s, "outer", "axes"}
     pub costs: *const c_char,
 }
 impl distag_plan_options {
@@ -2544,11 +2544,11 @@ functions! {
     distag_loader_get_info(loader: *mut distag_loader, out_info: *mut distag_loader_info, err: *mut distag_error) -> i32;
     /// Makes a plan from rules, and, with roots, for the program of which they are results: run it once with
     /// inputs of DISTAG_INIT_SHAPE. A leaf without a rule gets the cuts that its ops want and that move nothing,
-    /// forward and backward until nothing changes; where two ops differ it is repeated, and "why" says so. Inputs
+    /// else is repeated; with AUTO those of the least time of a step, backward included, in memory_bytes. Inputs
     /// without a name are repeated, and marked leaves stay. Equal arguments give equal plans anywhere. Nothing is
     /// sent. The leaves are retained. Fails: INVALID_ARGUMENT (a rule that fits no leaf, naming the nearest, or
     /// does not suit it; roots with elements, or of no leaf; saved is no report, or of another mesh, program or
-    /// leaves); OUT_OF_MEMORY (bytes); UNSUPPORTED (AUTO).
+    /// leaves; costs); OUT_OF_MEMORY (bytes); DEADLINE.
     [247, crate::library::refused(err)]
     distag_plan_create(mesh: *mut distag_mesh, roots: *const *mut distag_tensor, root_count: usize, options: *const distag_plan_options, out_plan: *mut *mut distag_plan, err: *mut distag_error) -> i32;
     /// Marks the leaves as planned, in place: plain ones get the values of the source, in exchanges of up to 64
@@ -2563,7 +2563,8 @@ functions! {
     distag_plan_get_spec(plan: *mut distag_plan, name: *const c_char) -> *const c_char;
     /// In JSON, as distag_worker_copy_report: "mesh", "mode", "memory" of the member that needs most, and
     /// "leaves", each with "name", "dtype", "shape", "spec" and "why"; with roots also "program", a hash, and
-    /// "ops" likewise.
+    /// "ops" likewise; with AUTO "seconds", "bound" that no specs beat, "costs", "activations", and "step": its
+    /// collectives, this member's bytes.
     [250, crate::library::refused(err)]
     distag_plan_copy_report(plan: *mut distag_plan, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
 }

@@ -1,0 +1,132 @@
+#include "spmd/plan_choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "base/error.h"
+#include "spmd/plan_model.h"
+#include "spmd/spec_completion.h"
+
+namespace distag::spmd {
+
+using layout::Spec;
+
+namespace {
+
+// Of a leaf and a step: how often in all a step is worked out anew to say what the cuts of a leaf save.
+constexpr size_t kMostExplained = size_t{1} << 16;
+constexpr size_t kMostRoughRows = size_t{1} << 15;
+constexpr size_t kMostSearchRows = size_t{1} << 22;
+constexpr uint64_t kMostSearchSteps = uint64_t{1} << 30;
+
+std::string microseconds(Picoseconds time) { return fmt::format("{}.{:06} us", time / 1'000'000, time % 1'000'000); }
+
+void check_over(const ChoiceRequest& request) {
+  if (request.is_over && request.is_over()) {
+    fail(Status::kDeadline, "the plan was not found within timeout_ns: ask for more, or give rules for some leaves");
+  }
+}
+
+uint64_t needed_bytes(const StepCosts& costs, const ChoiceRequest& request, const std::vector<Spec>& leaves,
+                      const PlannedStep& step) {
+  uint64_t bytes = saturating_sum(request.other_bytes, step.activation_bytes);
+  for (size_t leaf = 0; leaf < leaves.size(); ++leaf) {
+    const TracedProgram::Item& item = costs.program().items()[leaf];
+    uint64_t all = 0;
+    const uint64_t once = largest_part(costs.mesh(), leaves[leaf], item.shape, item.dtype);
+    if (__builtin_mul_overflow(once, request.copies[leaf], &all)) return UINT64_MAX;
+    bytes = saturating_sum(bytes, all);
+  }
+  return bytes;
+}
+
+bool fits_memory(const StepCosts& costs, const ChoiceRequest& request, const SpecChoice& choice) {
+  return request.memory_bytes == 0 || needed_bytes(costs, request, choice.leaves, choice.step) <= request.memory_bytes;
+}
+
+// What follows from the fixed leaves: another choice, where the search may have missed some.
+void try_completion(StepCosts& costs, const ChoiceRequest& request, SpecChoice& choice) {
+  const SpecCompletion completion(costs.mesh(), costs.program(), request.fixed);
+  SpecChoice other;
+  for (size_t leaf = 0; leaf < request.fixed.size(); ++leaf) other.leaves.push_back(completion.spec_of(leaf));
+  other.step = plan_step(costs, other.leaves);
+  if (other.step.part.time >= choice.step.part.time || !fits_memory(costs, request, other)) return;
+  choice.leaves = std::move(other.leaves);
+  choice.step = std::move(other.step);
+}
+
+std::string reason_of(StepCosts& costs, const ChoiceRequest& request, const SpecChoice& choice, size_t leaf) {
+  if (places_alike(costs.mesh(), choice.leaves[leaf], Spec(choice.leaves[leaf].rank()))) {
+    return "no cut of it saves time: repeated";
+  }
+  if (costs.program().steps().size() * choice.leaves.size() > kMostExplained) return "found by the search";
+  SpecChoice repeated;
+  repeated.leaves = choice.leaves;
+  repeated.leaves[leaf] = Spec(choice.leaves[leaf].rank());
+  repeated.step = plan_step(costs, repeated.leaves);
+  const Picoseconds time = choice.step.part.time, other = repeated.step.part.time;
+  if (other > time) return fmt::format("saves {} of a step, over repeated", microseconds(other - time));
+  if (!fits_memory(costs, request, repeated)) return "repeated it would pass memory_bytes";
+  return "saves memory, and takes no time over repeated";
+}
+
+// Exact, unless the tables where gradients meet are too large for that.
+std::unique_ptr<const PlanModel> make_model(StepCosts& costs, const ChoiceRequest& request) {
+  PlanModel::Limits limits;
+  limits.is_over = request.is_over;
+  auto model = std::make_unique<const PlanModel>(costs, request.fixed, request.copies, limits);
+  if (!model->has_gaps()) return model;
+  limits.is_rough = true;
+  limits.most_meeting_rows = kMostRoughRows;
+  return std::make_unique<const PlanModel>(costs, request.fixed, request.copies, limits);
+}
+
+SearchResult search_model(const PlanModel& model, const ChoiceRequest& request) {
+  SearchProblem problem = model.problem();
+  const uint64_t fixed = saturating_sum(model.fixed_bytes(), request.other_bytes);
+  // With nothing left for what is chosen, the least that it needs is still to be found.
+  if (request.memory_bytes != 0) {
+    problem.memory_bytes = request.memory_bytes > fixed ? request.memory_bytes - fixed : 1;
+  }
+  SearchLimits limits;
+  limits.most_rows = kMostSearchRows;
+  limits.most_steps = kMostSearchSteps;
+  limits.is_over = request.is_over;
+  return search(problem, limits);
+}
+
+}  // namespace
+
+SpecChoice choose_specs(StepCosts& costs, const ChoiceRequest& request) {
+  const auto model = make_model(costs, request);
+  const SearchResult found = search_model(*model, request);
+  SpecChoice choice;
+  choice.bound = model->has_cuts() ? costs.least_time() : found.bound;
+  if (found.cost == kImpossible && found.fits) {
+    // The search gave up: what is left is what follows, or all repeated.
+    choice.leaves = model->leaves_of(std::vector<uint32_t>(model->problem().sizes.size()));
+  } else {
+    choice.leaves = model->leaves_of(found.values);
+  }
+  choice.step = plan_step(costs, choice.leaves);
+  if (choice.bound < choice.step.part.time) try_completion(costs, request, choice);
+  choice.bound = std::min(choice.bound, choice.step.part.time);
+  if (!fits_memory(costs, request, choice)) {
+    const bool is_least = found.least_is_exact && !model->has_cuts() && !found.fits;
+    fail(Status::kOutOfMemory, "no specs of the leaves fit memory_bytes, {}: the least {} is {} bytes for a member",
+         request.memory_bytes, is_least ? "that would do" : "that was found",
+         needed_bytes(costs, request, choice.leaves, choice.step));
+  }
+  for (size_t leaf = 0; leaf < choice.leaves.size(); ++leaf) {
+    check_over(request);
+    std::string& why = choice.why.emplace_back();
+    if (request.fixed[leaf]) continue;
+    why = reason_of(costs, request, choice, leaf);
+    if (choice.bound < choice.step.part.time) why += "; others may take less, see bound";
+  }
+  return choice;
+}
+
+}  // namespace distag::spmd

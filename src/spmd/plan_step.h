@@ -1,0 +1,138 @@
+#pragma once
+
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "layout/placement.h"
+#include "layout/traffic.h"
+#include "spmd/plan_costs.h"
+#include "spmd/traced_program.h"
+
+namespace distag::spmd {
+
+// How the mesh runs a step, in what decides what is sent.
+struct StepPolicy {
+  uint64_t bucket_bytes = uint64_t{25} << 20;
+  bool keeps_gathered = false;
+  bool is_inference = false;
+  int64_t position = 0;  // of the member whose bytes are counted
+};
+
+// Collectives of a step, and the bytes of one member, as the statistics of a mesh count them.
+struct StepCounts {
+  uint64_t all_reduces = 0;
+  uint64_t all_gathers = 0;
+  uint64_t reduce_scatters = 0;
+  uint64_t all_to_alls = 0;
+  uint64_t moves = 0;
+  uint64_t bytes_sent = 0;
+  uint64_t bytes_received = 0;
+  bool operator==(const StepCounts&) const = default;
+};
+
+// A part of a step: what it takes, and sends.
+struct StepPart {
+  Picoseconds time = 0;
+  StepCounts counts;
+  StepPart& operator+=(const StepPart& other);
+};
+
+// Which parts of a program go backward: the same for all specs.
+struct BackwardFlow {
+  std::vector<bool> steps;              // of each step
+  std::vector<std::vector<bool>> uses;  // of each input of a step: a gradient goes to it
+  std::vector<size_t> arrivals;         // of each item: gradients that come to it
+  std::vector<size_t> last_reader;      // of each item: the step; kNone without one
+  BackwardFlow(const TracedProgram& program, bool is_inference);
+};
+
+// What the ops of a program, and the gradients that meet between them, take and send: op by op what a run does, from
+// metadata alone.
+class StepCosts {
+ public:
+  using Specs = std::vector<layout::Spec>;
+  struct Applied {
+    Specs outputs;
+    Specs left;       // of each input behind it: where a sum was made, the sum
+    Specs gradients;  // of each input, as its backward gives them
+    layout::MoveClass moves = layout::MoveClass::kNone;
+    StepPart part;  // forward, and backward where that is run
+  };
+  // Gradients of a leaf that need a sum alone travel with others that need the same.
+  struct BucketKind {
+    layout::AxisSet axes = 0;
+    Dtype dtype = Dtype::kFloat32;
+    auto operator<=>(const BucketKind&) const = default;
+  };
+  struct LeafGradient {
+    StepPart part;
+    std::optional<BucketKind> bucket;
+    uint64_t bytes = 0;  // by which buckets are filled
+    int64_t count = 0;   // of its elements here
+  };
+
+  StepCosts(const layout::MeshShape& mesh, const TracedProgram& program, const PlanCosts& costs,
+            const StepPolicy& policy);
+
+  const layout::MeshShape& mesh() const { return mesh_; }
+  const TracedProgram& program() const { return program_; }
+  const BackwardFlow& flow() const { return flow_; }
+  const StepPolicy& policy() const { return policy_; }
+  const PlanCosts& costs() const { return costs_; }
+
+  // Of a step whose inputs lie so; those that are left out have any spec. Kept for the next one alike.
+  const Applied& apply(size_t step, const Specs& inputs);
+  // A tensor is brought from one spec to another.
+  StepPart moved(const Dims& shape, Dtype dtype, const layout::Spec& from, const layout::Spec& to) const;
+  // Gradients of a result meet, and go where its op wants them; `own`: how the result lies.
+  StepPart meet(size_t item, const layout::Spec& own, const Specs& arrivals) const;
+  LeafGradient meet_at_leaf(size_t leaf, const layout::Spec& own, const Specs& arrivals) const;
+  // One bucket of elements that were counted already by their leaves.
+  StepPart send_bucket(const BucketKind& kind, int64_t count) const;
+  // Of the arithmetic of all ops, if all members shared each: no step takes less.
+  Picoseconds least_time() const;
+  // How often an op was worked out.
+  size_t placement_count() const { return placement_count_; }
+
+ private:
+  size_t item_size(size_t item) const { return dtype_size(program_.items()[item].dtype); }
+  bool is_parameter(size_t item) const;
+  std::string key_of_step(size_t step) const;
+  uint64_t operands_of(size_t step, const Specs& inputs, std::vector<layout::Operand>& operands) const;
+  Applied work_out(size_t step, const Specs& inputs) const;
+  void bring(size_t step, const layout::OpCall& call, const layout::Placement& placement, uint64_t needed,
+             bool gathers_again, Applied& applied) const;
+  void add_merges(const layout::OpCall& call, const layout::Rule& rule, const layout::Placement& placement,
+                  bool goes_backward, uint64_t needed, Applied& applied) const;
+  void add_computing(const layout::OpCall& call, const layout::Rule& rule, const layout::Placement& placement,
+                     bool goes_backward, uint64_t needed, Applied& applied) const;
+  StepPart gathered(const Dims& shape, Dtype dtype, const Specs& arrivals, const layout::Spec& own,
+                    layout::Spec& where) const;
+
+  const layout::MeshShape& mesh_;
+  const TracedProgram& program_;
+  const PlanCosts& costs_;
+  const StepPolicy policy_;
+  const BackwardFlow flow_;
+  std::vector<uint32_t> class_of_step_;  // alike for steps that take alike
+  std::unordered_map<std::string, Applied> kept_;
+  size_t placement_count_ = 0;
+};
+
+// A whole step, where the leaves lie so.
+struct PlannedStep {
+  StepPart part;
+  std::vector<layout::Spec> results;  // of each step the first one
+  std::vector<layout::MoveClass> moves;
+  uint64_t activation_bytes = 0;  // of results that a backward needs, of the member that has most
+};
+PlannedStep plan_step(StepCosts& costs, const std::vector<layout::Spec>& leaves);
+
+// Bytes of the member at position 0, which has most.
+uint64_t largest_part(const layout::MeshShape& mesh, const layout::Spec& spec, const Dims& shape, Dtype dtype);
+// Of each item: whether it is a result that a backward keeps, from the op that reads it.
+std::vector<bool> kept_results(const TracedProgram& program, const BackwardFlow& flow);
+
+}  // namespace distag::spmd

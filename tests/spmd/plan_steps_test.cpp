@@ -1,0 +1,166 @@
+// Steps of programs whose specs were searched for: they send exactly what the plan says, and give what one process
+// does.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "layout/spec_text.h"
+#include "spmd/joint_context.h"
+#include "spmd/mesh_group.h"
+#include "spmd/plan.h"
+#include "spmd/programs.h"
+#include "spmd/random_program.h"
+#include "spmd/sharding.h"
+#include "spmd/tensors.h"
+#include "spmd/trace.h"
+
+namespace distag::testing {
+namespace {
+
+using spmd::Plan;
+using spmd::PlanSettings;
+using Json = nlohmann::json;
+
+Tensor elements_of(const RandomProgram::Leaf& leaf) {
+  const int64_t seed = leaf.name.back() - '0';
+  if (leaf.rows == 0) {
+    const Tensor tensor = numbers(leaf.shape, seed);
+    if (leaf.is_trained) autograd::set_requires_grad(tensor, true);
+    return tensor;
+  }
+  Tensor tensor = Tensor::empty(Dtype::kInt64, leaf.shape);
+  for (int64_t i = 0; i < tensor.count(); ++i) tensor.mutable_data_as<int64_t>()[i] = (i * 5 + seed) % leaf.rows;
+  return tensor;
+}
+
+Tensor shape_of(const RandomProgram::Leaf& leaf) {
+  const Tensor tensor = spmd::make_shape_only(leaf.rows == 0 ? Dtype::kFloat64 : Dtype::kInt64, leaf.shape);
+  if (leaf.is_trained) autograd::set_requires_grad(tensor, true);
+  return tensor;
+}
+
+constexpr size_t kMostLeaves = 6;
+
+struct Made {
+  std::vector<spmd::PlanLeaf> leaves;
+  Tensor loss;
+};
+
+Made run_alone(uint64_t seed, size_t steps, Tensor (*leaf)(const RandomProgram::Leaf&)) {
+  Made made;
+  RandomProgram program(seed, [&](const RandomProgram::Leaf& each) {
+    made.leaves.push_back({each.name, leaf(each)});
+    return made.leaves.back().tensor;
+  });
+  made.loss = program.run(steps, kMostLeaves);
+  return made;
+}
+
+// Some leaves lie as a rule says that moves more than it has to.
+std::vector<spmd::PlanRule> random_rules(std::mt19937_64& random, const layout::MeshShape& mesh,
+                                         const std::vector<spmd::PlanLeaf>& leaves) {
+  std::vector<spmd::PlanRule> rules;
+  for (const spmd::PlanLeaf& leaf : leaves) {
+    if (random() % 3 != 0) continue;
+    layout::Spec spec(leaf.tensor.rank());
+    for (uint8_t axis = 0; axis < mesh.axis_count(); ++axis) {
+      const size_t dim = random() % (leaf.tensor.rank() + 1);
+      if (dim < leaf.tensor.rank()) spec.dim(dim).push_back(axis);
+    }
+    rules.push_back({leaf.name, print_spec(mesh, spec)});
+  }
+  return rules;
+}
+
+std::string random_costs(std::mt19937_64& random) {
+  const double alphas[] = {0, 1e-9, 1e-6, 80e-6}, betas[] = {0, 1e-10, 1e-8}, rates[] = {0, 1e7, 1e10};
+  return Json{{"alpha", alphas[random() % 4]}, {"beta", betas[random() % 3]}, {"rate", rates[random() % 3]}}.dump();
+}
+
+Json counts_of(const MeshStats& before, const MeshStats& after) {
+  return {{"all_reduces", after.all_reduces - before.all_reduces},
+          {"all_gathers", after.all_gathers - before.all_gathers},
+          {"reduce_scatters", after.reduce_scatters - before.reduce_scatters},
+          {"all_to_alls", after.all_to_alls - before.all_to_alls},
+          {"moves", after.moves - before.moves},
+          {"bytes_sent", after.bytes_sent - before.bytes_sent},
+          {"bytes_received", after.bytes_received - before.bytes_received}};
+}
+
+// By the plan: on all members the counts and bytes that it says, and the loss and gradients of one process.
+void run_planned(Member& member, uint64_t seed, size_t steps, uint64_t& sent) {
+  SCOPED_TRACE(seed);
+  const Mesh& mesh = member.line.program->mesh();
+  std::mt19937_64 random(seed * 7 + 1);
+  PlanSettings settings;
+  const Made traced = run_alone(seed, steps, shape_of);
+  settings.leaves = traced.leaves;
+  settings.roots = {traced.loss};
+  settings.is_automatic = true;
+  settings.costs = random_costs(random);
+  settings.rules = random_rules(random, member.mesh(), traced.leaves);
+  settings.policy.bucket_bytes = mesh.policy().bucket_bytes;
+  settings.policy.keeps_gathered = mesh.policy().keep_gathered;
+  settings.policy.position = member.position();
+  const Plan plan(member.mesh(), settings);
+
+  const Made alone = run_alone(seed, steps, elements_of);
+  const auto alone_context = make_local_context();
+  alone_context->backward({alone.loss}, {});
+
+  PlanSettings saved;
+  saved.saved = plan.report();
+  RandomProgram names(seed, [&](const RandomProgram::Leaf& leaf) {
+    saved.leaves.push_back({leaf.name, elements_of(leaf)});
+    return saved.leaves.back().tensor;
+  });
+  names.run(steps, kMostLeaves);
+  Plan(member.mesh(), saved).apply(member.line, true);
+  size_t next = 0;
+  RandomProgram program(seed, [&](const RandomProgram::Leaf&) { return saved.leaves[next++].tensor; });
+  const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
+  const MeshStats before = mesh.stats();
+  const Tensor loss = program.run(steps, kMostLeaves);
+  context->backward({loss}, {});
+  const Json got = counts_of(before, mesh.stats());
+  const Json report = Json::parse(plan.report());
+  ASSERT_EQ(report.at("step"), got) << plan.report();
+  sent += got.at("bytes_sent").get<uint64_t>();
+  const double expected = alone.loss.item();
+  EXPECT_NEAR(spmd::gather(loss, -1).item(), expected, 1e-9 * std::max(1.0, std::abs(expected)));
+  const auto alone_gradients = alone_context->gradients();
+  const auto gradients = context->gradients();
+  for (size_t i = 0; i < saved.leaves.size(); ++i) {
+    const Tensor* gradient = alone_gradients->find(alone.leaves[i].tensor);
+    const Tensor* sharded = gradients->find(saved.leaves[i].tensor);
+    ASSERT_EQ(gradient == nullptr, sharded == nullptr) << i;
+    if (gradient == nullptr) continue;
+    const Tensor whole = spmd::gather(*sharded, -1);
+    for (int64_t k = 0; k < whole.count(); ++k) {
+      const double value = gradient->contiguous().data_as<double>()[k];
+      ASSERT_NEAR(whole.contiguous().data_as<double>()[k], value, 1e-9 * std::max(1.0, std::abs(value))) << i;
+    }
+  }
+}
+
+void run_all(const Dims& sizes, uint64_t first, uint64_t count, size_t steps, const MeshPolicy& policy = {}) {
+  MeshGroup group(sizes, policy);
+  group.run([&](Member& member) {
+    uint64_t sent = 0;
+    for (uint64_t seed = first; seed < first + count; ++seed) run_planned(member, seed, steps, sent);
+    EXPECT_GT(sent, 0u);
+  });
+}
+
+TEST(PlanSteps, SendWhatThePlanSaysOnTwoMembers) { run_all({2}, 1, 70, 7); }
+TEST(PlanSteps, SendWhatThePlanSaysOnThreeMembers) { run_all({3}, 1001, 50, 7); }
+TEST(PlanSteps, SendWhatThePlanSaysOnTwoAxes) { run_all({2, 2}, 2001, 30, 6); }
+TEST(PlanSteps, SendWhatThePlanSaysInSmallBucketsWithGatheredParametersKept) {
+  MeshPolicy policy;
+  policy.keep_gathered = true;
+  policy.bucket_bytes = 1;
+  run_all({2}, 3001, 30, 7, policy);
+}
+
+}  // namespace
+}  // namespace distag::testing

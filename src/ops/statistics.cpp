@@ -352,4 +352,13 @@ constexpr Op kLayerNorm = make_op<LayerNormOp>(
     "(x - mean) / sqrt(var + eps) over the last normalized_dims dims, times weight, plus bias, both of their shape.",
     kCheap);
 
+Tensor rests_of_sum(const Tensor& a, const Tensor& b, const Tensor& sums) {
+  Tensor rests = Tensor::empty(Dtype::kFloat64, sums.shape());
+  for (int64_t i = 0; i < sums.count(); ++i) {
+    const double rest = rest_of_sum(a.data_as<double>()[i], b.data_as<double>()[i], sums.data_as<double>()[i]);
+    rests.mutable_data_as<double>()[i] = std::isfinite(rest) ? rest : 0;
+  }
+  return rests;
+}
+
 }  // namespace distag::ops

@@ -18,6 +18,9 @@ struct Moments {
 Tensor centered_rows(const char* op, const Tensor& matrix, const Tensor& means, const Tensor& rests,
                      const Tensor& factors, int64_t rows, int64_t count);
 
+// What the rounded sums of a and b lack, all float64; 0 of those that are not finite.
+Tensor rests_of_sum(const Tensor& a, const Tensor& b, const Tensor& sums);
+
 // The sizes of the last dims of x, as many as attribute "normalized_dims" says, which make up a row. Throws
 // INVALID_ARGUMENT where x has not as many.
 Dims normalized_shape(const char* op, const Tensor& x, const Attributes& attributes);

@@ -120,18 +120,6 @@ Tensors log_softmax_backward(const PartCall& call, const Saved& saved, const Ten
   return {ops::log_softmax_gradient(g.contiguous(), y, sums)};
 }
 
-// What the rounded sums of a and b lack; 0 of those that are not finite.
-Tensor rests_of_sum(const Tensor& a, const Tensor& b, const Tensor& sums) {
-  Tensor rests = Tensor::empty(Dtype::kFloat64, sums.shape());
-  for (int64_t i = 0; i < sums.count(); ++i) {
-    const double sum = sums.data_as<double>()[i];
-    const double back = sum - a.data_as<double>()[i];
-    const double rest = (a.data_as<double>()[i] - (sum - back)) + (b.data_as<double>()[i] - back);
-    rests.mutable_data_as<double>()[i] = std::isfinite(rest) ? rest : 0;
-  }
-  return rests;
-}
-
 // Of the results of the parts, in double. An infinite largest one is not taken out, as the op does not. Backward needs
 // the result alone.
 Result logsumexp_forward(const PartCall& call, const Tensors& inputs, Saved* saved) {
@@ -148,7 +136,7 @@ Result logsumexp_forward(const PartCall& call, const Tensors& inputs, Saved* sav
   if (saved != nullptr) {
     own.needed = saved->needed;
     own.tensors[1] = result.snapshot();
-    own.tensors[2] = rests_of_sum(shifts, logs.contiguous(), result);
+    own.tensors[2] = ops::rests_of_sum(shifts, logs.contiguous(), result);
     *saved = own;
   }
   return {cast(result, is_floating(inputs[0].dtype()) ? inputs[0].dtype() : Dtype::kFloat32)};

@@ -43,6 +43,16 @@ void MeshEnd::end_alone(Error error, const std::string& line) {
   end_now(std::move(error), true);
 }
 
+void MeshEnd::end_behind(const Error& left) {
+  assert_on_loop(place_.environment.loop);
+  if (ended_) return;
+  owes_leave_ = true;
+  EachStep each;
+  each([&] { end_now(left, false); });
+  each([this] { leave_if_due(); });
+  each.check();
+}
+
 void MeshEnd::stop() {
   assert_on_loop(place_.environment.loop);
   std::string text;
@@ -75,7 +85,7 @@ void MeshEnd::tell_end() {
     for (; next_to_tell_ < place_.shape.count(); ++next_to_tell_) {
       if (next_to_tell_ == place_.position) continue;
       Error error = *ended_;
-      if (has_left_) {
+      if (is_leaving_ && has_left_) {
         error = Error(Status::kDisconnected,
                       fmt::format("{}: {} has left it", place_.where(""), place_.describe_member(place_.position)));
       }
@@ -97,12 +107,19 @@ void MeshEnd::begin_leaving() {
 }
 
 // A part that is larger than a message goes in pieces, which what is smaller would overtake.
+bool MeshEnd::has_parts_on_their_way() const {
+  return std::any_of(parts_on_their_way_.begin(), parts_on_their_way_.end(),
+                     [this](const auto& entry) { return entry.second != 0 && !left_.contains(entry.first); });
+}
+
 void MeshEnd::leave_if_due() {
   assert_on_loop(place_.environment.loop);
-  if (!is_leaving_ || ended_ || !is_idle()) return;
-  for (const auto& [to, parts] : parts_on_their_way_) {
-    if (parts != 0 && !left_.contains(to)) return;
+  if (owes_leave_ && ended_ && !has_parts_on_their_way()) {
+    owes_leave_ = false;
+    has_left_ = true;
+    tell_end();
   }
+  if (!is_leaving_ || ended_ || !is_idle() || has_parts_on_their_way()) return;
   has_left_ = true;
   Error error(Status::kInvalidState, "mesh released");
   try {
@@ -131,7 +148,7 @@ Heard MeshEnd::on_end(int64_t from, const wire::MeshEnd& end) {
   assert_on_loop(place_.environment.loop);
   if (ended_) return Heard::kStale;
   if (end.left) {
-    note_left(from, true);  // all parts of its calls have come before
+    note_left(from, true, end.error);  // all parts of its calls have come before
   } else {
     end_now(end.error, false);
   }
@@ -147,7 +164,9 @@ void MeshEnd::on_lost(int64_t from, const Error& error) {
 
 void MeshEnd::on_left(int64_t from) {
   assert_on_loop(place_.environment.loop);
-  note_left(from, false);
+  note_left(
+      from, false,
+      Error(Status::kDisconnected, fmt::format("{}: {} has left it", place_.where(""), place_.describe_member(from))));
 }
 
 // A line of the library's own ends by the last call of the member, which has come, before calls that it never made;
@@ -163,18 +182,17 @@ const Error* MeshEnd::left(int64_t member, const std::string& line) const {
   return found == left_.end() || outlasts(line, member) ? nullptr : &found->second;
 }
 
-void MeshEnd::note_left(int64_t from, bool has_released) {
+void MeshEnd::note_left(int64_t from, bool has_released, Error why) {
   if (ended_ || left_.contains(from)) return;
-  Error error(Status::kDisconnected, fmt::format("{}: {} has left it", place_.where(""), place_.describe_member(from)));
-  error.set_origin_rank(place_.rank_of(from));
-  left_.emplace(from, error);
+  if (why.origin_rank() < 0) why.set_origin_rank(place_.rank_of(from));
+  const Error& error = left_.emplace(from, std::move(why)).first->second;
   if (has_released) released_.insert(from);
   for (const auto& [name, line] : lines_.all()) {
     if (outlasts(name, from)) continue;
     for (const auto& [number, call] : line.open) {
       const std::vector<int64_t> missing = call->missing();
       if (std::find(missing.begin(), missing.end(), from) == missing.end()) continue;
-      end_now(error, true);  // others may wait for this one alone
+      end_behind(error);
       return;
     }
   }

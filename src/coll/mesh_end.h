@@ -41,6 +41,9 @@ class MeshEnd {
   // For a failure that the others cannot know, in a call of that line.
   void end_alone(Error error, const std::string& line);
   void stop();
+  // As a call waits in vain for a member that has left, for that reason: this one makes no more calls either, which the
+  // others hear of as of a leave, once all parts of its calls have arrived.
+  void end_behind(const Error& left);
   // Closes a line: see Mesh.
   void close_line(MeshLines::End& end, const Error& why) noexcept;
 
@@ -64,7 +67,8 @@ class MeshEnd {
   const Error* left(int64_t member, const std::string& line) const;
 
  private:
-  void note_left(int64_t from, bool has_released);
+  void note_left(int64_t from, bool has_released, Error why);
+  bool has_parts_on_their_way() const;
   bool outlasts(const std::string& line, int64_t member) const;
   void tell_end();  // those who do not know it yet; where there is no memory, again in a while
 
@@ -78,6 +82,7 @@ class MeshEnd {
   std::set<int64_t> released_;     // those of them whose calls have all come
   bool is_leaving_ = false;
   bool has_left_ = false;
+  bool owes_leave_ = false;   // it has ended, and the others are to hear of it as of a leave
   int64_t next_to_tell_ = 0;  // of its end: a position
   TaskPlace tell_again_;
   std::map<int64_t, size_t> parts_on_their_way_;  // by member: not acknowledged yet

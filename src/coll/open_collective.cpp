@@ -92,7 +92,7 @@ void OpenCollective::exchange(uint32_t part, std::map<int64_t, Tensors> outgoing
   for (const int64_t position : missing()) {
     const Error* left = mesh->parts().end.left(position, line);
     if (left == nullptr) continue;
-    mesh->parts().end.end_now(*left, true);
+    mesh->parts().end.end_behind(*left);
     return;
   }
 }

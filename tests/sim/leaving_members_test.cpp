@@ -43,6 +43,23 @@ TEST(LeavingMembers, AMemberThatWaitsForOneThatNeededTheOneThatLeftIsTold) {
   });
 }
 
+// A broadcast of the one that leaves has come; a member that is slower makes the call when another one has failed
+// since.
+TEST(LeavingMembers, WhatHasComeIsGivenThoughAnotherMemberNeedsTheOneThatLeft) {
+  MeshGroup members(1, {3});
+  CollectiveCall broadcast = call_of(CollectiveKind::kBroadcast, members.all_axes(), numbers({2}, 1));
+  broadcast.root = 2;
+  members.mesh(2).collective(broadcast);
+  members.mesh(2).leave();
+  EXPECT_TRUE(same_bits(value_of(members.mesh(0).collective(broadcast)), broadcast.tensor));
+  expect_failure(failure_of(*members.mesh(0).collective(sum_of({2}))), Status::kDisconnected,
+                 "worker \"w2\" (rank 2) has left it");
+  members.group().scheduler().run_for(kSecond);
+  EXPECT_TRUE(same_bits(value_of(members.mesh(1).collective(broadcast)), broadcast.tensor));
+  expect_failure(failure_of(*members.mesh(1).collective(sum_of({2}))), Status::kDisconnected,
+                 "worker \"w2\" (rank 2) has left it");
+}
+
 // A line of the library's own that the member has used ends by its last call; one that it never used ends with the
 // mesh.
 TEST(LeavingMembers, AnOwnLineThatAMemberThatLeftNeverUsedEnds) {

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <vector>
 
@@ -64,6 +65,7 @@ bool has_space(size_t bytes) noexcept {
   return mapped != MAP_FAILED && munmap(mapped, bytes) == 0;
 }
 
+// Asks the allocator for nothing: that would have an arena of its own for this thread.
 void* wait_for(void* gate) {
   const MutexLock lock(*static_cast<Mutex*>(gate));
   return nullptr;
@@ -80,7 +82,7 @@ bool join(pthread_t thread, const timespec& until) noexcept {
 }  // namespace
 
 bool has_room_for_threads(size_t threads, size_t bytes) noexcept try {
-  static constinit Mutex gate;  // outlives a thread that begins late
+  auto gate = std::make_unique<Mutex>();  // of this trial: no other one waits for it, nor a child forked meanwhile
   std::vector<pthread_t> made;
   made.reserve(threads);
   sigset_t all = {};
@@ -89,10 +91,10 @@ bool has_room_for_threads(size_t threads, size_t bytes) noexcept try {
   pthread_sigmask(SIG_BLOCK, &all, &before);
   bool is_there = true;
   {
-    const MutexLock closed(gate);
+    const MutexLock closed(*gate);
     while (is_there && made.size() < threads) {
       pthread_t thread = {};
-      is_there = pthread_create(&thread, nullptr, wait_for, &gate) == 0;
+      is_there = pthread_create(&thread, nullptr, wait_for, gate.get()) == 0;
       if (is_there) made.push_back(thread);
     }
     is_there = is_there && has_space(bytes);
@@ -100,7 +102,10 @@ bool has_room_for_threads(size_t threads, size_t bytes) noexcept try {
   timespec until = {};
   clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_sec += kMostSeconds;
-  for (const pthread_t thread : made) is_there = join(thread, until) && is_there;
+  bool has_ended = true;
+  for (const pthread_t thread : made) has_ended = join(thread, until) && has_ended;
+  if (!has_ended) static_cast<void>(gate.release());  // a thread that begins late needs it
+  is_there = is_there && has_ended;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return is_there;
 } catch (const std::bad_alloc&) {

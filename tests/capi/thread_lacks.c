@@ -1,6 +1,6 @@
-/* A process that may make only so many threads, from none on: creating and starting a worker, and its first call, each
- * succeed, or fail soon with OUT_OF_MEMORY and the limit that is to be raised; nothing waits, however long it may, and
- * nothing ends the process. Once there is room the same worker starts, and works. */
+/* A process that may make only so many threads, from none on: the start of a worker, and its first call, each succeed,
+ * or fail soon with OUT_OF_MEMORY and the limit that is to be raised; nothing waits, however long it may, and nothing
+ * ends the process. Once there is room the same worker starts, and works. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -128,7 +128,9 @@ static void try_all(const distag_worker_options *options, const char *way) {
     printf("%s, ", way);
     fflush(NULL);
     for (int rank = 0; rank < options->world_size; ++rank) {
-      if (fork() != 0) continue;
+      const pid_t pid = fork();
+      CHECK(pid >= 0);
+      if (pid != 0) continue;
       alarm(kSeconds); /* a wait is a failure */
       check_failures = 0;
       const int failed = rank == 0 ? lack(options, count) : stand_by(options);

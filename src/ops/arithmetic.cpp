@@ -91,14 +91,16 @@ constexpr auto kPower = []<typename T>(T a, T b) {
 
 constexpr auto kPowerOf = [](const auto& a, const auto& b) { return each(kPower, a, b); };
 // factor a^b. A power that has lost digits, or is too large, is made of two roots of it, as the product may be neither.
+// One that is no number stays none.
 constexpr auto kScaledPower = []<typename T>(T factor, T a, T b) DISTAG_INLINE_LAMBDA {
   const T power = std::pow(a, b);
   const T magnitude = std::fabs(power);
+  if (power != power) return power;
   if (magnitude >= std::numeric_limits<T>::min() && magnitude <= std::numeric_limits<T>::max()) return factor * power;
   const T half = std::pow(std::fabs(a), T(0.5) * b);
   return std::copysign(half, power) * factor * half;
 };
-// b a^(b - 1); 0 for b = 0, whatever a is. What b - 1 has no room for is a factor.
+// b a^(b - 1); 0 for b = 0, whatever a is. What b - 1 has no room for is a factor, as long as it is small.
 constexpr auto kSlopeInBaseAt = []<typename T>(T a, T b) DISTAG_INLINE_LAMBDA {
   if (b == T(0)) return T(0);
   const T exponent = b - T(1);
@@ -106,8 +108,8 @@ constexpr auto kSlopeInBaseAt = []<typename T>(T a, T b) DISTAG_INLINE_LAMBDA {
   const T rest = (b - (exponent - back)) - (T(1) + back);
   T factor = b;
   if (rest != T(0)) {
-    const T log = math::log(std::fabs(a));
-    if (std::fabs(log) <= std::numeric_limits<T>::max()) factor += b * (rest * log);
+    const T share = rest * math::log(std::fabs(a));
+    if (std::fabs(share) < T(0.5)) factor += b * share;  // not of what is no number
   }
   return kScaledPower(factor, a, exponent);
 };

@@ -153,7 +153,7 @@ DISTAG_INLINE T exp_times(T x, T factor) {
   y = y < -B::kTail ? -B::kTail : y;
   ExpParts<T> parts = exp_parts(y);
   bool is_big = parts.n > T(64);
-  bool is_small = parts.n < T(-64);
+  bool is_small = parts.n < T(-100);  // so that 2^n stands in neither case above 1
   U near = is_big ? parts.n_bits - U(64) : is_small ? parts.n_bits + U(100) : parts.n_bits;
   T rest = is_big ? T(0x1p64) : is_small ? kDropped<T> : T(1);
   T scale = power_of_two<T>(near);

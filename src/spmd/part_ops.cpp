@@ -121,7 +121,7 @@ Tensors log_softmax_backward(const PartCall& call, const Saved& saved, const Ten
 }
 
 // Of the results of the parts, in double. An infinite largest one is not taken out, as the op does not. Backward needs
-// the result alone.
+// the result, with what it lacks.
 Result logsumexp_forward(const PartCall& call, const Tensors& inputs, Saved* saved) {
   Saved own;
   ops::find_op("logsumexp")->forward(inputs, call.attributes, &own);

@@ -376,8 +376,10 @@ struct ExactResults {
       slope_sizes.push_back(std::max(size, terms));
     }
     if (!rows.is_of_largest) return;
-    for (auto* sizes : {&value_sizes, &slope_sizes})
-      sizes->assign(sizes->size(), *std::max_element(sizes->begin(), sizes->end()));
+    for (auto* sizes : {&value_sizes, &slope_sizes}) {
+      const Wide largest = *std::max_element(sizes->begin(), sizes->end());
+      sizes->assign(sizes->size(), largest);
+    }
   }
 };
 

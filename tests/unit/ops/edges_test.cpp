@@ -49,6 +49,29 @@ TEST(EdgesTest, PowersOfIntegersAreIntegers) {
   EXPECT_EQ(run("pow", {integers({1}, {2}), floats({1}, {0.5F})}).dtype(), Dtype::kFloat32);
 }
 
+TEST(EdgesTest, TheGradientOfAPowerThatIsNoNumberIsNone) {
+  for (const float slope : floats_of(gradient("pow", {floats({3}, {-2, -2, -2}), floats({3}, {0.5F, 1.5F, -0.5F})}))) {
+    EXPECT_TRUE(std::isnan(slope)) << slope;
+  }
+}
+
+// Exponents from which one can be taken without a change, and that of an infinite one.
+TEST(EdgesTest, TheGradientOfAPowerBeyondAllNumbersIsInfinite) {
+  const Tensor exponents = floats({3}, {0x1p25F, 0x1p24F, INFINITY});
+  EXPECT_EQ(floats_of(gradient("pow", {floats({3}, {4, 4, 2}), exponents})), std::vector<float>(3, INFINITY));
+}
+
+// An exponential below all floats but a few, of a mask that is the lowest of them.
+TEST(EdgesTest, KlDivOfALargeMaskIsFinite) {
+  const float mask = std::numeric_limits<float>::lowest();
+  for (const float target : {-45.F, -50.F, -60.F, -69.F, -75.F, -100.F}) {
+    const double exact = std::exp(double{target}) * (double{target} - double{mask});
+    const Tensor loss =
+        run("kl_div", {floats({1}, {mask}), floats({1}, {target})}, {{"reduction", "none"}, {"log_target", true}});
+    EXPECT_NEAR(loss.item(), exact, 4e-7 * exact) << target;
+  }
+}
+
 TEST(EdgesTest, TheGradientOfAMaximumOfNoNumberIsNone) {
   const Tensor x = floats({2, 3}, {1, NAN, 2, 1, 3, 2});
   for (const char* op : {"max", "amin"}) {

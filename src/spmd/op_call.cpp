@@ -127,14 +127,12 @@ class OpCallOnShards {
   // other members have others.
   bool is_of_elements(const Error& error) const {
     const std::string_view signature = op_.signature;
-    const bool chooses =
-        signature.find("tensor index") != signature.npos || signature.find("tensor targets") != signature.npos;
-    if (!chooses || error.status() != Status::kInvalidArgument) return false;
-    for (size_t i = 0; i < operands_.size(); ++i) {
-      const bool is_cut = operands_[i].is_defined && mesh().used(plan_->placement.inputs[i].cut()) != 0;
-      if (is_cut && operands_[i].dtype == Dtype::kInt64) return true;
-    }
-    return false;
+    const size_t place = std::min(signature.find("tensor index"), signature.find("tensor targets"));
+    if (place == std::string_view::npos || error.status() != Status::kInvalidArgument) return false;
+    const std::string_view before = signature.substr(0, place);
+    const auto choosing = static_cast<size_t>(std::count(before.begin(), before.end(), ','));
+    const Operand& operand = operands_[choosing];
+    return operand.dtype == Dtype::kInt64 && mesh().used(plan_->placement.inputs[choosing].cut()) != 0;
   }
 
  private:

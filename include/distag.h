@@ -1967,7 +1967,7 @@ DISTAG_API const char *distag_plan_get_spec(distag_plan *plan, const char *name)
 
 /* In JSON, as distag_worker_copy_report: "mesh", "mode", "memory" of the member that needs most, and "leaves", each
  * with "name", "dtype", "shape", "spec" and "why"; with roots also "program", a hash, and "ops" likewise; with AUTO
- * "seconds", "bound" that no specs beat, "costs", "activations", and "step": its collectives, this member's bytes. */
+ * "seconds", "bound" that no choice beats, "costs", "activations", "step": its collectives, bytes of who made it. */
 DISTAG_API distag_status distag_plan_copy_report(distag_plan *plan, char *buffer /* nullable with capacity 0 */,
                                                  size_t capacity, size_t *out_size, distag_error *err);
 

@@ -2510,8 +2510,8 @@ namespace Distag.Raw {
 
         /// <summary>In JSON, as distag_worker_copy_report: "mesh", "mode", "memory" of the member that needs most, and
         /// "leaves", each with "name", "dtype", "shape", "spec" and "why"; with roots also "program", a hash, and "ops"
-        /// likewise; with AUTO "seconds", "bound" that no specs beat, "costs", "activations", and "step": its
-        /// collectives, this member's bytes.</summary>
+        /// likewise; with AUTO "seconds", "bound" that no choice beats, "costs", "activations", "step": its
+        /// collectives, bytes of who made it.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_plan_copy_report(PlanHandle plan, byte[] buffer, UIntPtr capacity, UIntPtr*
             out_size, distag_error* err);

@@ -102,6 +102,7 @@ void read_search(const distag_plan_options& options, const MeshShared& mesh, spm
   settings.policy.bucket_bytes = live->policy().bucket_bytes;
   settings.policy.keeps_gathered = live->policy().keep_gathered;
   settings.policy.position = live->position();
+  settings.policy.refuses_hidden = live->policy().hidden_moves == MeshPolicy::HiddenMoves::kRefuse;
 }
 
 }  // namespace

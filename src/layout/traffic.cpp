@@ -33,7 +33,8 @@ Traffic traffic_of_all_reduce(int64_t count, int64_t item_size, int64_t members,
 }
 
 Traffic traffic_of_all_gather(int64_t count, int64_t item_size, int64_t members) {
-  const int64_t bytes = (members - 1) * count * item_size;
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow((members - 1) * item_size, count, &bytes)) bytes = INT64_MAX;
   return {bytes, bytes};
 }
 

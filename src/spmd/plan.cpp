@@ -365,6 +365,11 @@ void Plan::choose(const TracedProgram& program, const PlanSettings& settings, Pl
   const PlanCosts costs(mesh_, settings.costs);
   StepPolicy policy = settings.policy;
   policy.is_inference = settings.is_inference;
+  policy.marking_order.resize(program.leaves().size());
+  for (size_t i = 0; i < leaves_.size(); ++i) {
+    const auto found = places.find(leaves_[i].tensor.id());
+    if (found != places.end()) policy.marking_order[found->second] = i;
+  }
   StepCosts step(mesh_, program, costs, policy);
   ChoiceRequest request;
   request.fixed = fixed_specs(program, places);

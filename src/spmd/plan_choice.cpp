@@ -112,6 +112,11 @@ SpecChoice choose_specs(StepCosts& costs, const ChoiceRequest& request) {
   }
   choice.step = plan_step(costs, choice.leaves);
   if (choice.bound < choice.step.part.time) try_completion(costs, request, choice);
+  if (choice.step.part.time == kImpossible) {
+    fail(Status::kInvalidArgument,
+         "no specs of the leaves were found by which no op moves data, which hidden_moves of the mesh refuses; and by "
+         "which a step takes a time that can be counted: give rules, or other costs");
+  }
   choice.bound = std::min(choice.bound, choice.step.part.time);
   if (!fits_memory(costs, request, choice)) {
     const bool is_least = found.least_is_exact && !model->has_cuts() && !found.fits;

@@ -128,7 +128,7 @@ PlanCosts::PlanCosts(const MeshShape& mesh, const std::optional<std::string>& te
     link.per_mebibyte = static_cast<uint64_t>(std::llround(link.beta * 1e12 * double{kMebibyte}));
     told[mesh.axis_name(axis)] = {{"alpha", link.alpha}, {"beta", link.beta}};
   }
-  // Below 10 operations a second the count of picoseconds would not fit.
+  // So slow no machine is; far below that the count of picoseconds would not fit.
   if (rate > 0 && rate < 1000) fail(Status::kInvalidArgument, "costs: rate is {}, neither 0 nor at least 1000", rate);
   per_giga_ = rate == 0 ? 0 : static_cast<uint64_t>(std::llround(double{kGiga} / rate * 1e12));
   report_ = Json{{"rate", rate}, {"axes", std::move(told)}}.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -18,9 +18,12 @@ constexpr size_t kLeftOut = TracedProgram::kNone;
 constexpr uint32_t kDropped = UINT32_MAX;
 constexpr uint32_t kMostKinds = 4;   // of buckets: each doubles the values of a variable that meets all leaves
 constexpr size_t kRowsUnasked = 64;  // between two looks at the time
+constexpr size_t kMostCuts = 1024;   // of a leaf
+constexpr size_t kFewInputs = 8;     // of more, each row takes memory for all
 
 // Cuts along the axes from `axis` on that leave something to each member; all axes repeated comes first.
 void list_cuts(const MeshShape& mesh, const Dims& shape, size_t axis, Spec& spec, std::vector<Spec>& cuts) {
+  if (cuts.size() > kMostCuts) return;
   if (axis == mesh.axis_count()) {
     cuts.push_back(spec);
     return;
@@ -127,6 +130,7 @@ uint32_t PlanModel::add_variable(size_t size) {
 }
 
 void PlanModel::add_leaf(size_t leaf, const std::optional<Spec>& fixed, uint64_t copies) {
+  check_time();
   const TracedProgram::Item& item = costs_.program().items()[leaf];
   SpecView view;
   if (fixed) {
@@ -135,6 +139,7 @@ void PlanModel::add_leaf(size_t leaf, const std::optional<Spec>& fixed, uint64_t
     view.values.clear();
     Spec spec(item.shape.size());
     list_cuts(costs_.mesh(), item.shape, 0, spec, view.values);
+    has_cuts_ = has_cuts_ || view.values.size() > kMostCuts;
     if (view.values.size() > 1) view.variable = add_variable(view.values.size());
   }
   for (size_t value = 0; value < view.values.size(); ++value) {
@@ -266,8 +271,10 @@ void PlanModel::make_rough(size_t item, const Spec& own, Spec& gradient, Picosec
       return costs_.moved(what.shape, what.dtype, from, to).time;
     };
     const Picoseconds at_once = time(gradient, own.dual()), sum = time(there, own.dual());
-    const Picoseconds share = (at_once > sum ? at_once - sum : 0) / costs_.flow().arrivals[item];
+    const bool makes_sum = at_once >= sum;  // else what brings it there takes less than the sum alone
+    const Picoseconds share = (makes_sum ? at_once - sum : at_once) / costs_.flow().arrivals[item];
     cost = saturating_sum(cost, std::min(time(gradient, there), share));
+    if (!makes_sum) there.set_partial(0);
   }
   gradient = Spec(own.rank());
   gradient.set_partial(there.partial());
@@ -331,7 +338,7 @@ void PlanModel::add_step(size_t number) {
   std::vector<SpecView*> views;
   for (const size_t item : step.inputs) inputs.push_back(item == kLeftOut ? SpecView() : now_[item]);
   for (SpecView& view : inputs) views.push_back(&view);
-  group_alike(views, limits_.most_combinations);
+  group_alike(views, limits_.most_combinations / std::max<size_t>(1, views.size() / kFewInputs));
   std::vector<uint32_t> variables;
   for (const SpecView& view : inputs) {
     if (view.variable != kNoVariable) variables.push_back(view.variable);

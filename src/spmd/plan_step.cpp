@@ -41,10 +41,15 @@ uint64_t input_bit(size_t input) { return uint64_t{1} << std::min<size_t>(input,
 bool keeps_input(std::string_view op, size_t input, uint64_t needed) {
   const auto needs = [needed](size_t i) { return (needed & input_bit(i)) != 0; };
   if (op == "matmul" || op == "linear" || op == "mul") return input < 2 && needs(1 - input);
-  constexpr std::string_view kNothing[] = {"add",     "sub",       "embedding", "concat",       "stack",
-                                           "split",   "expand",    "sum",       "mean",         "neg",
-                                           "reshape", "transpose", "permute",   "index_select", "slice"};
-  if (std::find(std::begin(kNothing), std::end(kNothing), op) != std::end(kNothing)) return false;
+  if (op == "div") return input == 1;
+  // Of some nothing is kept, of others the result, or what was chosen.
+  constexpr std::string_view kNone[] = {
+      "add",          "sub",    "embedding", "concat",      "stack",   "split",   "expand",     "sum",
+      "mean",         "neg",    "reshape",   "transpose",   "permute", "squeeze", "unsqueeze",  "slice",
+      "index_select", "gather", "index_add", "scatter_add", "sort",    "topk",    "where",      "masked_fill",
+      "cumsum",       "flip",   "pad",       "repeat",      "cast",    "clone",   "mul_scalar", "add_scalar",
+      "dropout",      "exp",    "sqrt",      "tanh",        "sigmoid", "relu",    "softmax",    "log_softmax"};
+  if (std::find(std::begin(kNone), std::end(kNone), op) != std::end(kNone)) return false;
   const bool is_norm = op == "layer_norm" || op == "rms_norm" || op == "group_norm" || op == "batch_norm";
   if (is_norm || op == "conv1d" || op == "conv2d" || op == "conv_transpose2d") return input < 2;
   return true;
@@ -207,7 +212,12 @@ bool StepCosts::is_parameter(size_t item) const {
 
 std::string StepCosts::key_of_step(size_t number) const {
   const TracedProgram::Step& step = program_.steps()[number];
-  std::string key = key_of(step.op->op(), step.op->attributes());
+  // Settings as they are given: a default that is given may ask for another rule.
+  Specs none;
+  for (const size_t item : step.inputs) none.emplace_back(item == kNoItem ? 0 : program_.items()[item].shape.size());
+  std::vector<Operand> operands;
+  operands_of(number, none, operands);
+  std::string key = key_of(layout::OpCall{step.op->op().name, step.op->attributes(), operands});
   key.push_back(flow_.steps[number] ? 'b' : 'f');
   for (size_t i = 0; i < step.inputs.size(); ++i) {
     const size_t item = step.inputs[i];
@@ -266,6 +276,7 @@ StepCosts::Applied StepCosts::work_out(size_t number, const Specs& inputs) const
   for (const Spec& spec : placement.outputs) applied.outputs.push_back(without_idle_axes(mesh_, spec));
   for (const Spec& spec : placement.gradients) applied.gradients.push_back(without_idle_axes(mesh_, spec));
   applied.moves = placement.moves;
+  if (policy_.refuses_hidden && placement.moves == layout::MoveClass::kData) applied.part.time = kImpossible;
   const bool gathers_again =
       goes_backward && !policy_.keeps_gathered && !has_unequal_parts(mesh_, call, rule, placement);
   bring(number, call, placement, needed, gathers_again, applied);
@@ -334,11 +345,13 @@ void StepCosts::add_merges(const layout::OpCall& call, const layout::Rule& rule,
     if (merge.is_gathered) {
       part.counts.all_gathers = 1;
       count(part.counts, layout::traffic_of_all_gather(here, item, members));
-      part.time = costs_.exchange(set_of(axes), static_cast<uint64_t>((members - 1) * most * item));
+      part.time = costs_.exchange(
+          set_of(axes), saturating_product(static_cast<uint64_t>((members - 1) * item), static_cast<uint64_t>(most)));
     } else {
       part.counts.all_reduces = 1;
       count(part.counts, layout::traffic_of_all_reduce(here, item, members, mesh_.index_along(axes, policy_.position)));
-      part.time = costs_.exchange(set_of(axes), static_cast<uint64_t>(layout::all_reduce_cost(most, members) * item));
+      const auto received = static_cast<uint64_t>(layout::all_reduce_cost(most, members));
+      part.time = costs_.exchange(set_of(axes), saturating_product(received, static_cast<uint64_t>(item)));
     }
     applied.part += part;
   };
@@ -528,8 +541,12 @@ PlannedStep plan_step(StepCosts& costs, const std::vector<Spec>& leaves) {
       arrivals[item].push_back(applied[number]->gradients[i]);
       if (item < leaves.size() && arrivals[item].size() == flow.arrivals[item]) leaves_met.push_back(item);
     }
-    // The one that was marked last comes first.
-    std::sort(leaves_met.rbegin(), leaves_met.rend());
+    // The one that is marked last comes first.
+    const auto place_of = [&costs](size_t leaf) {
+      const std::vector<size_t>& order = costs.policy().marking_order;
+      return std::pair(leaf < order.size() ? order[leaf] : 0, leaf);
+    };
+    std::sort(leaves_met.begin(), leaves_met.end(), [&](size_t a, size_t b) { return place_of(a) > place_of(b); });
     for (const size_t leaf : leaves_met) finish_leaf(leaf);
   }
   for (const auto& [kind, filled] : buckets) planned.part += costs.send_bucket(kind, filled.second);

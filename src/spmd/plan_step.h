@@ -17,7 +17,9 @@ struct StepPolicy {
   uint64_t bucket_bytes = uint64_t{25} << 20;
   bool keeps_gathered = false;
   bool is_inference = false;
-  int64_t position = 0;  // of the member whose bytes are counted
+  bool refuses_hidden = false;          // moves of data between ops fail
+  int64_t position = 0;                 // of the member whose bytes are counted
+  std::vector<size_t> marking_order{};  // of each leaf: its place among those that are marked; empty: as they are used
 };
 
 // Collectives of a step, and the bytes of one member, as the statistics of a mesh count them.

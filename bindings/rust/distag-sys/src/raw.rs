@@ -2563,8 +2563,8 @@ functions! {
     distag_plan_get_spec(plan: *mut distag_plan, name: *const c_char) -> *const c_char;
     /// In JSON, as distag_worker_copy_report: "mesh", "mode", "memory" of the member that needs most, and
     /// "leaves", each with "name", "dtype", "shape", "spec" and "why"; with roots also "program", a hash, and
-    /// "ops" likewise; with AUTO "seconds", "bound" that no specs beat, "costs", "activations", and "step": its
-    /// collectives, this member's bytes.
+    /// "ops" likewise; with AUTO "seconds", "bound" that no choice beats, "costs", "activations", "step": its
+    /// collectives, bytes of who made it.
     [250, crate::library::refused(err)]
     distag_plan_copy_report(plan: *mut distag_plan, buffer: *mut c_char, capacity: usize, out_size: *mut usize, err: *mut distag_error) -> i32;
 }

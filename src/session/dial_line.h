@@ -13,10 +13,10 @@ namespace distag {
 
 // The line in which first dials of a worker wait, so that handshakes end one after the other: all that begin at once
 // end late and together, and are given up half way. At most kAtOnce have their turn at a time, half as many after each
-// handshake that is slow, and one more after each that was quick: a host that is slow for all has fewer to do at once.
-// The next one is chosen by chance among the first of these that there are: those for which a message waits, and which
-// have had no turn yet; others of them; those that no message waits for, likewise. A place is outside, waits, or has
-// its turn. On the loop.
+// handshake that is seen to be slow, and one more after each that was quick: a host that is slow for all has fewer to
+// do at once. The next one is chosen by chance among the first of these that there are: those for which a message
+// waits, and which have had no turn yet; others of them; those that no message waits for, likewise. A place is outside,
+// waits, or has its turn. On the loop.
 class DialLine {
  public:
   static constexpr size_t kAtOnce = 8;  // at first, and at most

@@ -76,7 +76,8 @@ class Tokens {
     const bool is_mark = c == '"' || c == ',' || c == ':' || c == '[' || c == ']' || c == '{' || c == '}';
     length_ = is_mark || kind != kind_ ? 1 : length_ + 1;
     kind_ = is_mark ? c : kind;
-    if (length_ > kMostToken) refuse(file_, fmt::format("its text is no JSON at byte {}: too long a word", at + 1));
+    if (length_ > kMostToken)
+      refuse(file_, fmt::format("its text is no JSON at byte {}: too long a word, or too many blanks", at + 1));
     in_text_ = c == '"';
     begin_ = at;
   }

@@ -178,7 +178,7 @@ class Transport {
   // A fresh private address to listen at: inside a 0700 directory for ipc, removed with the transport.
   virtual std::string private_address() = 0;
   // The worker ends by the rules: of what is closed from now on, words that wait in a queue of the transport still go
-  // for up to 100 ms, in which no caller waits. On the loop.
+  // for up to 100 ms, in which no caller waits but the one of the shutdown. On the loop.
   virtual void let_last_words_go() = 0;
   // Whether bytes arrive as they were sent, all of them and in order, because they never leave the memory of the
   // process. Elsewhere a bit may flip, which the layers above have to notice.

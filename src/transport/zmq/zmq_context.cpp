@@ -83,7 +83,8 @@ void* ZmqContext::open_socket(int type) {
   if (context_ == nullptr) {
     libzmq.find_all();
     if (!has_room_for_threads(kThreadsTried, kMemoryTried)) {
-      fail(Status::kOutOfMemory, "libzmq has no room for its threads; raise the limit of threads (ulimit -u) or of memory (ulimit -v)");
+      fail(Status::kOutOfMemory,
+           "libzmq has no room for its threads; raise the limit of threads (ulimit -u) or of memory (ulimit -v)");
     }
     void* const context = libzmq.zmq_ctx_new();
     if (context == nullptr) {

@@ -1,4 +1,8 @@
 /* Statuses, errors, their sizes, and the rule of chains. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "capi/check.h"
 
 static void names(void) {
@@ -119,8 +123,11 @@ static void chain(void) {
 
 /* A worker that did not start is as a handle that was not made: what needs it leaves the reason as it is. */
 static void chain_behind_start(void) {
-  static const char *const kMeetings[] = {"inproc://nobody_comes", "file:///tmp/nobody_comes"};
+  char folder[] = "/tmp/distag-errors-XXXXXX", meeting[64];
+  const char *const meetings[] = {"inproc://nobody_comes", meeting};
   distag_error err = DISTAG_ERROR_INIT;
+  CHECK(mkdtemp(folder) != NULL);
+  snprintf(meeting, sizeof meeting, "file://%s", folder);
   for (int i = 0; i < 2; ++i) {
     distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
     distag_trace_options trace = DISTAG_TRACE_OPTIONS_INIT;
@@ -129,7 +136,7 @@ static void chain_behind_start(void) {
     distag_mesh *mesh = NULL;
     distag_value *result = NULL;
     options.world_size = 2;
-    options.rendezvous = kMeetings[i];
+    options.rendezvous = meetings[i];
     trace.folder = "/tmp";
     CHECK_OK(distag_worker_create(&options, &worker, &err));
     CHECK_FAILS(distag_worker_start(worker, 0, &err), DISTAG_E_DEADLINE, "rank 1");
@@ -143,6 +150,7 @@ static void chain_behind_start(void) {
     distag_worker_shutdown(worker, DISTAG_SECOND, NULL, NULL);
     distag_worker_release(worker);
   }
+  CHECK(rmdir(folder) == 0);
 }
 
 /* An error of an argument names its function or op. */

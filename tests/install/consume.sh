@@ -48,7 +48,8 @@ libdir=$(PKG_CONFIG_PATH=$pc pkg-config --variable=libdir distag)
 LD_LIBRARY_PATH=$libdir "$work/by_pkg_config"
 [ "$(PKG_CONFIG_PATH=$pc pkg-config --modversion distag)" = 0.3.0 ] || { echo "distag.pc has another version"; exit 1; }
 
-# The library names what it calls, so that no program that loads it has to. It looks for the functions of libzmq there.
+# The library names what it calls, so that no program that loads it has to. distag looks the
+# functions of libzmq up among these.
 for needed in libzmq libsodium libisal; do
   readelf -d "$libdir/libdistag.so" | grep -q "(NEEDED).*\[$needed\.so" ||
     { echo "libdistag.so needs no $needed"; exit 1; }

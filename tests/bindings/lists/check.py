@@ -71,7 +71,7 @@ def read_table(text):
 def sources_of(root, language):
     """What is written by hand of a binding, without samples."""
     for path in sorted(glob.glob(os.path.join(root, "bindings", language, "**", "*"), recursive=True)):
-        is_sample = re.search(r"/(samples|examples|build|target)/", path)
+        is_sample = re.search(r"/(samples|examples|build|target)/", os.path.relpath(path, root))
         if path.endswith(LANGUAGES[language]) and not is_sample:
             text = read(path)
             if not GENERATED.search(text[:400]):

@@ -69,8 +69,10 @@ class Language:
         """Prints its rows, and tells whether one is beyond its limit."""
         is_beyond = False
         if self.server:
-            print(f"a served call: {self.server.microseconds:.1f} us of the processor, {self.server.switches:.2f} waits; "
-                  f"in C {plain.microseconds:.1f} us, {plain.switches:.2f} waits")
+            text = f"a served call: {self.server.microseconds:.1f} us of the processor, {self.server.switches:.2f} waits"
+            if list(self.rows) == ["served"]:  # else those of C are of other calls as well
+                text += f"; in C {plain.microseconds:.1f} us, {plain.switches:.2f} waits"
+            print(f"{text}; start-up included")
         for name, values in self.found.items():
             median = statistics.median(values)
             beyond = median > limits.get(name, float("inf"))

@@ -194,11 +194,13 @@ type labelOfTest struct{}
 func TestContextOfACallEndsAtTheDeadline(t *testing.T) {
 	type seen struct{ own, derived error }
 	found := make(chan seen, 1)
+	told := make(chan struct{}, 2) // that the caller has heard of the deadline: no answer comes before
 	wait := func(ctx context.Context) {
 		derived, cancel := context.WithCancel(context.WithValue(ctx, labelOfTest{}, 1))
 		defer cancel()
 		<-derived.Done()
 		found <- seen{ctx.Err(), derived.Err()}
+		<-told
 	}
 	look := func(ctx context.Context) {
 		for ctx.Err() == nil {
@@ -208,6 +210,7 @@ func TestContextOfACallEndsAtTheDeadline(t *testing.T) {
 		derived, cancel := context.WithCancel(ctx)
 		defer cancel()
 		found <- seen{ctx.Err(), derived.Err()}
+		<-told
 	}
 	a, b := pair(t, map[string]any{"wait": wait, "look": look, "bounded": func(ctx context.Context) bool {
 		_, isBounded := ctx.Deadline()
@@ -218,6 +221,7 @@ func TestContextOfACallEndsAtTheDeadline(t *testing.T) {
 		_, err := a.Call(ctx, "b", name)
 		cancel()
 		is(t, err, distag.ErrDeadline)
+		told <- struct{}{}
 		ok(t, b.Unregister(name, 120*time.Second)) // has run, unless the deadline was before its begin
 		select {
 		case s := <-found:

@@ -9,10 +9,15 @@
 
 namespace distag {
 
-// Ends every wait, here and elsewhere, whatever fails on the way.
 void MeshEnd::end_now(Error error, bool tell) {
   assert_on_loop(place_.environment.loop);
+  end(std::move(error), tell ? Word::kEnd : Word::kNone);
+}
+
+// Ends every wait, here and elsewhere, whatever fails on the way.
+void MeshEnd::end(Error error, Word word) {
   if (ended_) return;
+  word_ = word;
   if (error.origin_rank() < 0) error.set_origin_rank(place_.rank_of(place_.position));
   ended_ = std::move(error);
   stats_.open = 0;
@@ -32,7 +37,7 @@ void MeshEnd::end_now(Error error, bool tell) {
       line.waiting.reset();
     }
   }
-  if (tell) tell_end();
+  tell_end();
   each.check();
 }
 
@@ -45,12 +50,7 @@ void MeshEnd::end_alone(Error error, const std::string& line) {
 
 void MeshEnd::end_behind(const Error& left) {
   assert_on_loop(place_.environment.loop);
-  if (ended_) return;
-  owes_leave_ = true;
-  EachStep each;
-  each([&] { end_now(left, false); });
-  each([this] { leave_if_due(); });
-  each.check();
+  end(left, Word::kLeaveBehind);
 }
 
 void MeshEnd::stop() {
@@ -79,23 +79,36 @@ void MeshEnd::close_line(MeshLines::End& end, const Error& why) noexcept {
   each([this] { leave_if_due(); });
 }
 
+// A part that is larger than a message goes in pieces, which what is smaller would overtake.
 void MeshEnd::tell_end() {
   constexpr Nanos kAgain = 50 * kMillisecond;
+  if (word_ == Word::kNone) return;
   try {
-    for (; next_to_tell_ < place_.shape.count(); ++next_to_tell_) {
-      if (next_to_tell_ == place_.position) continue;
-      Error error = *ended_;
-      if (is_leaving_ && has_left_) {
-        error = Error(Status::kDisconnected,
-                      fmt::format("{}: {} has left it", place_.where(""), place_.describe_member(place_.position)));
-      }
-      place_.send(next_to_tell_, wire::MeshEnd{place_.id, std::move(error), has_left_});
+    for (int64_t to = 0; to < place_.shape.count(); ++to) {
+      const auto parts = parts_on_their_way_.find(to);
+      const bool waits_for_parts =
+          word_ == Word::kLeaveBehind && parts != parts_on_their_way_.end() && parts->second != 0;
+      if (to == place_.position || told_[static_cast<size_t>(to)] || waits_for_parts) continue;
+      Error error = word_ == Word::kLeave ? left_error(place_.position) : *ended_;
+      place_.send(to, wire::MeshEnd{place_.id, std::move(error), word_ != Word::kEnd});
+      told_[static_cast<size_t>(to)] = true;
     }
   } catch (const std::bad_alloc&) {
+    if (std::exchange(tells_again_, true)) return;
     Loop& loop = place_.environment.loop;
-    loop.start_timer(tell_again_, loop.now() + kAgain,
-                     [this, self = holder_.shared_from_this()] { place_.gate->run([this, self] { tell_end(); }); });
+    loop.start_timer(again_, loop.now() + kAgain, [this, self = holder_.shared_from_this()] {
+      tells_again_ = false;
+      place_.gate->run([this, self] { tell_end(); });
+    });
   }
+}
+
+bool MeshEnd::owes_word() const {
+  assert_on_loop(place_.environment.loop);
+  for (int64_t to = 0; to < place_.shape.count(); ++to) {
+    if (to != place_.position && !told_[static_cast<size_t>(to)]) return ended_ && word_ != Word::kNone;
+  }
+  return false;
 }
 
 // ---- this member leaves ----
@@ -106,7 +119,6 @@ void MeshEnd::begin_leaving() {
   leave_if_due();
 }
 
-// A part that is larger than a message goes in pieces, which what is smaller would overtake.
 bool MeshEnd::has_parts_on_their_way() const {
   return std::any_of(parts_on_their_way_.begin(), parts_on_their_way_.end(),
                      [this](const auto& entry) { return entry.second != 0 && !left_.contains(entry.first); });
@@ -114,20 +126,15 @@ bool MeshEnd::has_parts_on_their_way() const {
 
 void MeshEnd::leave_if_due() {
   assert_on_loop(place_.environment.loop);
-  if (owes_leave_ && ended_ && !has_parts_on_their_way()) {
-    owes_leave_ = false;
-    has_left_ = true;
-    tell_end();
-  }
-  if (!is_leaving_ || ended_ || !is_idle() || has_parts_on_their_way()) return;
-  has_left_ = true;
+  if (ended_) return tell_end();
+  if (!is_leaving_ || !is_idle() || has_parts_on_their_way()) return;
   Error error(Status::kInvalidState, "mesh released");
   try {
     error = Error(Status::kInvalidState, fmt::format("{}: this worker has released it", place_.where("")));
   } catch (const std::bad_alloc&) {
     // The short text stays.
   }
-  end_now(std::move(error), true);
+  end(std::move(error), Word::kLeave);
 }
 
 void MeshEnd::send_part(int64_t to, wire::Part part) {
@@ -148,7 +155,8 @@ Heard MeshEnd::on_end(int64_t from, const wire::MeshEnd& end) {
   assert_on_loop(place_.environment.loop);
   if (ended_) return Heard::kStale;
   if (end.left) {
-    note_left(from, true, end.error);  // all parts of its calls have come before
+    // All parts of its calls have come before; unless it has ended behind another, of which the error is.
+    note_left(from, end.error.origin_rank() < 0, end.error);
   } else {
     end_now(end.error, false);
   }
@@ -157,6 +165,7 @@ Heard MeshEnd::on_end(int64_t from, const wire::MeshEnd& end) {
 
 void MeshEnd::on_lost(int64_t from, const Error& error) {
   assert_on_loop(place_.environment.loop);
+  if (ended_) told_[static_cast<size_t>(from)] = true;
   Error lost(error.status(),
              fmt::format("{}: {} is lost: {}", place_.where(""), place_.describe_member(from), error.message()));
   end_now(lost.set_origin_rank(place_.rank_of(from)), true);
@@ -164,9 +173,12 @@ void MeshEnd::on_lost(int64_t from, const Error& error) {
 
 void MeshEnd::on_left(int64_t from) {
   assert_on_loop(place_.environment.loop);
-  note_left(
-      from, false,
-      Error(Status::kDisconnected, fmt::format("{}: {} has left it", place_.where(""), place_.describe_member(from))));
+  if (ended_) told_[static_cast<size_t>(from)] = true;
+  note_left(from, false, left_error(from));
+}
+
+Error MeshEnd::left_error(int64_t member) const {
+  return {Status::kDisconnected, fmt::format("{}: {} has left it", place_.where(""), place_.describe_member(member))};
 }
 
 // A line of the library's own ends by the last call of the member, which has come, before calls that it never made;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "base/future.h"
 #include "coll/mesh_lines.h"
@@ -21,6 +22,7 @@ class Mesh;
 //   in use  -> leaving   begin_leaving(): no call of this worker follows
 //   leaving -> ended     once no call is under way, and all parts have arrived: the others hear that it has left
 //   any     -> ended     end_now(): all that is open fails with the one error, here and on the other members
+//   any     -> ended     end_behind(): a call needs a member that has left; for the others this one has left as well
 //
 // ended() is set once and stays; each other member hears of the end exactly once, also where there is no memory at
 // first. A member that has left or released is one that no call may wait for.
@@ -30,7 +32,7 @@ class MeshEnd {
 
   // `holder` is the mesh that has this as a member.
   MeshEnd(const MeshPlace& place, MeshLines& lines, MeshStats& stats, Holder& holder)
-      : place_(place), lines_(lines), stats_(stats), holder_(holder) {}
+      : place_(place), lines_(lines), stats_(stats), holder_(holder), told_(static_cast<size_t>(place.shape.count())) {}
 
   const std::optional<Error>& ended() const { return ended_; }
   // Fails with the error with which it ends. Any thread.
@@ -41,9 +43,11 @@ class MeshEnd {
   // For a failure that the others cannot know, in a call of that line.
   void end_alone(Error error, const std::string& line);
   void stop();
-  // As a call waits in vain for a member that has left, for that reason: this one makes no more calls either, which the
-  // others hear of as of a leave, once all parts of its calls have arrived.
+  // A call waits in vain for a member that has left, as `left` says. This member makes no more calls either; each other
+  // one hears so once the parts that it was sent before have arrived, and fails in its next call that needs this one.
   void end_behind(const Error& left);
+  // Some member has yet to hear of the end.
+  bool owes_word() const;
   // Closes a line: see Mesh.
   void close_line(MeshLines::End& end, const Error& why) noexcept;
 
@@ -67,7 +71,12 @@ class MeshEnd {
   const Error* left(int64_t member, const std::string& line) const;
 
  private:
+  // How the others hear of the end.
+  enum class Word : uint8_t { kNone, kEnd, kLeave, kLeaveBehind };
+
+  void end(Error error, Word word);
   void note_left(int64_t from, bool has_released, Error why);
+  Error left_error(int64_t member) const;
   bool has_parts_on_their_way() const;
   bool outlasts(const std::string& line, int64_t member) const;
   void tell_end();  // those who do not know it yet; where there is no memory, again in a while
@@ -81,10 +90,10 @@ class MeshEnd {
   std::map<int64_t, Error> left_;  // members that make no more calls
   std::set<int64_t> released_;     // those of them whose calls have all come
   bool is_leaving_ = false;
-  bool has_left_ = false;
-  bool owes_leave_ = false;   // it has ended, and the others are to hear of it as of a leave
-  int64_t next_to_tell_ = 0;  // of its end: a position
-  TaskPlace tell_again_;
+  Word word_ = Word::kNone;
+  std::vector<bool> told_;  // by position: those that have heard, or are gone
+  TaskPlace again_;
+  bool tells_again_ = false;                      // `again_` is taken
   std::map<int64_t, size_t> parts_on_their_way_;  // by member: not acknowledged yet
   std::atomic<size_t> work_{0};
 };

@@ -214,11 +214,13 @@ void Meshes::stop() {
 
 // Of the meshes that have ended the latest are kept: what is late for them is known to be.
 void Meshes::forget_ended() {
-  auto ended = std::count_if(meshes_.begin(), meshes_.end(),
-                             [](const auto& entry) { return entry.second->parts().end.ended(); });
-  std::erase_if(meshes_, [&ended](const auto& entry) {
-    return entry.second->parts().end.ended() && ended-- > static_cast<decltype(ended)>(kMostEnded);
-  });
+  const auto is_over = [](const auto& entry) {
+    const MeshEnd& end = entry.second->parts().end;
+    return end.ended() && !end.owes_word();
+  };
+  auto over = std::count_if(meshes_.begin(), meshes_.end(), is_over);
+  std::erase_if(meshes_,
+                [&](const auto& entry) { return is_over(entry) && over-- > static_cast<decltype(over)>(kMostEnded); });
 }
 
 // ---- messages ----

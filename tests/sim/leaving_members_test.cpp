@@ -60,6 +60,70 @@ TEST(LeavingMembers, WhatHasComeIsGivenThoughAnotherMemberNeedsTheOneThatLeft) {
                  "worker \"w2\" (rank 2) has left it");
 }
 
+// Parts that are larger than a message go in pieces, which what is smaller would overtake.
+TEST(LeavingMembers, AMemberThatEndsBehindHasSentItsLargePartsBefore) {
+  MeshGroup members(1, {3});
+  CollectiveCall gather = call_of(CollectiveKind::kReduce, members.all_axes(), numbers({2'500'001}, 1));
+  gather.root = 1;
+  members.mesh(2).collective(gather);
+  members.mesh(2).leave();
+  const Result root = members.mesh(1).collective(gather);
+  members.group().scheduler().run_for(kSecond);
+  members.mesh(0).collective(gather);
+  expect_failure(failure_of(*members.mesh(0).collective(sum_of({2}))), Status::kDisconnected,
+                 "worker \"w2\" (rank 2) has left it");
+  EXPECT_TRUE(same_bits(value_of(root), expected_sum(std::vector<Tensor>(3, gather.tensor))));
+}
+
+// The word goes to each once its own parts have come, whatever becomes of parts for others.
+TEST(LeavingMembers, AMemberThatEndsBehindTellsTheOthersThoughOneIsGone) {
+  MeshGroup members(1, {4});
+  CollectiveCall broadcast = call_of(CollectiveKind::kBroadcast, members.all_axes(), numbers({2}, 1));
+  members.group().network().part("w0", "w3");
+  members.mesh(0).collective(broadcast);
+  members.mesh(2).leave();
+  members.group().scheduler().run_for(10 * kMillisecond);
+  expect_failure(failure_of(*members.mesh(0).collective(sum_of({2}))), Status::kDisconnected,
+                 "worker \"w2\" (rank 2) has left it");
+  members.mesh(1).collective(broadcast);
+  const Error error = failure_of(*members.mesh(1).collective(broadcast));
+  expect_failure(error, Status::kDisconnected, "worker \"w2\" (rank 2) has left it");
+  EXPECT_EQ(error.origin_rank(), 2);
+}
+
+// It has an asynchronous call under way when it releases the mesh, and then fails in that.
+TEST(LeavingMembers, AMemberThatLeavesAndEndsBehindAnotherNamesThat) {
+  MeshGroup members(1, {3});
+  const Result sum = members.mesh(0).collective(sum_of({2}));
+  members.mesh(0).leave();
+  members.group().scheduler().run_for(10 * kMillisecond);
+  members.mesh(2).leave();
+  expect_failure(failure_of(*sum), Status::kDisconnected, "worker \"w2\" (rank 2) has left it");
+  const Error error = failure_of(*members.mesh(1).collective(sum_of({2})));
+  expect_failure(error, Status::kDisconnected, "worker \"w2\" (rank 2) has left it");
+  EXPECT_EQ(error.origin_rank(), 2);
+}
+
+// All have used the line; the member that ended behind another one says no last word on it.
+TEST(LeavingMembers, AnOwnLineEndsWithAMemberThatEndedBehindAnother) {
+  MeshGroup members(1, {3});
+  CollectiveCall own = sum_of({2});
+  own.line = "own";
+  own.timeout = kForever;
+  std::vector<Result> results;
+  for (const int32_t rank : {0, 1, 2}) {
+    members.group().loop(rank).run([&] { members.mesh(rank).open_own_line("own", Future<Unit>::make(), ""); });
+    results.push_back(members.mesh(rank).collective(own));
+  }
+  for (const Result& result : results) value_of(result);
+  members.mesh(2).leave();
+  expect_failure(failure_of(*members.mesh(0).collective(sum_of({2}))), Status::kDisconnected,
+                 "worker \"w2\" (rank 2) has left it");
+  members.group().scheduler().run_for(kSecond);
+  expect_failure(failure_of(*members.mesh(1).collective(own)), Status::kDisconnected,
+                 "worker \"w2\" (rank 2) has left it");
+}
+
 // A line of the library's own that the member has used ends by its last call; one that it never used ends with the
 // mesh.
 TEST(LeavingMembers, AnOwnLineThatAMemberThatLeftNeverUsedEnds) {

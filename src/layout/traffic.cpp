@@ -3,6 +3,11 @@
 namespace distag::layout {
 namespace {
 
+int64_t saturating(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
 Traffic traffic_of_sum(const MeshShape& mesh, const Dims& shape, const Move& move, int64_t item_size,
                        int64_t position) {
   const int64_t members = mesh.size_of(move.sum_axes());
@@ -11,13 +16,13 @@ Traffic traffic_of_sum(const MeshShape& mesh, const Dims& shape, const Move& mov
     return traffic_of_all_reduce(count, item_size, members, mesh.index_along(move.sum_axes(), position));
   }
   const int64_t own = box_of(mesh, move.after_sum(), shape, position).count();
-  return {(count - own) * item_size, (members - 1) * own * item_size};
+  return {saturating(count - own, item_size), saturating((members - 1) * item_size, own)};
 }
 
 int64_t bytes_between(const std::vector<Transfer>& transfers, int64_t item_size) {
   int64_t bytes = 0;
   for (const Transfer& transfer : transfers) {
-    if (transfer.from != transfer.to) bytes += transfer.box.count() * item_size;
+    if (transfer.from != transfer.to) bytes += saturating(transfer.box.count(), item_size);
   }
   return bytes;
 }
@@ -28,13 +33,12 @@ Traffic traffic_of_all_reduce(int64_t count, int64_t item_size, int64_t members,
   if (is_reduced_directly(members, count * item_size)) return traffic_of_all_gather(count, item_size, members);
   // Chunks of the others go out and come back reduced; its chunk comes in from all, and goes to all.
   const int64_t own = block_of(count, members, index).extent;
-  const int64_t bytes = (count - own + (members - 1) * own) * item_size;
+  const int64_t bytes = saturating(count - own + saturating(members - 1, own), item_size);
   return {bytes, bytes};
 }
 
 Traffic traffic_of_all_gather(int64_t count, int64_t item_size, int64_t members) {
-  int64_t bytes = 0;
-  if (__builtin_mul_overflow((members - 1) * item_size, count, &bytes)) bytes = INT64_MAX;
+  const int64_t bytes = saturating((members - 1) * item_size, count);
   return {bytes, bytes};
 }
 

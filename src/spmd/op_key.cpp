@@ -40,15 +40,6 @@ void add_value(std::string& key, const Value& value) {
   }
 }
 
-void add_spec(std::string& key, const layout::Spec& spec) {
-  key.push_back(static_cast<char>(spec.rank()));
-  for (size_t d = 0; d < spec.rank(); ++d) {
-    key.push_back(static_cast<char>(spec.dim(d).size()));
-    for (uint8_t axis : spec.dim(d)) key.push_back(static_cast<char>(axis));
-  }
-  add_number(key, spec.partial());
-}
-
 void add_attributes(std::string& key, const Attributes& attributes) {
   for (const auto& [name, value] : attributes) {
     key.push_back('\0');
@@ -116,6 +107,15 @@ Value in_one_form(const Attributes& attributes, const ops::Signature::Attribute&
 }
 
 }  // namespace
+
+void add_spec(std::string& key, const layout::Spec& spec) {
+  key.push_back(static_cast<char>(spec.rank()));
+  for (size_t d = 0; d < spec.rank(); ++d) {
+    key.push_back(static_cast<char>(spec.dim(d).size()));
+    for (uint8_t axis : spec.dim(d)) key.push_back(static_cast<char>(axis));
+  }
+  add_number(key, spec.partial());
+}
 
 std::string key_of(const ops::Op& op, const Attributes& attributes) {
   std::string key = op.name;

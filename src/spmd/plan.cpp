@@ -368,7 +368,9 @@ void Plan::choose(const TracedProgram& program, const PlanSettings& settings, Pl
   policy.marking_order.resize(program.leaves().size());
   for (size_t i = 0; i < leaves_.size(); ++i) {
     const auto found = places.find(leaves_[i].tensor.id());
-    if (found != places.end()) policy.marking_order[found->second] = i;
+    // What is marked already was marked before all others.
+    const bool is_marked = leaves_[i].why == kMarked;
+    if (found != places.end()) policy.marking_order[found->second] = is_marked ? i : leaves_.size() + i;
   }
   StepCosts step(mesh_, program, costs, policy);
   ChoiceRequest request;

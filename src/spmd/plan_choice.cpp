@@ -66,6 +66,7 @@ std::string reason_of(StepCosts& costs, const ChoiceRequest& request, const Spec
   repeated.leaves = choice.leaves;
   repeated.leaves[leaf] = Spec(choice.leaves[leaf].rank());
   repeated.step = plan_step(costs, repeated.leaves);
+  if (repeated.step.part.time == kImpossible) return "repeated, an op would move data, which the mesh refuses";
   const Picoseconds time = choice.step.part.time, other = repeated.step.part.time;
   if (other > time) return fmt::format("saves {} of a step, over repeated", microseconds(other - time));
   if (!fits_memory(costs, request, repeated)) return "repeated it would pass memory_bytes";
@@ -113,9 +114,11 @@ SpecChoice choose_specs(StepCosts& costs, const ChoiceRequest& request) {
   choice.step = plan_step(costs, choice.leaves);
   if (choice.bound < choice.step.part.time) try_completion(costs, request, choice);
   if (choice.step.part.time == kImpossible) {
-    fail(Status::kInvalidArgument,
-         "no specs of the leaves were found by which no op moves data, which hidden_moves of the mesh refuses; and by "
-         "which a step takes a time that can be counted: give rules, or other costs");
+    fail(Status::kInvalidArgument, "{}",
+         costs.policy().refuses_hidden
+             ? "no specs of the leaves were found by which no op moves data, as hidden_moves of the mesh wants: give "
+               "other rules, or allow them"
+             : "no specs of the leaves were found by which a step takes a time that can be counted: give other costs");
   }
   choice.bound = std::min(choice.bound, choice.step.part.time);
   if (!fits_memory(costs, request, choice)) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "spmd/op_key.h"
 
 namespace distag::spmd {
 
@@ -36,15 +37,6 @@ void list_cuts(const MeshShape& mesh, const Dims& shape, size_t axis, Spec& spec
     if (layout::block_of(shape[d], parts, parts - 1).extent > 0) list_cuts(mesh, shape, axis + 1, spec, cuts);
     spec.dim(d) = before;
   }
-}
-
-void add_spec_key(std::string& key, const Spec& spec) {
-  for (size_t d = 0; d < spec.rank(); ++d) {
-    for (const uint8_t axis : spec.dim(d)) key.push_back(static_cast<char>(axis));
-    key.push_back(',');
-  }
-  key.push_back(static_cast<char>(spec.partial()));
-  key.push_back(';');
 }
 
 }  // namespace
@@ -196,7 +188,7 @@ void PlanModel::group_alike(std::vector<SpecView*> views, size_t most) {
     for (uint32_t value = 0; value < problem_.sizes[variable]; ++value) {
       std::string key;
       for (const SpecView* view : views) {
-        if (view->variable == variable) add_spec_key(key, view->values[value]);
+        if (view->variable == variable) add_spec(key, view->values[value]);
       }
       const auto number = static_cast<uint32_t>(numbers.size());
       groups.group_of.push_back(numbers.try_emplace(std::move(key), number).first->second);
@@ -300,10 +292,10 @@ void PlanModel::number_outcomes(size_t number, const std::vector<bool>& changing
   std::vector<Picoseconds> least;
   for (Row& row : rows) {
     std::string key(reinterpret_cast<const char*>(&row.kinds), sizeof row.kinds);
-    for (const Spec& spec : row.applied->outputs) add_spec_key(key, spec);
+    for (const Spec& spec : row.applied->outputs) add_spec(key, spec);
     for (size_t i = 0; i < changing.size(); ++i) {
-      if (changing[i]) add_spec_key(key, row.applied->left[i]);
-      if (meets(number, i)) add_spec_key(key, row.arriving[i]);
+      if (changing[i]) add_spec(key, row.applied->left[i]);
+      if (meets(number, i)) add_spec(key, row.arriving[i]);
     }
     row.outcome = numbers.try_emplace(std::move(key), static_cast<uint32_t>(numbers.size())).first->second;
     if (row.outcome == least.size()) least.push_back(row.cost);

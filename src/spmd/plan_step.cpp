@@ -6,6 +6,7 @@
 
 #include "autograd/autograd.h"
 #include "ops/attributes.h"
+#include "spmd/kept_tensors.h"
 #include "spmd/op_key.h"
 #include "spmd/part_ops.h"
 
@@ -27,33 +28,7 @@ void add_number_key(std::string& key, uint64_t number, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i) key.push_back(static_cast<char>(number >> (8 * i)));
 }
 
-void add_operand_key(std::string& key, const Spec& spec) {
-  for (size_t d = 0; d < spec.rank(); ++d) {
-    for (const uint8_t axis : spec.dim(d)) key.push_back(static_cast<char>(axis));
-    key.push_back(',');
-  }
-  key.push_back(static_cast<char>(spec.partial()));
-}
-
 uint64_t input_bit(size_t input) { return uint64_t{1} << std::min<size_t>(input, 63); }
-
-// Whether the op, where gradients of these inputs are needed, keeps its input itself for backward.
-bool keeps_input(std::string_view op, size_t input, uint64_t needed) {
-  const auto needs = [needed](size_t i) { return (needed & input_bit(i)) != 0; };
-  if (op == "matmul" || op == "linear" || op == "mul") return input < 2 && needs(1 - input);
-  if (op == "div") return input == 1;
-  // Of some nothing is kept, of others the result, or what was chosen.
-  constexpr std::string_view kNone[] = {
-      "add",          "sub",    "embedding", "concat",      "stack",   "split",   "expand",     "sum",
-      "mean",         "neg",    "reshape",   "transpose",   "permute", "squeeze", "unsqueeze",  "slice",
-      "index_select", "gather", "index_add", "scatter_add", "sort",    "topk",    "where",      "masked_fill",
-      "cumsum",       "flip",   "pad",       "repeat",      "cast",    "clone",   "mul_scalar", "add_scalar",
-      "dropout",      "exp",    "sqrt",      "tanh",        "sigmoid", "relu",    "softmax",    "log_softmax"};
-  if (std::find(std::begin(kNone), std::end(kNone), op) != std::end(kNone)) return false;
-  const bool is_norm = op == "layer_norm" || op == "rms_norm" || op == "group_norm" || op == "batch_norm";
-  if (is_norm || op == "conv1d" || op == "conv2d" || op == "conv_transpose2d") return input < 2;
-  return true;
-}
 
 bool is_product(std::string_view op) {
   return op == "matmul" || op == "linear" || op.starts_with("conv") || op == "scaled_dot_product_attention";
@@ -184,10 +159,12 @@ std::vector<bool> kept_results(const TracedProgram& program, const BackwardFlow&
     const TracedProgram::Step& step = program.steps()[number];
     uint64_t needed = 0;
     for (size_t i = 0; i < step.inputs.size(); ++i) needed |= flow.uses[number][i] ? input_bit(i) : 0;
+    const KeptTensors of_step = kept_tensors(step.op->op().name, needed);
+    if (of_step.is_own) kept[step.first_output] = true;
     for (size_t i = 0; i < step.inputs.size(); ++i) {
       const size_t item = step.inputs[i];
-      if (item == kNoItem || item < program.leaves().size()) continue;
-      if (keeps_input(step.op->op().name, i, needed)) kept[item] = true;
+      const bool is_result = item != kNoItem && item >= program.leaves().size();
+      if (is_result && of_step.has(i)) kept[item] = true;
     }
   }
   return kept;
@@ -239,7 +216,7 @@ std::string StepCosts::key_of_step(size_t number) const {
 const StepCosts::Applied& StepCosts::apply(size_t step, const Specs& inputs) {
   std::string key;
   add_number_key(key, class_of_step_[step], 4);
-  for (const Spec& spec : inputs) add_operand_key(key, spec);
+  for (const Spec& spec : inputs) add_spec(key, spec);
   const auto found = kept_.find(key);
   if (found != kept_.end()) return found->second;
   ++placement_count_;
@@ -308,7 +285,7 @@ void StepCosts::bring(size_t number, const layout::OpCall& call, const Placement
     const StepPart part = moved(operand.shape, operand.dtype, now, placement.inputs[i]);
     applied.part += part;
     const bool is_gathered = operand.is_parameter && !rest.is_local();
-    if (is_gathered && gathers_again && keeps_input(call.op, i, needed)) applied.part += part;
+    if (is_gathered && gathers_again && kept_tensors(call.op, needed).has(i)) applied.part += part;
   }
 }
 

@@ -224,6 +224,16 @@ TEST(MergedCounts, WhatIsBeyondAllClassesOrRowsEndsNothing) {
                 apply("embedding", {beyond, table});
               }),
               "INVALID_ARGUMENT: embedding: index 7 out of range [0, 7)");
+    // An index that is whole is alike on all, though what it chooses from is cut, and of whole numbers.
+    const Tensor chosen = marked(tensor_of<int64_t>({2, 4}, {1, 2, 3, 4, 5, 6, 7, 8}), "(None, 'x')");
+    EXPECT_EQ(failure_of([&] {
+                apply("index_add", {chosen, beyond, chosen});
+              }),
+              "INVALID_ARGUMENT: index_add: index 7 out of range [0, 2)");
+    EXPECT_EQ(failure_of([&] {
+                apply("index_select", {chosen, beyond});
+              }),
+              "INVALID_ARGUMENT: index_select: index 7 out of range [0, 2)");
     const Tensor none = marked(numbers({2, 0}, 1), "(None, 'x')");
     for (const char* op : {"max", "amin"}) {
       EXPECT_EQ(failure_of([&] {

@@ -13,6 +13,9 @@
 #include "spmd/sharding.h"
 #include "spmd/tensors.h"
 #include "spmd/trace.h"
+#include "support/expect.h"
+#include "support/tensors.h"
+#include "unit/layout/meshes.h"
 
 namespace distag::testing {
 namespace {
@@ -95,6 +98,11 @@ void run_planned(Member& member, uint64_t seed, size_t steps, uint64_t& sent) {
   PlanSettings settings;
   const Made traced = run_alone(seed, steps, shape_of);
   settings.leaves = traced.leaves;
+  // Buckets are filled in the order in which leaves are given, whatever the program does with them.
+  const auto reorder = [seed](std::vector<spmd::PlanLeaf>& leaves) {
+    if (seed % 2 == 0) std::reverse(leaves.begin(), leaves.end());
+  };
+  reorder(settings.leaves);
   settings.roots = {traced.loss};
   settings.is_automatic = true;
   settings.costs = random_costs(random);
@@ -115,9 +123,11 @@ void run_planned(Member& member, uint64_t seed, size_t steps, uint64_t& sent) {
     return saved.leaves.back().tensor;
   });
   names.run(steps, kMostLeaves);
+  const std::vector<spmd::PlanLeaf> leaves = saved.leaves;
+  reorder(saved.leaves);
   Plan(member.mesh(), saved).apply(member.line, true);
   size_t next = 0;
-  RandomProgram program(seed, [&](const RandomProgram::Leaf&) { return saved.leaves[next++].tensor; });
+  RandomProgram program(seed, [&](const RandomProgram::Leaf&) { return leaves[next++].tensor; });
   const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
   const MeshStats before = mesh.stats();
   const Tensor loss = program.run(steps, kMostLeaves);
@@ -130,9 +140,9 @@ void run_planned(Member& member, uint64_t seed, size_t steps, uint64_t& sent) {
   EXPECT_NEAR(spmd::gather(loss, -1).item(), expected, 1e-9 * std::max(1.0, std::abs(expected)));
   const auto alone_gradients = alone_context->gradients();
   const auto gradients = context->gradients();
-  for (size_t i = 0; i < saved.leaves.size(); ++i) {
+  for (size_t i = 0; i < leaves.size(); ++i) {
     const Tensor* gradient = alone_gradients->find(alone.leaves[i].tensor);
-    const Tensor* sharded = gradients->find(saved.leaves[i].tensor);
+    const Tensor* sharded = gradients->find(leaves[i].tensor);
     ASSERT_EQ(gradient == nullptr, sharded == nullptr) << i;
     if (gradient == nullptr) continue;
     const Tensor whole = spmd::gather(*sharded, -1);
@@ -160,6 +170,59 @@ TEST(PlanSteps, SendWhatThePlanSaysInSmallBucketsWithGatheredParametersKept) {
   policy.keep_gathered = true;
   policy.bucket_bytes = 1;
   run_all({2}, 3001, 30, 7, policy);
+}
+TEST(PlanSteps, SendWhatThePlanSaysInBucketsOfAFewLeaves) {
+  MeshPolicy policy;
+  policy.bucket_bytes = 200;
+  run_all({2}, 4001, 40, 9, policy);
+}
+
+// One is told which class to ignore, if only that by which nothing is ignored: the rows that count are added up.
+TEST(PlanSteps, LossesAlikeButForASettingThatIsADefaultTakeOtherSteps) {
+  MeshGroup group({2});
+  group.run([](Member& member) {
+    const auto run = [](const Tensor& logits, const Tensor& classes) {
+      const auto ignoring = ops::make_attributes({{"ignore_index", -100}});
+      return apply("add",
+                   {apply("cross_entropy", {logits, classes}), apply("cross_entropy", {logits, classes}, ignoring)});
+    };
+    const auto leaves_of = [](const Tensor& logits, const Tensor& classes) {
+      autograd::set_requires_grad(logits, true);
+      return std::vector<spmd::PlanLeaf>{{"logits", logits}, {"classes", classes}};
+    };
+    PlanSettings settings;
+    settings.leaves =
+        leaves_of(spmd::make_shape_only(Dtype::kFloat64, {4, 3}), spmd::make_shape_only(Dtype::kInt64, {4}));
+    settings.roots = {run(settings.leaves[0].tensor, settings.leaves[1].tensor)};
+    settings.is_automatic = true;
+    settings.rules = {{"logits", "('x', None)"}, {"classes", "('x',)"}};
+    settings.policy.position = member.position();
+    const Plan plan(member.mesh(), settings);
+    PlanSettings saved;
+    saved.saved = plan.report();
+    saved.leaves = leaves_of(numbers({4, 3}, 1), tensor_of<int64_t>({4}, {0, 2, 1, 2}));
+    Plan(member.mesh(), saved).apply(member.line, true);
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
+    const MeshStats before = member.line.program->mesh().stats();
+    context->backward({run(saved.leaves[0].tensor, saved.leaves[1].tensor)}, {});
+    EXPECT_EQ(Json::parse(plan.report()).at("step"), counts_of(before, member.line.program->mesh().stats()));
+  });
+}
+
+// A mesh that refuses hidden moves could not run what would be cheapest: leaves that lie by rules as no op wants them.
+TEST(PlanSteps, HiddenMovesThatTheMeshRefusesAreNotPlanned) {
+  const layout::MeshShape mesh = mesh_of({2});
+  PlanSettings settings;
+  const Tensor a = spmd::make_shape_only(Dtype::kFloat64, {4, 4}), b = spmd::make_shape_only(Dtype::kFloat64, {4, 4});
+  settings.leaves = {{"a", a}, {"b", b}};
+  settings.roots = {apply("sum", {apply("mul", {a, b})})};
+  settings.is_automatic = true;
+  settings.rules = {{"a", "('x', None)"}, {"b", "(None, 'x')"}};
+  EXPECT_EQ(Plan(mesh, settings).spec_of("a"), std::string("('x', None)"));
+  settings.policy.refuses_hidden = true;
+  EXPECT_EQ(failure_of([&] { Plan(mesh, settings); }).find("INVALID_ARGUMENT: no specs"), 0u);
+  settings.rules.pop_back();
+  EXPECT_EQ(Plan(mesh, settings).spec_of("b"), std::string("('x', None)"));
 }
 
 }  // namespace

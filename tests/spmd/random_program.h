@@ -69,7 +69,7 @@ class RandomProgram {
     const Tensor x = any();
     const int64_t width = x.shape()[1];
     const bool is_trained = below(4) != 0;
-    switch (below(may_add_leaf ? 13 : 9)) {
+    switch (below(may_add_leaf ? 16 : 9)) {
       case 0:
         return apply("tanh", {x});
       case 1: {
@@ -93,13 +93,26 @@ class RandomProgram {
         return apply("sub", {x, apply("sum", {x}, ops::make_attributes({{"dims", Dims{0}}, {"keepdim", true}}))});
       case 8:
         return apply("sub", {x, apply("max", {x}, ops::make_attributes({{"dims", Dims{1}}, {"keepdim", true}}))});
-      case 9:
-        return apply("tanh",
-                     {apply("linear", {x, leaf({static_cast<int64_t>(2 << below(3)), width}, is_trained), Tensor()})});
+      case 9: {
+        const int64_t out = 2 << below(3);
+        const Tensor weight = leaf({out, width}, is_trained);
+        const Tensor bias = below(2) == 0 ? leaf({out}, is_trained) : Tensor();
+        return apply("tanh", {apply("linear", {x, weight, bias})});
+      }
       case 10:
         return apply("add", {x, leaf({width}, is_trained)});
       case 11:
         return apply("layer_norm", {x, leaf({width}, is_trained)});
+      // Leaves that backward needs once more, and one that it does not.
+      case 12: {
+        const Tensor square = apply("square", {x});
+        return apply(
+            "div", {leaf({width}, is_trained), apply("add_scalar", {square}, ops::make_attributes({{"value", 2.0}}))});
+      }
+      case 13:
+        return apply("mul", {x, apply(below(2) == 0 ? "sigmoid" : "exp", {leaf({width}, is_trained)})});
+      case 14:
+        return apply("maximum", {x, leaf({width}, is_trained)});
       default: {
         const Tensor table = leaf({6, width}, is_trained);
         return apply("add", {x, apply("embedding", {leaf({x.shape()[0]}, false, 6), table})});

@@ -146,6 +146,10 @@ void compare_with_brute_force(const Dims& sizes, uint64_t first_seed, int count,
     std::vector<Spec> repeated;
     for (const auto& each : choices) repeated.push_back(each[0]);
     const Outcome outcome = brute_force(step, choices, request.memory_bytes, request.copies);
+    PlanModel::Limits rough;
+    rough.is_rough = true;
+    const PlanModel below(step, request.fixed, request.copies, rough);
+    ASSERT_LE(search(below.problem(), {}).bound, outcome.best) << "seed " << seed;
     try {
       const SpecChoice choice = choose_specs(step, request);
       ASSERT_EQ(choice.step.part.time, outcome.best) << "seed " << seed;
@@ -160,6 +164,30 @@ void compare_with_brute_force(const Dims& sizes, uint64_t first_seed, int count,
   // Cuts are worth something in many of them, and memory binds in some.
   EXPECT_GT(cut, count / 6);
   EXPECT_GT(refused, count / 30);
+}
+
+// Both gradients of a repeated result are cut along one axis and sums along the other: to bring them there at once
+// takes less than the sum of whole ones.
+TEST(PlanModel, ARoughTableSaysNoMoreThanAStepTakes) {
+  const MeshShape mesh = mesh_of({2, 8});
+  Model model;
+  const Tensor y = run("tanh", {model.leaf("x", {8, 64, 64})});
+  Tensor sum;
+  for (const char* name : {"a", "b"}) {
+    const Tensor product = run("matmul", {y, model.leaf(name, {8, 64, 64})});
+    sum = sum ? run("add", {sum, product}) : product;
+  }
+  const TracedProgram program({{run("mean", {sum})}});
+  std::vector<std::optional<Spec>> fixed;
+  for (const PlanLeaf& leaf : model.settings.leaves) {
+    fixed.push_back(layout::parse_spec(mesh, leaf.name == "x" ? "(None, None, None)" : "('x', None, 'y')", 3));
+  }
+  const PlanCosts costs(mesh, std::nullopt);
+  StepCosts step(mesh, program, costs, {});
+  PlanModel::Limits rough;
+  rough.is_rough = true;
+  const PlanModel model_of(step, fixed, {1, 1, 1}, rough);
+  EXPECT_LE(search(model_of.problem(), {}).bound, plan_step(step, {*fixed[0], *fixed[1], *fixed[2]}).part.time);
 }
 
 TEST(PlanModel, IsExactOnTwoMembers) { compare_with_brute_force({2}, 1, 300, 10, 5, 1000); }

@@ -1476,9 +1476,9 @@ DISTAG_API const char *distag_get_version(void);
 
 /* ---- Bounds and the end of a mesh. At most 256 calls of a line are under way: a blocking one waits for room, the
  * future of one more fails with OVERLOADED. From members that had room this one then differs, so wait for earlier
- * futures before. A mesh ends, for all members, when one of them is lost, leaves, diverges, or fails alone. From then
- * on its calls answer that failure, with the same cause everywhere. A failure that is the same on all members, as of
- * an argument, ends nothing. ---- */
+ * futures before. A mesh ends, for all members, when one of them is lost, diverges, or fails alone, and for a member
+ * with its first call that needs one that left. From then on its calls answer that failure, with one cause everywhere.
+ * A failure that is the same on all members, as of an argument, ends nothing. ---- */
 
 enum distag_hidden_moves {
   DISTAG_HIDDEN_ALLOW = 1, /* ops move shards where their inputs do not fit each other (default) */

@@ -105,9 +105,8 @@ bool has_room_for_threads(size_t threads, size_t bytes) noexcept try {
   bool has_ended = true;
   for (const pthread_t thread : made) has_ended = join(thread, until) && has_ended;
   if (!has_ended) static_cast<void>(gate.release());  // a thread that begins late needs it
-  is_there = is_there && has_ended;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return is_there;
+  return is_there && has_ended;
 } catch (const std::bad_alloc&) {
   return false;
 }

@@ -89,13 +89,16 @@ class ZmqQueuesTest : public ::testing::TestWithParam<bool> {
     return dialler_sends() ? dialled_->connection().send({lender_.frame()})
                            : listening_->acceptor().reply(token_, {lender_.frame()});
   }
-  // Sends until no more is taken for a while: the number of messages that were taken.
+  // Sends until the queue of the receiver, which does not read, and half of the own one are full at least, and no more is
+  // taken for a while: the number of messages that were taken.
   size_t fill() {
     size_t taken = 0;
+    const Nanos until = sender().loop().now() + kPatience;
     for (int quiet = 0; quiet < 10; ++quiet) {
       sender().run([&] {
         for (; taken < kMany && send_on_loop(); ++taken) quiet = 0;
       });
+      if (taken < kQueue * 3 / 2 && sender().loop().now() < until) quiet = 0;
       poll(nullptr, 0, 10);
     }
     sender().run([] {});  // the last one, which was not taken, is back

@@ -10,9 +10,9 @@
 namespace distag::autograd {
 namespace {
 
-// Of the inputs and outputs of an application.
+// The sizes of the inputs and outputs of an application.
 struct Sizes {
-  bool is_small = true;  // each of them
+  bool is_small = true;  // every tensor is small
   size_t bytes = 0;
 
   void add(std::span<const Tensor> tensors) {
@@ -28,7 +28,7 @@ struct OpSaved final : Node::SavedData {
   ops::Saved values;
 };
 
-// One application of a built-in op.
+// An application of a built-in op.
 class OpNode final : public Node, public RecordableNode {
  public:
   OpNode(const ops::Op& op, std::vector<Edge> next, uint32_t slots, Sizes sizes)
@@ -54,7 +54,7 @@ class OpNode final : public Node, public RecordableNode {
     part.needed &= inputs;
     return run_backward(part, std::move(gradients));
   }
-  // A search for what has come costs more than a small sum.
+  // For small tensors a look-up of the sums so far costs more than adding to them.
   bool adds() const override { return !sizes_.is_small && op_.backward_onto != nullptr; }
   Tensors backward_onto(SavedData& saved, Tensors gradients, Tensors sums) override {
     return op_.backward_onto(static_cast<OpSaved&>(saved).values, std::move(gradients), std::move(sums));
@@ -117,7 +117,7 @@ struct CustomSaved final : Node::SavedData {
   CustomOp op;
 };
 
-// One application of an op of the host.
+// An application of a custom op of the host.
 class CustomNode final : public Node {
  public:
   CustomNode(std::string name, std::span<const Tensor> inputs, uint32_t slots)
@@ -130,7 +130,7 @@ class CustomNode final : public Node {
   std::string name() const override { return name_; }
   bool is_host_code() const override { return true; }
   Tensors backward(SavedData& saved, Tensors gradients) override {
-    // The gradients it gets are the host's: its writes do not show where else the gradients go.
+    // The host may write to the gradients that it gets: snapshots keep those writes from showing elsewhere.
     for (Tensor& gradient : gradients) {
       if (gradient) gradient = gradient.snapshot();
     }
@@ -224,7 +224,7 @@ Tensors apply_custom(CustomOp op, std::span<const Tensor> inputs, size_t output_
   }
   separate(outputs, detached);
   for (Tensor& output : outputs) {
-    // It once required grad, elsewhere.
+    // An output that once required grad still has a grad slot: a new tensor has none.
     if (output.grad_slot() != nullptr) output = detach(output);
   }
   if (!op.backward || needed_inputs(inputs) == 0) return outputs;

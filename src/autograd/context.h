@@ -29,7 +29,7 @@ struct Gradients {
     Tensor gradient;
   };
   std::vector<Entry> entries;
-  uint64_t passes = 0;                           // that were committed and are summed here
+  uint64_t passes = 0;                           // the committed passes that are summed here
   const Tensor* find(const Tensor& leaf) const;  // nullptr when no pass has reached it
 };
 
@@ -41,8 +41,8 @@ struct ContextInfo {
   uint32_t pass_count = 0;
 };
 
-// One forward and its backward passes, as its user sees it: within this process (LocalContext) or across workers
-// (dautograd). A handle: the creator's last one ends the context. Thread-safe.
+// A forward and its backward passes, as their user sees them: within this process (LocalContext) or across workers
+// (dautograd). A handle: the context ends when its creator drops the last one. Thread-safe.
 class Context {
  public:
   virtual ~Context() = default;
@@ -52,11 +52,11 @@ class Context {
   virtual void backward(const Tensors& roots, const BackwardOptions& options) = 0;  // waits
   virtual std::shared_ptr<Future<Value>> backward_async(const Tensors& roots, const BackwardOptions& options) = 0;
   virtual std::shared_ptr<const Gradients> gradients() = 0;  // may wait for verdicts
-  // Completes with null when gradients() need not wait for the passes of this moment; fails as it would. Throws
-  // UNSUPPORTED without a worker, where it never waits.
+  // Completes with null once gradients() need not wait for the passes of this moment; fails as gradients() would.
+  // Throws UNSUPPORTED without a worker, where gradients() never waits.
   virtual std::shared_ptr<Future<Value>> settle_async() = 0;
-  // Multiplies the gradients of the leaves with these ids, where there are some, in the sum over exactly `passes`
-  // passes. Throws INVALID_STATE when more were committed meanwhile. Snapshots keep what they have.
+  // Multiplies the gradients of the leaves with these ids, if there are any, in the sum over exactly `passes` passes.
+  // Throws INVALID_STATE when more passes were committed meanwhile. Snapshots keep their values.
   virtual void scale_gradients(std::span<const uint64_t> leaves, double factor, uint64_t passes) = 0;
   virtual ContextInfo info() = 0;
   virtual std::vector<int32_t> known_ranks() = 0;  // ascending

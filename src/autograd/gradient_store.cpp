@@ -22,7 +22,7 @@ namespace {
 
 using Entries = GradientStore::Entries;
 
-// Recorded where one of them has a history (create_graph).
+// The sum is recorded if one of the two has a history (create_graph).
 Tensor summed(Tensor into, Tensor added) {
   if (requires_grad(into) || requires_grad(added)) return apply(ops::kAdd, std::array{into, added}, {})[0];
   return ops::accumulate(std::move(into), std::move(added));
@@ -30,7 +30,7 @@ Tensor summed(Tensor into, Tensor added) {
 
 bool is_before(const Gradients::Entry& a, const Gradients::Entry& b) { return a.leaf.id() < b.leaf.id(); }
 
-// A leaf is there twice if it stopped asking for gradients and began again between two uses.
+// A leaf has two entries if its requires_grad was turned off and on again between two uses.
 Entries sorted(Entries entries) {
   std::stable_sort(entries.begin(), entries.end(), is_before);
   Entries result;
@@ -76,7 +76,7 @@ void GradientStore::add(const Id& pass, Entries entries) {
 std::shared_ptr<const Gradients> GradientStore::read() {
   MutexLock lock(mutex_);
   sum_fresh();
-  // Tensors of the reader's own: what it writes to them does not show in the next snapshot.
+  // The reader gets tensors of its own: its writes to them do not show in the next snapshot.
   auto snapshot = std::make_shared<Gradients>(*sums_);
   for (Gradients::Entry& entry : snapshot->entries) {
     entry.gradient = with_history_of(entry.gradient, entry.gradient.snapshot());
@@ -105,7 +105,7 @@ void GradientStore::scale(std::span<const uint64_t> leaves, double factor, uint6
   sums_ = std::move(scaled);
 }
 
-// In the order of passes, not of commits, so that the sums do not depend on who was faster.
+// Adds passes in their own order, not in that of their commits, so that the sums do not depend on which was faster.
 void GradientStore::sum_fresh() {
   if (sums_ != nullptr && fresh_.empty()) return;
   std::sort(fresh_.begin(), fresh_.end(), [](const Committed& a, const Committed& b) { return a.pass < b.pass; });

@@ -10,7 +10,7 @@
 
 namespace distag::autograd {
 
-// The gradients of one context on one worker: what its committed passes left, summed by the first who reads.
+// The gradients of one context on one worker: what its committed passes left, summed by the first reader.
 // Thread-safe.
 class GradientStore {
  public:

@@ -12,7 +12,7 @@
 namespace distag::autograd {
 namespace {
 
-// `run` is one of the ways to do it.
+// `run` calls one of the backward functions of the node.
 template <typename Run>
 Tensors run_backward(const Node& node, const Run& run) {
   try {
@@ -26,13 +26,13 @@ bool is_any_defined(const Tensors& gradients) {
   return std::any_of(gradients.begin(), gradients.end(), [](const Tensor& gradient) { return bool(gradient); });
 }
 
-// A leaf owns the gradient it gets: no later write by anybody shows in it.
+// A leaf owns the gradient it gets: no later write shows in it.
 Tensor make_own(Tensor gradient) {
   if (!gradient.is_contiguous()) return gradient.contiguous();
   return gradient.is_exclusive() ? gradient : gradient.snapshot();
 }
 
-// The same of one with a history, which stays.
+// The same for a gradient with a history, which the result keeps.
 Tensor make_own_recorded(const Tensor& gradient) {
   if (!requires_grad(gradient)) return make_own(gradient);
   return with_history_of(gradient, gradient.is_contiguous() ? gradient.snapshot() : gradient.contiguous());
@@ -78,7 +78,7 @@ void GraphTask::add_source(const std::shared_ptr<Node>& send, const Bits& slots)
   }
   const size_t count = std::min<size_t>(send->slots(), slots.size());
   for (size_t i = 0; i < count; ++i) {
-    // By number each time: visits_ grows with what is reached.
+    // Indexed each time: visits_ grows when reach() adds nodes.
     if (!slots[i] || visits_[number].slots[i]) continue;
     visits_[number].slots[i] = true;
     reach(send->next()[i], false);
@@ -228,7 +228,7 @@ void GraphTask::take_up() {
   put_off_.clear();
 }
 
-// Elsewhere than at an op the gradients may be copied.
+// Nodes other than ops may copy their gradients.
 size_t GraphTask::cost(const Visit& visit) const {
   if (visit.node->kind() == Node::Kind::kFunction) return visit.node->cost();
   size_t bytes = 0;
@@ -315,8 +315,8 @@ void GraphTask::run_put_off(uint32_t number) {
   --unfinished_;
 }
 
-// Those of leaves, if the node has others: by them the pass may go on to other workers. What depends on the graph alone
-// keeps the order of sums the same from run to run.
+// The inputs that lead to leaves, if the node has others, through which the pass may go on to other workers. The choice
+// depends on the graph alone, so that the order of sums is the same from run to run.
 uint64_t GraphTask::inputs_to_put_off(const Node& node) const {
   if (!has_recvs_ || !node.is_separable()) return 0;
   uint64_t leaves = 0;
@@ -333,8 +333,8 @@ uint64_t GraphTask::inputs_to_put_off(const Node& node) const {
   return has_others ? leaves : 0;
 }
 
-// The sums so far where the gradients of the node go, taken from there. Empty where two of them go to one place,
-// which adds them one after the other.
+// Takes the sums so far from the nodes to which the gradients of this one go. Empty if both go to one place, which adds
+// them one after the other.
 Tensors GraphTask::take_sums(const Node& node) {
   const std::vector<Edge>& edges = node.next();
   const auto is_one = [](const Edge& a, const Edge& b) { return a.node == b.node && a.slot == b.slot; };

@@ -15,9 +15,9 @@ namespace distag::autograd {
 
 using Bits = std::vector<bool>;
 
-// One pass in the graph of one worker: the nodes it visits, how many gradients each still waits for, and those that
-// have arrived. First the walks (expand, add_source), until every count is final everywhere; then the gradients
-// (deliver, run). A pass within one process does all of it in one go. Not thread-safe: its strand serialises.
+// A pass in the graph of one worker: the nodes it visits, how many gradients each still waits for, and those that have
+// arrived. Walks come first (expand, add_source), until every count is final everywhere; then the gradients (deliver,
+// run). A pass within one process does all of it in one go. Not thread-safe: its strand serialises.
 class GraphTask {
  public:
   // Called for each recv that a walk meets; throws to end the walk.
@@ -29,17 +29,17 @@ class GraphTask {
 
   struct RunOptions {
     bool runs_host_code = false;     // else nodes of host code are handed out
-    size_t max_nodes = 0;            // 0: any number, whatever they cost; else at most this many,
-    size_t max_bytes = 0;            // whose costs are no more than that, all in all
+    size_t max_nodes = 0;            // 0: no limit on nodes and costs; else at most this many,
+    size_t max_bytes = 0;            // with a total cost of at most this
     CheckStop check_stop = nullptr;  // may be empty
   };
 
-  // A recv that a walk reached, and its slots that are new.
+  // A recv that a walk reached, and its slots that no earlier walk reached.
   struct Reached {
     std::shared_ptr<Node> recv;
     Bits slots;
   };
-  // A recv all of whose gradients are there: they go to the peer. One for each live slot, in order; undefined is zero.
+  // A recv whose gradients have all arrived, for the peer: one for each live slot, in order; undefined is zero.
   struct Leaving {
     std::shared_ptr<Node> recv;
     Bits live;
@@ -60,19 +60,19 @@ class GraphTask {
     Tensors run();  // throws what backward throws, naming the node
   };
 
-  // `hands_out_entries`: joint steps are run by others; else they run as all do, which fails. `records`: gradients get
-  // a history (create_graph); walks throw UNSUPPORTED naming a node that cannot give one.
+  // `hands_out_entries`: joint steps are run by others; else they run like any node, which fails. `records`: gradients
+  // get a history (create_graph); walks throw UNSUPPORTED naming a node that cannot give one.
   explicit GraphTask(CheckRecv check_recv, bool hands_out_entries = false, bool records = false);
   ~GraphTask();
   GraphTask(const GraphTask&) = delete;
   GraphTask& operator=(const GraphTask&) = delete;
 
-  // Walks begin at edges, each of which counts once, also the same twice, and at the sources: the gradients of these
-  // slots of a send will come from its peer, together. All three throw GRAPH_FREED naming a node whose saved data is
-  // gone, or what CheckRecv throws; the task is of no use then.
+  // Walks begin at edges, where an edge given twice counts twice, and at sources: sends whose peers will deliver the
+  // gradients of these slots, all together. expand, add_source and walk throw GRAPH_FREED naming a node whose saved
+  // data is gone, or what CheckRecv throws; the task is unusable then.
   void expand(std::span<const Edge> edges);
   void add_source(const std::shared_ptr<Node>& send, const Bits& slots);
-  // An entry that another member has reached. Throws GRAPH_FREED.
+  // Adds an entry that another member has reached. Throws GRAPH_FREED.
   void add_entry(const std::shared_ptr<Node>& entry) { visit(entry); }
   // False when it has walked max_nodes nodes and there is more to walk.
   bool walk(size_t max_nodes = kNoLimit);
@@ -82,17 +82,17 @@ class GraphTask {
 
   // A gradient arrives at an expanded edge; undefined counts too.
   void deliver(const Edge& edge, Tensor gradient);
-  // All gradients of a source at once, one per slot. Throws PROTOCOL when `send` is no source, or they came before.
+  // Delivers all gradients of a source, one per slot. Throws PROTOCOL when `send` is no source, or has its gradients.
   void deliver_source(const Node& send, Tensors gradients);
-  // Runs what is ready, and gets ready thereby. False when the options left some of it. Throws what a backward throws
-  // as `backward of "matmul": ...`. Where other workers wait for a gradient, those of leaves that would hold it up are
-  // put off, and run after it has left: call take_up() and run() again.
+  // Runs nodes that are ready, and those that become ready thereby. False when the options left some. Throws what a
+  // backward throws as `backward of "matmul": ...`. Leaf gradients that would delay a gradient for another worker are
+  // put off until that has left: then call take_up() and run() again.
   bool run(const RunOptions& options);
   bool has_put_off() const { return !put_off_.empty(); }
   void take_up();
-  // Once, when all walks are over: entries that nothing here leads to are ready, and joint steps may begin.
+  // Call once, when all walks are over: entries that no edge here leads to are ready, and joint steps may begin.
   void begin_joint();
-  // The saved data of their nodes; nullptr unless they have begun just now.
+  // The saved data of the nodes of joint steps, for the first call after begin_joint(); else nullptr.
   std::shared_ptr<const JointSaved> take_joint() { return std::exchange(joint_, nullptr); }
   std::vector<Entering> take_entering() { return std::exchange(entering_, {}); }
   std::vector<HostStep> take_host_steps();
@@ -102,10 +102,10 @@ class GraphTask {
   // Every visited node has run, except those of joint steps.
   bool is_finished() const { return unfinished_ == 0; }
   size_t visited() const { return visits_.size(); }
-  // Sources that were not delivered yet.
+  // Sources whose gradients have not been delivered yet.
   std::vector<std::shared_ptr<Node>> waiting_sources() const;
 
-  // Of joint steps.
+  // Adds the gradients of leaves that joint steps computed.
   void add_gradients(std::vector<Gradients::Entry> gradients);
   std::vector<Gradients::Entry> take_gradients();
   // After success, without retain_graph.
@@ -115,13 +115,13 @@ class GraphTask {
   struct Visit {
     std::shared_ptr<Node> node;
     std::shared_ptr<Node::SavedData> saved;
-    Tensors gradients;  // one per slot once the first has arrived
-    Bits slots;         // of a recv: reached ones; of a send: expanded ones
-    Bits fresh;         // of a recv: those not yet reported
+    Tensors gradients;  // per slot, once the first has arrived
+    Bits slots;         // recv: reached ones; send: expanded ones
+    Bits fresh;         // recv: those not yet reported
     uint32_t waiting = 0;
-    uint32_t hook = NodeIndex::kNone;  // of a pass that records: the visit of a hook before output 0
-    uint64_t put_off = 0;              // its inputs whose gradients are put off; all others have gone on
-    bool is_joint = false;             // and no entry: others run it
+    uint32_t hook = NodeIndex::kNone;  // in a pass that records: the visit of a hook before output 0
+    uint64_t put_off = 0;              // inputs whose gradients are put off; all others have gone on
+    bool is_joint = false;             // joint and no entry: others run it
     bool is_reached = false;           // by an edge
   };
 
@@ -151,7 +151,7 @@ class GraphTask {
   const Options options_;
   std::vector<Visit> visits_;
   NodeIndex index_;
-  std::vector<uint32_t> unexpanded_;  // of the walk under way
+  std::vector<uint32_t> unexpanded_;  // in the walk under way
   std::vector<uint32_t> reached_;     // recvs with fresh slots
   std::vector<std::shared_ptr<Node>> reached_entries_;
   bool has_recvs_ = false;  // other workers wait for gradients

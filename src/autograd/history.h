@@ -11,7 +11,7 @@
 
 namespace distag::autograd {
 
-// Takes the gradient of a leaf tensor, which it keeps alive: so a gradient outlives the handles of its tensor.
+// Takes the gradient of a leaf tensor, and keeps the tensor alive: so a gradient outlives the handles of its tensor.
 class LeafNode final : public Node {
  public:
   explicit LeafNode(Tensor tensor) : Node(Kind::kLeaf, {}, 1), tensor_(following(std::move(tensor))) {}
@@ -20,7 +20,7 @@ class LeafNode final : public Node {
   const Tensor& tensor() const { return tensor_; }
 
  private:
-  // Not the values of a moment: the leaf goes on changing.
+  // Does not hold the values of this moment: the leaf goes on changing.
   static Tensor following(Tensor tensor) {
     tensor.drop_hold();
     return tensor;
@@ -33,13 +33,13 @@ class LeafNode final : public Node {
 // the node that takes its gradient. A leaf holds that node weakly, since the node holds the leaf. Thread-safe.
 class History final : public GradSlot {
  public:
-  History() = default;  // of a leaf
+  History() = default;  // for a leaf
   explicit History(Edge edge) : edge_(std::move(edge)) {}
 
   bool is_leaf() const { return edge_.node == nullptr; }
   // Whether its tensor requires grad; always, unless it is a leaf.
   bool requires_grad() const { return requires_grad_.load(std::memory_order_acquire); }
-  // Of a leaf. With 0 its hooks are gone.
+  // For a leaf only. False removes its hooks.
   void set_requires_grad(bool requires_grad);
   // No node when the tensor does not require grad.
   Edge edge(const Tensor& tensor);
@@ -59,7 +59,7 @@ class History final : public GradSlot {
   std::weak_ptr<HookNode> hook_node_ GUARDED_BY(mutex_);  // held by what was recorded
 };
 
-// `copy`, a new tensor with the values of `original`, which gets its history.
+// Gives the history of `original` to `copy`, a new tensor with the same values, and returns `copy`.
 Tensor with_history_of(const Tensor& original, Tensor copy);
 
 }  // namespace distag::autograd

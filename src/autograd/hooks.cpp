@@ -43,7 +43,7 @@ HookNode::HookNode(Edge next, std::shared_ptr<HookList> hooks, const Tensor& ten
 
 Tensors HookNode::backward(SavedData&, Tensors gradients) {
   for (const auto& hook : hooks_->all()) {
-    // Both are the host's: its writes to them do not show.
+    // The host may write to both: snapshots keep its writes from showing.
     const Tensor replacement = (*hook)(gradients[0].snapshot());
     if (!replacement) continue;
     check(replacement);
@@ -62,7 +62,7 @@ Tensors HookNode::recorded_backward(const Edge&, SavedData&, Tensors gradients) 
   return gradients;
 }
 
-// Under the mutex: who finds the node meanwhile asks after this, or is counted by it.
+// Under the mutex: a thread that finds the node meanwhile either calls is_retired() later, or its reference is counted.
 bool HookNode::retire(const std::shared_ptr<Node>& holder) {
   MutexLock lock(mutex_);
   is_retired_ = Node::retire(holder);

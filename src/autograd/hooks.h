@@ -25,15 +25,15 @@ class HookList {
   std::vector<std::pair<uint64_t, std::shared_ptr<const Hook>>> hooks_ GUARDED_BY(mutex_);
 };
 
-// Stands before the node of a tensor with hooks: all that is computed from the tensor leads its gradient here, so the
-// hooks see the whole of it.
+// Stands before the node of a tensor with hooks. Everything computed from the tensor sends its gradient here, so the
+// hooks see the whole gradient.
 class HookNode final : public Node, public RecordableNode {
  public:
   HookNode(Edge next, std::shared_ptr<HookList> hooks, const Tensor& tensor);
 
   std::string name() const override { return name_; }
   bool is_host_code() const override { return true; }
-  // The gradient of a sharded tensor.
+  // Whether its tensor is sharded.
   bool is_joint() const override {
     const Node& target = *next().at(0).node;
     return target.is_joint() && target.as_entry() == nullptr;
@@ -42,9 +42,9 @@ class HookNode final : public Node, public RecordableNode {
   // Hooks see a gradient with its history, and what they give in its place keeps its own.
   bool is_recordable() const override { return true; }
   Tensors recorded_backward(const Edge& output, SavedData& saved, Tensors gradients) override;
-  // It needs nothing that a pass could free.
+  // A hook has no data that a pass could free.
   void free_saved() override {}
-  // Its edges are gone, or go now: whoever found it through the tensor makes another.
+  // Whether its edges are gone, or go now: a thread that found the node through the tensor makes another.
   bool is_retired() const;
 
  private:

@@ -13,8 +13,8 @@
 
 namespace distag::autograd {
 
-// A call by which a part of a sharded tensor became a plain one, as all members of its mesh name it: where gradients of
-// one member's own graph come into the steps that all of them make.
+// Names, alike on all members of a mesh, a call that made a plain tensor of a part of a sharded one. There the
+// gradients of one member's own graph enter the steps that all members make.
 struct EntryName {
   Id mesh;
   uint64_t call = 0;
@@ -28,33 +28,33 @@ using JointSaved = std::unordered_map<const Node*, std::shared_ptr<Node::SavedDa
 // The steps of one pass that all members of a mesh make together, behind entries that are the same on all of them.
 class JointRun {
  public:
-  // The gradients that leave the joint steps, for nodes of this worker alone; undefined ones too. On the thread of
-  // run().
+  // Takes the gradients that leave the joint steps, for nodes of this worker alone; undefined ones too. On the thread
+  // of run().
   using Leave = std::function<void(std::vector<Edge> edges, Tensors gradients)>;
 
   virtual ~JointRun() = default;
-  // Waits for others, and for entries. Throws what any step throws, or why it was cancelled. Once.
+  // Runs the steps; waits for other members and for entries. Throws what a step throws, or why it was cancelled. Once.
   virtual std::vector<Gradients::Entry> run(const Leave& leave) = 0;
-  // The gradient of an entry is there, or is zero. On the loop, as all that follow. The member that is to be told so,
-  // if there is one.
+  // The gradient of an entry has arrived, or is zero. Returns the member that has to be told, if there is one. On the
+  // loop, like all functions below.
   virtual std::optional<Incarnation> enter(const Node& entry, Tensor gradient) = 0;
-  // It is there on another member. Again: nothing more.
+  // The gradient of an entry has arrived on another member. Repeated calls do nothing.
   virtual void enter_elsewhere(const Node& entry, Incarnation member) = 0;
-  // The pass is over for this worker: nothing of it waits here any more, and messages of it that come later are
-  // dropped. Again: nothing more. Needs no memory.
+  // The pass is over for this worker: nothing of it waits here any more, and its later messages are dropped. Repeated
+  // calls do nothing. Needs no memory.
   virtual void cancel() noexcept = 0;
 };
 
-// A node whose step all members of a mesh make that has a gradient of this worker's own graph.
+// A node whose step all members of a mesh make, and whose gradient comes from this worker's own graph.
 class EntryNode {
  public:
   virtual ~EntryNode() = default;
   virtual EntryName entry() const = 0;
   // The other members of the mesh, by position.
   virtual std::vector<Incarnation> others() const = 0;
-  // A pass is over for this worker before its joint steps have begun: messages of them that come later are dropped.
+  // A pass is over for this worker before its joint steps have begun: later messages of those are dropped.
   virtual void forget(const Id& pass) const = 0;
-  // The steps behind these entries of its mesh, in a pass.
+  // Begins the steps of a pass behind these entries of its mesh.
   virtual std::shared_ptr<JointRun> begin(const Id& pass, bool retain_graph, std::vector<std::shared_ptr<Node>> entries,
                                           std::shared_ptr<const JointSaved> saved) const = 0;
 };

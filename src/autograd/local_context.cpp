@@ -10,7 +10,7 @@
 namespace distag {
 namespace {
 
-// Ids of passes order their gradients; those of contexts are for people.
+// Pass ids order the gradients; context ids are only shown to people.
 std::atomic<uint64_t> next_context_id{1};
 
 void refuse_recv(const autograd::Node& recv) {

@@ -22,7 +22,7 @@ Node::Node(Kind kind, std::vector<Edge> next, uint32_t slots) : kind_(kind), nex
 Origins Node::origins_of_recv(uint32_t) const { return {}; }
 
 // A chain of any length needs no stack, and no memory either: a node that only this one holds is not destroyed before
-// its own edges are gone, and leads back to the one whose edges were being dropped.
+// its own edges are gone, and points back to the node whose edges were being dropped.
 Node::~Node() {
   saved_.reset();
   std::shared_ptr<Node> current;  // nullptr: this one
@@ -35,7 +35,7 @@ Node::~Node() {
     }
     std::shared_ptr<Node> node = std::move(edges.back().node);
     edges.pop_back();
-    // Another holder drops it later, in the same way. A leaf has no edges.
+    // Another holder drops the node later, in the same way. A leaf has no edges.
     if (!node || node->kind_ == Kind::kLeaf || !node->retire(node)) continue;
     node->saved_.reset();
     node->freed_after_ = std::move(current);
@@ -43,8 +43,8 @@ Node::~Node() {
   }
 }
 
-// A use count of 1 is only a hint of the past: the copy and its release order this thread after who gave up the second
-// reference.
+// A use count of 1 alone orders nothing: the copy and its release order this thread after the thread that gave up the
+// second reference.
 bool Node::retire(const std::shared_ptr<Node>& holder) {
   if (holder.use_count() != 1) return false;
   const std::shared_ptr<Node> ordered = holder;

@@ -7,7 +7,7 @@
 
 namespace distag::autograd {
 
-// From a node to its number in a pass: open addressing, since a pass looks up each edge twice.
+// Maps a node to its number in a pass by open addressing, since a pass looks up each edge twice.
 class NodeIndex {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;

@@ -16,14 +16,14 @@ struct Origin {
   auto operator<=>(const Origin&) const = default;
 };
 
-// The origins on which a value depends, in order; or open: more than are kept, or joint steps. Never changes, and most
-// nodes share those of an input. A value type, cheap to copy.
+// The origins on which a value depends, in order; or open: more than kMost, or joint steps. A list never changes, and
+// most nodes share that of an input. A value type, cheap to copy.
 class Origins {
  public:
   static constexpr size_t kMost = 64;
 
-  Origins() = default;  // of none
-  // One of a recv, of the slots that its maker keeps in `all`.
+  Origins() = default;  // no origins
+  // The slot `index` of a recv, whose maker keeps its slots in `all`.
   Origins(const std::shared_ptr<const Origin[]>& all, size_t index) : all_(all, all.get() + index), count_(1) {}
   static Origins open();
 
@@ -31,7 +31,7 @@ class Origins {
   bool is_open() const { return count_ == kOpen; }
   std::span<const Origin> all() const { return {all_.get(), is_open() ? 0 : count_}; }
 
-  // It depends on these too.
+  // Adds the origins of another value on which this one depends.
   void add(const Origins& others);
 
  private:

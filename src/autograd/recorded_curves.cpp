@@ -22,7 +22,7 @@ Tensors by_argument(const RecordedStep& step, const Tensors& gradients) {
   return {mul(gradients[0], slope(step.input(0)))};
 }
 
-// An op whose slope is the same in all of a piece.
+// An op whose slope is constant within each of its pieces.
 template <const ops::Op& op>
 Tensors by_pieces(const RecordedStep& step, const Tensors& gradients) {
   return {mul(gradients[0], slope_of(op, step.saved(), gradients[0]))};
@@ -54,7 +54,7 @@ Tensors relu_gradients(const RecordedStep& step, const Tensors& gradients) {
   return {where(call(ops::kLe, {y, zero}), zero, gradients[0])};
 }
 
-// 1 where x > 0, else alpha exp(x); an x above 0 counts as 0 there, whose exponential is never too large.
+// 1 where x > 0, else alpha exp(x). An x above 0 counts as 0 there, so that its exponential is never too large.
 Tensors elu_gradients(const RecordedStep& step, const Tensors& gradients) {
   const Tensor& kept = step.saved().tensors[0];
   const Tensor zero = number_like(kept, 0.0);

@@ -60,7 +60,7 @@ Tensors choice_gradient(const RecordedStep& step, const Tensors& gradients) {
   return {scattered(op, gradients[0], saved.tensors[0], saved.shapes[0], saved.shapes[1][0])};
 }
 
-// The index is there with the dim as its last one.
+// Forward kept the index with `dim` as its last dim.
 Tensors ordered_gradients(const RecordedStep& step, const Tensors& gradients) {
   const Dims& shape = step.saved().shapes[0];
   if (shape.empty()) return {gradients[0]};
@@ -73,7 +73,7 @@ Tensors ordered_gradients(const RecordedStep& step, const Tensors& gradients) {
   return {scattered(kGatherGradient, gradients[0], index, shape, dim)};
 }
 
-// For elements whose dim went away or stayed with size 1.
+// For an op whose result lost the dim or keeps it with size 1.
 Tensors extreme_gradients(const RecordedStep& step, const Tensors& gradients) {
   Dims kept = step.saved().shapes[0];
   if (!kept.empty()) kept[static_cast<size_t>(step.saved().shapes[1][0])] = 1;
@@ -108,8 +108,7 @@ Tensors scatter_add_gradients(const RecordedStep& step, const Tensors& gradients
   return result;
 }
 
-// ---- embedding, max_pool2d, avg_pool2d
-// ------------------------------------------------------------------------------------------
+// ---- embedding, max_pool2d, avg_pool2d ------------------------------------------------------------------------------
 
 Tensors embedding_gradients(const RecordedStep& step, const Tensors& gradients) {
   const ops::Saved& saved = step.saved();
@@ -119,7 +118,7 @@ Tensors embedding_gradients(const RecordedStep& step, const Tensors& gradients) 
   return {Tensor(), scattered(kIndexSelectGradient, rows, flat, saved.shapes[0], 0)};
 }
 
-// The index is one within a plane.
+// The index counts within a plane.
 Tensors max_pool2d_gradients(const RecordedStep& step, const Tensors& gradients) {
   const Dims& shape = step.saved().shapes[0];
   const Dims& out = gradients[0].shape();
@@ -131,7 +130,7 @@ Tensors max_pool2d_gradients(const RecordedStep& step, const Tensors& gradients)
   return {reshape(sums, shape)};
 }
 
-// ---- the gradient of avg_pool2d, whose own is the mean of each window -----------------------------------------------
+// ---- the gradient of avg_pool2d; its own gradient is the mean of each window ----------------------------------------
 
 Tensor mean_of_windows(const Tensor& g, ops::Attributes attributes) {
   std::erase_if(attributes, [](const auto& attribute) { return attribute.first == "shape"; });
@@ -171,7 +170,7 @@ Tensors avg_pool2d_gradients(const RecordedStep& step, const Tensors& gradients)
 
 // ---- the gradient of adaptive_avg_pool2d, likewise ------------------------------------------------------------------
 
-// `shape`: of the images.
+// The attribute `shape` is that of the images.
 Tensor mean_of_adaptive_windows(const Tensor& g, const ops::Attributes& attributes) {
   return call(ops::kAdaptiveAvgPool2d, {g},
               make_attributes({{"output_size", ops::get_dims(attributes, "output_size")}}));
@@ -207,7 +206,7 @@ Tensors adaptive_avg_pool2d_gradients(const RecordedStep& step, const Tensors& g
 
 // ---- the gradient of interpolate, likewise --------------------------------------------------------------------------
 
-// `shape`: of the images.
+// The attribute `shape` is that of the images.
 ops::Attributes without_image_shape(ops::Attributes attributes) {
   std::erase_if(attributes, [](const auto& item) { return item.first == "shape"; });
   return attributes;

@@ -9,7 +9,7 @@ namespace {
 
 using ops::make_attributes;
 
-// ---- of pairs of elements: a slope, times a constant factor, times the gradient -------------------------------------
+// ---- pairs of elements: a slope, times a constant factor, times the gradient ----------------------------------------
 
 Tensor pair_gradient(const RecordedStep& step, size_t input, const Tensor& slope, const Tensor& g) {
   const ops::Saved& saved = step.saved();
@@ -60,7 +60,7 @@ Tensors logit_loss_gradients(const RecordedStep& step, const Tensors& gradients)
   Tensors result(2);
   const Tensor x = step.input(0);
   if (step.needs(0)) {
-    // sigmoid(x) - t; of x > 0 as (1 - t) - sigmoid(-x).
+    // sigmoid(x) - t; for x > 0 as (1 - t) - sigmoid(-x).
     const Tensor t = step.input(1);
     const Tensor& kept = step.saved().tensors[0];
     const Tensor is_above = call(ops::kGt, {kept, number_like(kept, 0.0)});
@@ -72,7 +72,7 @@ Tensors logit_loss_gradients(const RecordedStep& step, const Tensors& gradients)
   return result;
 }
 
-// -t in logs; log(t) + 1 - logs in t, but 0 where t is 0. Of the logarithm of a target the same, times exp(t).
+// The slopes: -t in logs; log(t) + 1 - logs in t, but 0 where t is 0. With log_target: -exp(t), exp(t) (t + 1 - logs).
 Tensors kl_div_gradients(const RecordedStep& step, const Tensors& gradients) {
   Tensors result(2);
   const Tensor x = step.input(0);
@@ -86,23 +86,23 @@ Tensors kl_div_gradients(const RecordedStep& step, const Tensors& gradients) {
   if (step.needs(0)) result[0] = pair_gradient(step, 0, neg(t), gradients[0]);
   if (step.needs(1)) {
     const Tensor is_zero = call(ops::kEq, {t, number_like(t, 0.0)});
-    const Tensor above = where(is_zero, number_like(t, 1.0), t);  // so that no gradient of the logarithm is infinite
+    const Tensor above = where(is_zero, number_like(t, 1.0), t);  // keeps the gradient of the logarithm finite
     const Tensor slope = where(is_zero, number_like(t, 0.0), sub(plus(call(ops::kLog, {above}), 1.0), x));
     result[1] = pair_gradient(step, 1, slope, gradients[0]);
   }
   return result;
 }
 
-// ---- of classifications ---------------------------------------------------------------------------------------------
+// ---- classifications ------------------------------------------------------------------------------------------------
 
-// What forward kept, in the shape of the logits: classes are the last dim of the kept rows, and dim 1 of the logits,
-// or their only one.
+// The values that forward kept, in the shape of the logits: classes are the last dim of the kept rows, and dim 1 of the
+// logits, or their only one.
 struct Classified {
   Tensor logits;
   size_t class_dim;
   Tensor counts;        // bool, size 1 along the classes: whether the row has a target
   Tensor minus_target;  // -1 at the target, else 0
-  Tensor scale;         // of each row: its factor, times the gradient; size 1 along the classes
+  Tensor scale;         // per row: its factor, times the gradient; size 1 along the classes
 
   Classified(const ops::Saved& saved, const Tensor& g) {
     const Tensor& rows = saved.tensors[0];
@@ -131,7 +131,7 @@ struct Classified {
   }
 };
 
-// scale (softmax(x) - [target]), where minus the shares of the others stand for that of the target minus 1.
+// scale (softmax(x) - [target]), where minus the sum of the other shares stands for the share of the target minus 1.
 Tensors cross_entropy_gradients(const RecordedStep& step, const Tensors& gradients) {
   const Classified batch(step.saved(), gradients[0]);
   const Tensor shares = call(ops::kSoftmax, {step.input(0, batch.logits)},

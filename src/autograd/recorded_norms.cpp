@@ -71,7 +71,7 @@ Dims all_but_channels(const Dims& shape) {
   return dims;
 }
 
-// [c] beside [n, c, ..].
+// A factor [c] in a shape that broadcasts over [n, c, ..].
 Tensor beside_channels(const Tensor& factor, const Dims& shape) {
   Dims repeated;
   for (size_t i = 1; i < shape.size(); ++i) repeated.push_back(i == 1 ? shape[1] : 1);
@@ -82,7 +82,7 @@ Tensor sum_of_channels(const Tensor& x) {
   return reshape(sum_along(x, all_but_channels(x.shape())), Dims{x.shape()[1]});
 }
 
-// The gradients of weight and bias; gives that of the normal values.
+// Sets the gradients of weight and bias; returns that of the normal values.
 Tensor factor_gradients(const RecordedStep& step, const Tensor& g, const Tensor& normal, Tensors& result) {
   const ops::Saved& saved = step.saved();
   const Dims& shape = saved.shapes[0];
@@ -105,7 +105,7 @@ Tensors group_norm_gradients(const RecordedStep& step, const Tensors& gradients)
   return result;
 }
 
-// By statistics that were given.
+// For batch_norm with given statistics.
 Tensors given_norm_gradients(const RecordedStep& step, const Tensor& g, const Tensor& x, Tensors result) {
   const ops::Saved& saved = step.saved();
   const Dims& shape = saved.shapes[0];

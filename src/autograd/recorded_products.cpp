@@ -64,7 +64,7 @@ Tensors linear_gradients(const RecordedStep& step, const Tensors& gradients) {
 
 // ---- conv2d: with the gradients of its image and of its weight, each linear in both of its inputs -------------------
 
-// Whose gradient it is: of input 0, the image, or of input 1, the weight. `other` is the one of these that it needs.
+// The gradient of input 0, the image, or of input 1, the weight. `other` is the one of these on which it depends.
 Tensor convolution_gradient(size_t input, const Tensor& g, const Tensor& other, const ops::Attributes& attributes) {
   const Dims shape = ops::get_dims(attributes, "shape");
   const Tensor stand_in = ops::broadcast_to(number_like(g, 0.0), shape);  // only its shape and dtype count
@@ -171,7 +171,7 @@ Tensors conv2d_gradients(const RecordedStep& step, const Tensors& gradients) {
   return result;
 }
 
-// Kept as images of one row.
+// Forward kept its inputs as images of one row.
 Tensors conv1d_gradients(const RecordedStep& step, const Tensors& gradients) {
   const ops::Saved& saved = step.saved();
   Tensors result(saved.dtypes.size());
@@ -214,7 +214,7 @@ Tensors conv_transpose2d_gradients(const RecordedStep& step, const Tensors& grad
 
 // ---- scaled_dot_product_attention -----------------------------------------------------------------------------------
 
-// Scores and shares again, with their history.
+// Computes the shares again, with their history.
 Tensor attention_shares(const RecordedStep& step, const Tensor& q, const Tensor& k, double scale) {
   const Tensors& kept = step.saved().tensors;
   Tensor scores = times(matmul(q, swapped(k)), scale);

@@ -38,8 +38,8 @@ Tensors chosen_gradients(const RecordedStep& step, const Tensors& gradients) {
 struct Groups {
   Dims reduced;  // in x
   Dims kept_shape;
-  int64_t count = 1;  // of elements that make one of the result
-  Tensor x;           // as it was kept, in the order of x
+  int64_t count = 1;  // elements for each one of the result
+  Tensor x;           // the kept values, in the order of x
 
   explicit Groups(const ops::Saved& saved) : kept_shape(saved.shapes[0]) {
     const auto bits = static_cast<uint64_t>(saved.shapes[1][0]);
@@ -79,7 +79,7 @@ Tensors var_gradients(const RecordedStep& step, const Tensors& gradients) {
   return {mul(sub(x, mean), times(reshape(gradients[0], groups.kept_shape), 2.0 / divisor))};
 }
 
-// (x - mean) g / (divisor y); 0 where y is.
+// (x - mean) g / (divisor y); 0 where y is 0.
 Tensors std_gradients(const RecordedStep& step, const Tensors& gradients) {
   const Groups groups(step.saved());
   if (groups.x.count() == 0) return {repeated(groups.x, 0.0)};
@@ -94,7 +94,7 @@ Tensors std_gradients(const RecordedStep& step, const Tensors& gradients) {
   return {mul(sub(x, mean), reshape(scale, groups.kept_shape))};
 }
 
-// g x / y, 0 where y is, for p = 2; else the share of each element is constant.
+// g x / y, 0 where y is 0, for p = 2; else the share of each element is constant.
 Tensors norm_gradients(const RecordedStep& step, const Tensors& gradients) {
   const ops::Saved& saved = step.saved();
   const Dims& kept_shape = saved.tensors[1].shape();
@@ -137,8 +137,8 @@ Tensors log_softmax_gradients(const RecordedStep& step, const Tensors& gradients
 
 // ---- layer_norm: forward kept the normal rows and their scales, which are functions of x ----------------------------
 
-// The scale of each row, 1 / sqrt(var + eps), as an op of x of which only the gradient is ever asked:
-// -scale^2 / count * normal, times that of the scale.
+// The scale of each row, 1 / sqrt(var + eps), as an op of x of which only the gradient is ever used:
+// -scale^2 / count * normal, times the gradient of the scale.
 Tensors row_scale_forward(std::span<const Tensor>, const ops::Attributes&, ops::Saved*) { return {}; }
 
 // `normal` and `scales` with a history or without.
@@ -159,7 +159,7 @@ constexpr ops::Op kRowScale{.signature = "row_scale(tensor x) -> tensor",
                             .backward = row_scale_backward,
                             .name = "scale of layer_norm"};
 
-// Both with their history, in x's shape and as [rows].
+// Both with their history: `normal` in x's shape, `scales` as [rows].
 struct NormalRows {
   Tensor normal;
   Tensor scales;

@@ -111,7 +111,7 @@ Tensors pad_gradients(const RecordedStep& step, const Tensors& gradients) {
   return {part(gradients[0], static_cast<size_t>(what[0]), what[1], what[2])};
 }
 
-// The op itself.
+// An op whose gradient is the op itself.
 template <const ops::Op& op>
 Tensors applied_again(const RecordedStep& step, const Tensors& gradients) {
   return {call(op, gradients, step.saved().attributes)};

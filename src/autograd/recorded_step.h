@@ -7,8 +7,8 @@
 
 namespace distag::autograd {
 
-// One application of an op as its recorded backward sees it: what forward saved, with the history that inputs and
-// output had. Such a tensor is a new one over the saved values, so that the saved data itself never has a history.
+// An application of an op as its recorded backward sees it: what forward saved, with the history that inputs and output
+// had. A tensor with history is a new one over the saved values, so that the saved data itself never has a history.
 class RecordedStep {
  public:
   // `output`: where gradients of output 0 go.
@@ -34,8 +34,8 @@ class RecordedStep {
   const Edge output_;
 };
 
-// The gradient of each input from those of the outputs, of which one at least is there; by recorded ops alone where a
-// value depends on an input, an output or a gradient. Equals Op::backward. Those of the last inputs may be left out.
+// Computes the gradient of each input from those of the outputs (at least one is defined). Values that depend on an
+// input, output or gradient come from recorded ops alone. Equals Op::backward. May leave out those of the last inputs.
 using RecordedBackward = Tensors (*)(const RecordedStep& step, const Tensors& gradients);
 
 struct RecordedOp {
@@ -49,7 +49,7 @@ RecordedBackward find_recorded_backward(const ops::Op& op);
 // The output of an application that was never made, as if `op` had given `value` and kept `saved`.
 Tensor recorded_output(const ops::Op& op, ops::Saved saved, std::vector<Edge> inputs, const Tensor& value);
 
-// Recorded ops in few words; and the lists of recorded backwards, by file.
+// Short forms of recorded ops, and the lists of recorded backwards, by file.
 namespace recorded {
 
 std::span<const RecordedOp> arithmetic_ops();
@@ -78,14 +78,14 @@ Tensor transpose(const Tensor& x, size_t dim0, size_t dim1);
 Tensor matmul(const Tensor& a, const Tensor& b);
 // Elements start, start + 1, ... of a dim.
 Tensor part(const Tensor& x, size_t dim, int64_t start, int64_t count);
-// Over these dims, which stay with size 1.
+// The sum over these dims, which stay with size 1.
 Tensor sum_along(const Tensor& x, const Dims& dims);
-// Summed and cast back to a shape and dtype from which it was broadcast and promoted.
+// `x` summed and cast back to a shape and dtype from which it was broadcast and promoted.
 Tensor sum_to(const Tensor& x, const Dims& shape, Dtype dtype);
 
-// Constants: without history, as all that is computed from them alone.
+// Constants: without history, like all that is computed from them alone.
 Tensor number_like(const Tensor& x, double number);  // 0-d, of x's dtype
-Tensor repeated(const Tensor& x, double number);     // of x's shape and dtype, with strides of 0
+Tensor repeated(const Tensor& x, double number);     // in x's shape and dtype, with strides of 0
 // Op::backward for gradients of 1 in x's shape: the slope of an op that is linear in pieces.
 Tensor slope_of(const ops::Op& op, const ops::Saved& saved, const Tensor& x);
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-// -1: none.
+// -1: not a digit.
 int value_of(char digit) {
   if (digit >= 'A' && digit <= 'Z') return digit - 'A';
   if (digit >= 'a' && digit <= 'z') return digit - 'a' + 26;

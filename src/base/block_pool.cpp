@@ -102,7 +102,7 @@ void BlockPool::close() noexcept {
   unmap(all);
 }
 
-// Behind the first one in a list that is idle all are.
+// In each list, all blocks behind the first idle one are idle too.
 BlockPool::Block* BlockPool::take_idle(Nanos now, size_t most) {
   Block* taken = nullptr;
   size_t bytes = 0;
@@ -132,7 +132,7 @@ void BlockPool::unmap(Block* first) noexcept {
 
 namespace {
 
-// Tensors may be freed after the library's other statics are gone: this one has nothing to destroy.
+// Tensors may be freed after the library's other statics are gone: the pool has nothing to destroy.
 static_assert(std::is_trivially_destructible_v<BlockPool>);
 constinit BlockPool pool;
 

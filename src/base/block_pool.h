@@ -24,12 +24,12 @@ class DISTAG_THREAD_ATTRIBUTE(capability("mutex")) TryLock {
   std::atomic<bool> is_held_{false};
 };
 
-// Blocks of pages of their own. Some of those that were given back are kept for the next ones of about their size,
-// since fresh pages cost more than most work on them. Thread-safe, and never waits: who finds the lock held goes to the
-// system. So a child of fork, in which the lock may be held by a thread that is not there, goes on.
+// Blocks of whole pages. Some returned blocks are kept for later requests of about their size, since fresh pages cost
+// more than most work on them. Thread-safe, and never waits: a caller that finds the lock held goes to the system. So a
+// forked child goes on, in which the lock may be held by a thread that does not exist there.
 class BlockPool {
  public:
-  // Kept at most, whatever was in use; else a quarter of the most bytes that were in use lately.
+  // In any case the pool keeps up to this many bytes; beyond that, a quarter of the most bytes in use lately.
   static constexpr size_t kLeastKept = size_t{64} << 20;
   // A block that is unused for this long goes back to the system at the next chance.
   static constexpr Nanos kIdle = kSecond;
@@ -41,18 +41,18 @@ class BlockPool {
 
   // `size` bytes, more than 64 KiB, aligned to a page, not initialised. nullptr when there is no memory.
   void* take(size_t size) noexcept;
-  // A block of take(size).
+  // `memory` comes from take(size).
   void give_back(void* memory, size_t size, Nanos now) noexcept;
-  // Frees what is idle, up to kMostFreed: that takes some milliseconds.
+  // Frees idle blocks, up to kMostFreed, which takes some milliseconds.
   void trim(Nanos now) noexcept;
   // Frees all that is kept.
   void drop() noexcept;
-  // The same, and keeps nothing from then on.
+  // As drop(), and keeps nothing from then on.
   void close() noexcept;
   size_t kept_bytes() const { return kept_.load(std::memory_order_relaxed); }
 
  private:
-  // Lies at the start of a kept block. A list has the latest first.
+  // Lies at the start of a kept block. A list begins with the block returned last.
   struct Block {
     Block* next;
     size_t bytes;
@@ -77,8 +77,8 @@ class BlockPool {
   bool is_closed_ GUARDED_BY(lock_) = false;
 };
 
-// The process's pool, as malloc is the process's: tensors of all workers, and of none, share its blocks. Empty again
-// when the library is unloaded.
+// The pool of the process, as malloc's is: tensors of all workers, and of none, share its blocks. Empty again when the
+// library is unloaded.
 void* take_block(size_t size) noexcept;
 void give_back_block(void* memory, size_t size) noexcept;
 void trim_blocks() noexcept;

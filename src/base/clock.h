@@ -30,7 +30,7 @@ inline Nanos deadline_after(Nanos now, Nanos timeout) {
   return timeout < 0 || timeout >= kNever - now ? kNever : now + timeout;
 }
 
-// The rest of it on the steady clock, not negative; kForever for kNever.
+// The time until `deadline` on the steady clock, not negative; kForever for kNever.
 Nanos time_left(Nanos deadline);
 
 // "2.5 s", "30 ms"

@@ -6,14 +6,14 @@
 
 namespace distag {
 
-// Its first bytes, at most that many: of UTF-8 whole characters.
+// The first bytes of `text`, at most `size`, without a part of a UTF-8 character.
 inline std::string_view cut_to(std::string_view text, size_t size) noexcept {
   if (text.size() <= size) return text;
   while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0u) == 0x80u) --size;
   return text.substr(0, size);
 }
 
-// Its last bytes likewise.
+// The last bytes of `text` likewise.
 inline std::string_view end_of(std::string_view text, size_t size) noexcept {
   if (text.size() <= size) return text;
   size_t begin = text.size() - size;
@@ -21,8 +21,8 @@ inline std::string_view end_of(std::string_view text, size_t size) noexcept {
   return text.substr(begin);
 }
 
-// At most that many bytes of it, above 5: what does not fit is left out of the middle. A failure begins with where it
-// was, and ends with its reason.
+// At most `size` bytes of `text`; `size` is above 5. What does not fit is left out of the middle, since an error text
+// begins with its place and ends with its reason.
 inline std::string cut_middle(std::string_view text, size_t size) {
   constexpr std::string_view kGap = " ... ";
   if (text.size() <= size) return std::string(text);

@@ -129,7 +129,7 @@ std::vector<std::string> list_folder(const std::string& path) {
 
 void sync_folder(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0 && errno == EACCES) return;  // one that may be written, and not read
+  if (descriptor < 0 && errno == EACCES) return;  // a folder that may be written but not read
   if (descriptor < 0) fail_at("read", path, errno);
   const int error = fsync(descriptor) == 0 ? 0 : errno;
   close(descriptor);

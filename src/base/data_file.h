@@ -9,7 +9,7 @@
 
 namespace distag {
 
-// Which file it is, and in which state.
+// Identifies a file and its state.
 struct FileIdentity {
   uint64_t device = 0;
   uint64_t number = 0;
@@ -20,11 +20,11 @@ struct FileIdentity {
 
 enum class Links { kRefused, kFollowed };  // a symbolic link at the end of a path
 
-// A regular file of large data, and what is done with the folder around it. All of these throw INVALID_STATE naming the
+// A regular file of large data, and functions for the folder around it. All of these throw INVALID_STATE naming the
 // path and the reason, OUT_OF_MEMORY where descriptors or memory run out. They block. Any thread.
 class DataFile {
  public:
-  // A new file; something at the path is a failure.
+  // Creates a new file. Fails if anything is at the path.
   static DataFile create(const std::string& path);
   // Opens an existing file for reading. nullptr: nothing is at the path.
   static std::shared_ptr<const DataFile> open(const std::string& path, Links links = Links::kRefused);
@@ -36,11 +36,11 @@ class DataFile {
   uint64_t size() const;
   FileIdentity identity() const;
   void append(const void* data, size_t size);
-  // What lies behind is gone, and the next bytes come there.
+  // Drops the bytes from `size` on; the next bytes go there.
   void cut(uint64_t size);
-  // To the disk.
+  // Flushes the file to the disk.
   void sync();
-  // False: the file ends before.
+  // False: the file ends earlier.
   bool read_at(uint64_t offset, void* data, size_t size) const;
 
  private:
@@ -51,14 +51,14 @@ class DataFile {
 };
 
 enum class PathKind { kNothing, kFile, kFolder, kOther };
-PathKind kind_of_path(const std::string& path);  // of a symbolic link what it leads to
-// Made if it is not there, and on the disk then; its parent is not made.
+PathKind kind_of_path(const std::string& path);  // follows symbolic links
+// Makes the folder if it is missing, and flushes that to the disk; its parent is not made.
 void make_folder(const std::string& path);
 std::vector<std::string> list_folder(const std::string& path);  // names, in no order
-// So that names which were changed in it are on the disk.
+// Flushes changes of names in the folder to the disk.
 void sync_folder(const std::string& path);
-// In one instant; what was at `to` is gone.
+// Atomic; replaces what was at `to`.
 void rename_file(const std::string& from, const std::string& to);
-void remove_file(const std::string& path) noexcept;  // if it can be
+void remove_file(const std::string& path) noexcept;  // if possible
 
 }  // namespace distag

@@ -4,8 +4,8 @@
 
 namespace distag {
 
-// Steps that are all tried, whatever the ones before have thrown: an end that runs out of memory half way still ends
-// the other half.
+// Tries every step, whatever earlier steps have thrown: a teardown that runs out of memory half way still does the
+// other half.
 class EachStep {
  public:
   template <typename Step>
@@ -19,7 +19,7 @@ class EachStep {
 
   bool has_failed() const { return static_cast<bool>(first_); }
 
-  // Throws what the first one that failed has thrown.
+  // Throws what the first failed step has thrown.
   void check() const {
     if (first_) std::rethrow_exception(first_);
   }

@@ -13,7 +13,7 @@ namespace {
 thread_local WaitPolicy* installed_policy = nullptr;
 thread_local uint32_t installed_in = 0;  // process_generation()
 
-// In a child that was forked where one is installed, the pool or loop of that is not there.
+// In a child forked on a thread with a policy, the pool or loop of that policy does not exist.
 WaitPolicy* policy_of_this_process() {
   return installed_policy == nullptr || installed_in == process_generation() ? installed_policy : nullptr;
 }

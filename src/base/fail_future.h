@@ -7,13 +7,13 @@
 
 namespace distag {
 
-// Fails it with this error, or, where there is no memory for its text, with less. Throws what callbacks throw.
+// Fails the future with this error, or with a short text if there is no memory for it. Throws what callbacks throw.
 template <typename T>
 void fail_or_say_less(Future<T>& future, const Error& error) {
   try {
     future.fail(error);
   } catch (const std::bad_alloc&) {
-    if (future.is_done()) throw;  // by a callback
+    if (future.is_done()) throw;  // thrown by a callback
     future.fail(Error(Status::kOutOfMemory, "out of memory"));
   }
 }

@@ -22,36 +22,36 @@
 namespace distag {
 namespace {
 
-// How long a loop that ran out of work goes on looking for more before it sleeps: to wake a sleeping core costs as much
-// as a small message does, and an answer often comes within this time.
+// How long a loop that ran out of work goes on looking for more before it sleeps: waking a sleeping core costs as much
+// as a small message, and an answer often comes within this time.
 constexpr Nanos kLookout = 60 * kMicrosecond;
-// How often a loop with lookouts asks the system whether descriptors are readable: to ask costs more than to look.
+// How often a loop with lookouts asks the system whether descriptors are readable: asking costs more than looking.
 constexpr Nanos kPollGap = 5 * kMicrosecond;
-// How long memory has to do without what the reserve lacks: others may need it more.
+// How long the reserve stays short before it is refilled: others may need the memory more.
 constexpr Nanos kRefillPause = 10 * kMillisecond;
-// How long a loop sleeps at once after its core was taken while it looked for work; but not within a message.
+// How long a loop sleeps without looking first, once it lost its core while it looked; but not within a message.
 constexpr Nanos kCrowded = 10 * kMillisecond;
 // How long a thread that waits runs the loop for others at a time.
 constexpr Nanos kLongestLead = 2 * kMillisecond;
-// How long it sleeps with the seat, all in all: a wait that is longer does not notice the second wake that it costs.
+// How long such a thread sleeps with the seat in total: a longer wait does not notice the cost of a second wake.
 constexpr Nanos kLongestRest = 10 * kMillisecond;
 constexpr Nanos kShortestRest = kMillisecond;  // the poller counts in these
 
 }  // namespace
 
-// What a turn of the loop does, for the thread that has the seat. A turn runs the tasks that are posted, the timers
-// that are due, and the checks before a sleep; it looks at descriptors when nothing else is left, or when they have
-// waited for long.
+// The state of the loop, for the thread that has the seat. A turn runs the tasks that are posted, the timers that are
+// due, and the checks before a sleep; it looks at descriptors when nothing else is left, or when they have waited for
+// long.
 struct FdLoop::State {
   using Sight = LoopSeat::Sight;
 
   State(std::string name_, ThreadHooks hooks_, std::shared_ptr<Reserve> reserve_)
       : name(std::move(name_)), hooks(std::move(hooks_)), reserve(std::move(reserve_)) {}
 
-  // ---- of the loop's own thread ----
+  // ---- on the loop's own thread ----
   void run();
   void rest();
-  // ---- of a thread that waits ----
+  // ---- on a thread that waits ----
   void lead(Completion& awaited, Nanos deadline);
   bool lead_until(const Completion& awaited, Nanos deadline);
   bool will_ring(Completion& awaited) noexcept;
@@ -115,7 +115,7 @@ bool FdLoop::State::run_batch() {
 }
 
 void FdLoop::State::fire_timers() {
-  // One that a task starts anew waits for the next turn, so that posted tasks and descriptors get theirs.
+  // A timer that a task starts anew waits for the next turn, so that posted tasks and descriptors get theirs.
   for (size_t left = timers.size(); left > 0; --left) {
     Task task = timers.take_due(runner.last());
     if (!task) return;
@@ -132,16 +132,16 @@ bool FdLoop::State::check_idle() {
   return more;
 }
 
-// A look around without a word to the system.
+// Looks around without a system call.
 FdLoop::State::Sight FdLoop::State::look(const Completion* awaited) {
   if (lookouts.has_work()) return Sight::kWork;
   if (awaited != nullptr && awaited->is_done()) return Sight::kEnd;
   return seat.look(awaited != nullptr);
 }
 
-// False when nothing came for a while, at the end of what is awaited, or when another thread is to do the rest. Gives
-// its core away between looks. If it comes back late and there is nothing to do, others want the core: who sleeps gets
-// it back sooner than who looks around.
+// False when nothing came for a while, when `awaited` is done, or when another thread is to do the rest. Yields the
+// core between looks. If it comes back late and finds nothing to do, others want the core: a thread that sleeps gets it
+// back sooner than one that looks around.
 bool FdLoop::State::look_for_work(const Completion* awaited) {
   if ((runner.last() < crowded_until || !has_heard) && !lookouts.is_under_way()) return false;
   const Nanos until = std::min(runner.last() + kLookout, timers.next_due());
@@ -168,7 +168,7 @@ bool FdLoop::State::poll() {
   return poller.look();
 }
 
-// While other work keeps coming: it must not keep them waiting.
+// Called while other work keeps coming, which must not keep descriptors waiting.
 void FdLoop::State::look_at_descriptors() {
   if (has_polled_lately() || !poll()) return;
   dispatch();
@@ -191,8 +191,8 @@ void FdLoop::State::run_task(Task& task) {
 }
 
 void FdLoop::State::destroy_left() {
-  // Objects that these own may call the loop when they go, as on its thread: each is emptied before its content is
-  // destroyed.
+  // Objects that these own may call the loop from their destructors, as on its thread: each is emptied before its
+  // content is destroyed.
   seat.own();
   const ReserveScope scope(reserve.get());
   TaskQueue left;
@@ -227,7 +227,7 @@ void FdLoop::State::run() {
   }
 }
 
-// Others may run the loop meanwhile.
+// Other threads may run the loop meanwhile.
 void FdLoop::State::rest() {
   if (!lookouts.begin_sleep()) {
     poller.set_alarm(timers.next_due());
@@ -247,7 +247,7 @@ void FdLoop::State::rest() {
 
 // ---- a thread that waits ----
 
-// As the loop's own thread does, until that is over or it is somebody else's turn, or (true) nothing is left to do.
+// Runs turns like the loop's own thread, until `awaited` is done or another thread is to go on. True: nothing is left.
 bool FdLoop::State::lead_until(const Completion& awaited, Nanos deadline) {
   const Nanos latest = std::min(runner.ask_clock() + kLongestLead, deadline);
   bool has_ended = false;
@@ -275,7 +275,7 @@ bool FdLoop::State::lead_until(const Completion& awaited, Nanos deadline) {
   return false;
 }
 
-// Sleeps with the seat: what comes wakes the thread that waits for it, instead of one that wakes another.
+// Sleeps with the seat: what comes wakes the thread that waits for it, without a detour over the loop's thread.
 void FdLoop::State::rest_as_leader(const Completion& awaited, Nanos until) {
   const bool has_work = lookouts.begin_sleep();
   poller.set_alarm(timers.next_due());
@@ -290,7 +290,7 @@ void FdLoop::State::rest_as_leader(const Completion& awaited, Nanos until) {
   runner.attempt([this] { dispatch(); });
 }
 
-// Whether the end of it is told to a leader that sleeps. Without memory for that it sleeps elsewhere.
+// Lets the end of `awaited` wake a leader that sleeps. False when there is no memory for that: it sleeps elsewhere.
 bool FdLoop::State::will_ring(Completion& awaited) noexcept {
   try {
     awaited.on_done([bell = poller.bell()] { bell->ring(); });
@@ -300,7 +300,7 @@ bool FdLoop::State::will_ring(Completion& awaited) noexcept {
   return true;
 }
 
-// Nothing unless the seat can be had.
+// Does nothing unless the seat is free to take.
 void FdLoop::State::lead(Completion& awaited, Nanos deadline) {
   if (!seat.take(awaited)) return;
   const RunScope scope(policy, reserve.get(), host_code);

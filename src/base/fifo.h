@@ -7,9 +7,9 @@
 
 namespace distag {
 
-// A queue that takes no memory as long as nothing was in it: for the many that are empty nearly always. An element
-// stays where it is until it goes, so that adding one to thousands moves nothing but pointers. Only push_back
-// allocates, and put_back after tidy().
+// A queue that takes no memory until something is pushed: for the many that are nearly always empty. An element stays
+// at its address until it is taken, so that adding one to thousands moves only pointers. Only push_back allocates, and
+// put_back after tidy().
 template <typename T>
 class Fifo {
  public:
@@ -22,13 +22,13 @@ class Fifo {
   const T& operator[](size_t index) const { return *items_[first_ + index]; }
 
   void push_back(T item) { items_.push_back(std::make_unique<T>(std::move(item))); }
-  // Nothing is destroyed while the queue changes: what was in front is the caller's.
+  // Nothing is destroyed while the queue changes: the caller gets the element.
   T take_front() {
     const std::unique_ptr<T> item = std::move(items_[first_++]);
     tidy();
     return std::move(*item);
   }
-  // As take_front(), of one that may be put back without memory, until tidy().
+  // As take_front(), but the element can be put back without memory until tidy().
   std::unique_ptr<T> borrow_front() { return std::move(items_[first_++]); }
   void put_back(std::unique_ptr<T> item) {
     if (first_ > 0) {
@@ -61,7 +61,7 @@ class Fifo {
     first_ = 0;
     std::exchange(items_, {}).clear();
   }
-  // The first one that it holds of, or size().
+  // The index of the first element for which `holds` is true, or size().
   template <typename Predicate>
   size_t find(Predicate&& holds) const {
     size_t index = 0;

@@ -11,8 +11,8 @@
 namespace distag {
 namespace {
 
-// The system sends SIGXFSZ to the thread that makes the call. It is blocked there meanwhile, and taken if it came: a
-// look at the limit beforehand would miss one that another thread lowers.
+// The system sends SIGXFSZ to the thread that makes the call. It is blocked there meanwhile, and consumed if it came: a
+// check of the limit beforehand would miss that another thread lowers it.
 template <typename Call>
 auto without_signal(Call&& call) {
   sigset_t ours;

@@ -7,8 +7,8 @@
 namespace distag {
 
 // The only calls of the library that make a file longer. Above the limit of file sizes (RLIMIT_FSIZE, which the host
-// may lower at any time) they fail with EFBIG: the signal SIGXFSZ, which would end the host, is taken before anybody
-// gets it. Any thread.
+// may lower at any time) they fail with EFBIG: the signal SIGXFSZ, which would end the host, is consumed undelivered.
+// Any thread.
 
 // ftruncate. 0, or -1 and errno.
 int set_file_size(int descriptor, off_t size);

@@ -8,7 +8,7 @@ namespace {
 
 thread_local std::vector<Task>* t_following = nullptr;
 
-// Collects the tasks that come up meanwhile, for as long as it lives.
+// Collects the tasks that come up while it lives.
 class Following {
  public:
   Following() { t_following = &tasks_; }

@@ -4,8 +4,8 @@
 
 namespace distag {
 
-// Runs the task here and now; but one that comes up within another of them on the same thread runs right after that one
-// instead. So what passes along a chain of any length takes no stack for its links.
+// Runs the task at once; but a task that comes up within another one on the same thread runs right after that one. So a
+// chain of any length takes no stack for its links.
 void run_flat(Task task);
 
 }  // namespace distag

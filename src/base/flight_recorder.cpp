@@ -30,7 +30,7 @@ std::vector<FlightEvent> FlightRecorder::last(size_t most) const {
   std::vector<Slot> slots(std::min(most, kMost));
   {
     MutexLock lock(mutex_);
-    slots.resize(std::min<uint64_t>(slots.size(), count_));  // it shrinks at most
+    slots.resize(std::min<uint64_t>(slots.size(), count_));  // this only shrinks
     for (size_t i = 0; i < slots.size(); ++i) slots[i] = slots_[(count_ - slots.size() + i) % kMost];
   }
   std::vector<FlightEvent> events;

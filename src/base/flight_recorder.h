@@ -28,8 +28,8 @@ struct FlightEvent {
 class FlightRecorder {
  public:
   static constexpr size_t kMost = 1000;
-  static constexpr size_t kTextSize = 96;       // of both names of an event; the rest is cut
-  static constexpr size_t kLeastPeerSize = 32;  // that a long name leaves
+  static constexpr size_t kTextSize = 96;       // for both names of an event; the rest is cut
+  static constexpr size_t kLeastPeerSize = 32;  // a long name leaves this much for the peer
 
   FlightRecorder();  // throws bad_alloc
   FlightRecorder(const FlightRecorder&) = delete;
@@ -37,13 +37,13 @@ class FlightRecorder {
 
   void add(const TraceEvent& event, std::string_view name, std::string_view peer) noexcept;
 
-  // At most that many, the last one at the end. Throws bad_alloc.
+  // The last events, at most `most`, the latest one at the end. Throws bad_alloc.
   std::vector<FlightEvent> last(size_t most) const;
-  // All that were added, those included that are no longer kept.
+  // The number of events added, including those that are no longer kept.
   uint64_t count() const noexcept;
 
  private:
-  // 128 bytes. Without initialisers: what was never used is never touched.
+  // 128 bytes. No initialisers, so that unused memory is never touched.
   struct Slot {
     Nanos begin;
     Nanos end;

@@ -5,7 +5,7 @@
 namespace distag {
 namespace {
 
-// That of the innermost DefaultFloatingMode that has changed something; nullptr: the thread has its own.
+// The mode that the innermost effective DefaultFloatingMode replaced; nullptr: the thread has its own.
 thread_local const FloatingMode* t_of_host = nullptr;
 
 }  // namespace

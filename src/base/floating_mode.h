@@ -9,7 +9,7 @@
 namespace distag {
 
 // How a thread computes with floating-point numbers: how it rounds, whether it takes subnormal numbers as 0, and what
-// raises SIGFPE. It is the thread's own, and a new thread has that of its maker.
+// raises SIGFPE. Each thread has its own mode, and a new thread inherits that of its creator.
 class FloatingMode {
  public:
 #if defined(__x86_64__)
@@ -19,7 +19,7 @@ class FloatingMode {
     asm volatile("fnstcw %0" : "=m"(mode.x87_));
     return mode;
   }
-  // As a process starts: to the nearest, half to even, subnormal numbers count, nothing traps.
+  // The mode in which a process starts: to the nearest, half to even, subnormal numbers count, nothing traps.
   bool is_default() const noexcept {
     return (vectors_ & ~kVectorFlags) == kVectorDefault && (x87_ & kX87Control) == kX87Default;
   }
@@ -41,7 +41,7 @@ class FloatingMode {
 
  private:
 #if defined(__x86_64__)
-  static constexpr uint32_t kVectorFlags = 0x3F;  // what operations have raised: no mode
+  static constexpr uint32_t kVectorFlags = 0x3F;  // raised by operations, no part of the mode
   static constexpr uint32_t kVectorDefault = 0x1F80;
   static constexpr uint16_t kX87Control = 0x0F3F;  // rounding, precision, traps
   static constexpr uint16_t kX87Default = 0x033F;
@@ -76,7 +76,7 @@ class DefaultFloatingMode {
   const FloatingMode* outer_ = nullptr;
 };
 
-// Around host code: the thread has the mode with which it came to distag. One that the host sets in there ends with it.
+// Around host code: the thread has the mode with which it entered distag. A mode that host code sets ends with this.
 class HostFloatingMode {
  public:
   HostFloatingMode() noexcept;

@@ -14,7 +14,7 @@
 namespace distag {
 namespace {
 
-// NFS, SMB, FUSE, AFS, Coda, Lustre, GPFS: several machines may have the folder, and a lock may be of one of them.
+// NFS, SMB, FUSE, AFS, Coda, Lustre, GPFS: several machines may share the folder, and a lock may hold on one alone.
 constexpr unsigned long kShared[] = {0x6969,     0x517B,     0xFF534D42, 0xFE534D42, 0x65735546,
                                      0x5346414F, 0x73757245, 0x0BD00BD0, 0x47504653};
 
@@ -53,7 +53,7 @@ std::unique_ptr<FolderLock> FolderLock::try_take(const std::string& path) {
 }
 
 FolderLock::~FolderLock() {
-  flock(descriptor_, LOCK_UN);  // now, though a child that was forked just now may not have given it up yet
+  flock(descriptor_, LOCK_UN);  // at once: a child forked just now may still have the descriptor
   OwnDescriptors::close(descriptor_);
 }
 

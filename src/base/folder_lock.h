@@ -5,9 +5,9 @@
 
 namespace distag {
 
-// A folder in which its holder works alone. The lock lies on the folder itself, without a file, and the system ends it
-// with the object or with the process; a child that is forked does not have it. Each object counts for itself, also
-// within one process. Any thread.
+// An exclusive lock on a folder. The lock lies on the folder itself, without a file, and the system ends it with the
+// object or with the process; a forked child does not have it. Objects exclude each other within one process, too. Any
+// thread.
 class FolderLock {
  public:
   // nullptr: another object has it. Throws INVALID_STATE naming the path, OUT_OF_MEMORY where descriptors run out.

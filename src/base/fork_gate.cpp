@@ -9,7 +9,7 @@
 namespace distag {
 namespace {
 
-// Forks come first: a fork would wait for ever where threads multiply one after the other.
+// A fork goes first: else it would wait for ever where one thread after the other makes a NoFork.
 constexpr pthread_rwlock_t kOpen = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 pthread_rwlock_t gate = kOpen;
 constinit std::atomic<uint64_t> fork_count{0};
@@ -19,7 +19,7 @@ void close_gate() {
   ++fork_count;
 }
 void open_gate() { pthread_rwlock_unlock(&gate); }
-// The threads that waited are not here.
+// The threads that waited do not exist in the child.
 void open_gate_in_child() { gate = kOpen; }
 
 }  // namespace

@@ -4,12 +4,12 @@
 
 namespace distag {
 
-// While a NoFork exists this process does not fork: fork() waits, on whatever thread, and a new NoFork waits for a fork
-// that waits. It guards calls into libraries of others whose threads do not survive a fork. A NoFork is not made within
-// another one, and no code of the host runs within it. On any thread but a loop, which must not wait for a fork.
+// While a NoFork exists this process does not fork: fork() waits, on any thread, and a new NoFork waits for a pending
+// fork. It guards calls into third-party libraries whose threads do not survive a fork. A NoFork is not made within
+// another one, and no host code runs within it. Any thread but a loop, which must not wait for a fork.
 class NoFork {
  public:
-  // Throws OUT_OF_MEMORY where the system takes no handler of forks.
+  // Throws OUT_OF_MEMORY where the system accepted no fork handlers.
   NoFork();
   ~NoFork();
   NoFork(const NoFork&) = delete;

@@ -25,9 +25,9 @@ void run_steps_in_child() {
   for (auto step = kSteps.rbegin(); step != kSteps.rend(); ++step) run_step((*step)->after_in_child);
 }
 
-// The C library runs handlers before a fork from the last one made to the first: made after those of the libraries that
-// this one is linked with, or that its first constructors load (base/threaded_library.h), ours run before they end
-// their threads. It forgets them when this library is unloaded.
+// Before a fork the C library runs handlers from the last registered to the first. Ours are registered after those of
+// the libraries that this one is linked with, or that its first constructors load (base/threaded_library.h): so ours
+// run before those end their threads. Unloading this library unregisters them.
 const bool are_watched = pthread_atfork(run_steps_before, run_steps_after, run_steps_in_child) == 0;
 
 }  // namespace

@@ -33,7 +33,7 @@ void fail_dropped(Completion& completion) noexcept {
   try {
     completion.fail(std::move(error));
   } catch (...) {
-    // It is done; a callback on it found no memory.
+    // The completion is done; a callback of it found no memory.
   }
 }
 
@@ -55,7 +55,7 @@ void Completion::cancel() {
   {
     MutexLock lock(mutex_);
     if (claimed_ || done_.load(std::memory_order_relaxed)) return;
-    // From here on only finish() ends it.
+    // From here on claim() and further calls of cancel() do nothing.
     claimed_ = true;
     canceller = std::move(canceller_);
   }

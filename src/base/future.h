@@ -14,8 +14,8 @@
 
 namespace distag {
 
-// Ends exactly once, well or with an Error. Thread-safe. Held by shared_ptr: who completes it, who waits and who
-// registered a callback may each outlive the others.
+// Ends exactly once, with success or with an Error. Thread-safe. Held by shared_ptr: the completing thread, a waiting
+// thread and the owner of a callback may each outlive the others.
 class Completion {
  public:
   virtual ~Completion() = default;
@@ -24,12 +24,12 @@ class Completion {
 
   bool is_done() const { return done_.load(std::memory_order_acquire); }
 
-  // Runs the callback on the thread that completes it, or here and now when it is complete. It must be short and must
-  // not block: what runs host code posts that to an executor. Runs without any lock held. When one throws, the others
-  // run still, and who completes the future gets what the first one threw.
+  // Runs the callback on the thread that completes it, or at once when it is complete. The callback must be short and
+  // must not block: one that runs host code posts that to an executor. Runs without any lock held. When one throws, the
+  // others run still, and the completing thread gets what the first one threw.
   void on_done(Task callback);
 
-  // Only once it is done: how it ended. nullptr: well.
+  // Only once it is done. nullptr: it ended with success.
   const Error* error() const { return error_ ? &*error_ : nullptr; }
 
   // False when it had ended before.
@@ -52,13 +52,13 @@ class Completion {
   // Fails with CANCELLED unless it is complete, and then runs the canceller, once.
   void cancel();
 
-  // The error of cancel(), for an operation that is stopped before it hears of that.
+  // The error of cancel(), for an operation that is stopped before it learns of the cancellation.
   Error cancelled() const noexcept;
 
   // From now on cancel() says that the operation may have run. False when it has ended before.
   bool mark_begun();
 
-  // From now on cancel() does nothing: how it ends is decided, and follows. False when it has ended before.
+  // From now on cancel() does nothing: the outcome is decided, and follows. False when it has ended before.
   bool claim();
 
  protected:
@@ -118,11 +118,11 @@ class Future final : public Completion {
 
 struct Unit {};
 
-// Fails it with CANCELLED, as one whose worker was shut down, unless it is done.
+// Fails the completion with CANCELLED, as after a shutdown of its worker, unless it is done.
 void fail_dropped(Completion& completion) noexcept;
 
-// The answer that a task owes: a task that ends without completing the future fails it, as one whose worker was shut
-// down.
+// The answer that a task owes: a task that ends without completing the future fails it, as after a shutdown of its
+// worker.
 template <typename T>
 class Owed {
  public:
@@ -134,15 +134,15 @@ class Owed {
   }
 
   Future<T>* operator->() const { return future_.get(); }
-  // Somebody else completes it from here on.
+  // The caller completes it from here on.
   std::shared_ptr<Future<T>> take() { return std::move(future_); }
 
  private:
   std::shared_ptr<Future<T>> future_;
 };
 
-// Completes `to` with the value that `change` makes of that of `from`, or fails it with its error, or with that of a
-// change that throws.
+// Completes `to` with what `change` makes of the value of `from`, or fails it with the error of `from`, or with what
+// `change` throws.
 template <typename From, typename To, typename Change>
 void pass_on(const std::shared_ptr<Future<From>>& from, const std::shared_ptr<Future<To>>& to, Change change) {
   from->on_done([owed = Owed(to), raw = from.get(), change = std::move(change)] {

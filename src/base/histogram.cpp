@@ -6,8 +6,8 @@
 namespace distag {
 namespace {
 
-// For each number of binary digits the first bound that such a time can lie below: at most two more are between
-// it and the bound that is looked for.
+// For each number of binary digits, the first bound that such a time can lie below: at most two more bounds lie between
+// it and the right one.
 constexpr auto kFirstBounds = [] {
   std::array<uint8_t, 65> first{};
   for (size_t digits = 0; digits < first.size(); ++digits) {

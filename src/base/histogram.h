@@ -9,10 +9,10 @@
 
 namespace distag {
 
-// How long something took, how often. Any thread, without locks.
+// Counts events by how long they took. Any thread, without locks.
 class Histogram {
  public:
-  // Upper bounds of the buckets, each of which includes its bound; beyond the last is one more.
+  // Upper bounds of the buckets, inclusive; one more bucket is beyond the last.
   static constexpr std::array<Nanos, 22> kBounds = {
       10 * kMicrosecond,   25 * kMicrosecond,  50 * kMicrosecond,  100 * kMicrosecond,
       250 * kMicrosecond,  500 * kMicrosecond, kMillisecond,       2500 * kMicrosecond,
@@ -21,7 +21,7 @@ class Histogram {
       2500 * kMillisecond, 5 * kSecond,        10 * kSecond,       25 * kSecond,
       50 * kSecond,        100 * kSecond};
 
-  // The events of each bucket, and the time of all. Those that are added meanwhile may be in a part of it.
+  // The events of each bucket, and the time of all. An event added meanwhile may be in one and not in the other.
   struct Counts {
     std::array<uint64_t, kBounds.size() + 1> buckets{};
     Nanos sum = 0;

@@ -12,7 +12,7 @@
 namespace distag {
 
 // The data that the host gave with a callback: its user_data, whose destroy runs exactly once, at run_destroy() or with
-// the last owner, where host code may run. In a forked child a parent's is not run. Made before anything can fail.
+// the last owner, where host code may run. A forked child does not run a parent's. Made before anything can fail.
 class HostData {
  public:
   using Destroy = void (*)(void* user_data);
@@ -38,9 +38,9 @@ class HostData {
   uint32_t generation_;
 };
 
-// Marks that a callback of a worker, or one function of it, runs on this thread: it gets nothing of the reserve that
-// distag's own work on the thread has. Nests; lives on the stack. `trace_parent`: what calls carry that it makes;
-// outlives the scope.
+// Marks that a callback of a worker, or of one of its functions, runs on this thread: it gets nothing of the reserve
+// that distag's own work on the thread has. Nests; lives on the stack. `trace_parent`: what the calls that it makes
+// carry; outlives the scope.
 class CallbackScope {
  public:
   explicit CallbackScope(const void* owner, const std::shared_ptr<const TraceParent>* trace_parent = nullptr);
@@ -61,13 +61,13 @@ class CallbackScope {
 // Whether the calling thread is inside a callback of the worker or function, or is a thread of the worker.
 bool runs_callback_of(const void* owner);
 
-// What calls carry that the calling thread makes: that of its innermost callback, which may be none; nullptr: it is in
-// none that has one.
+// The trace parent that calls of the calling thread carry: that of its innermost callback, which may be empty; nullptr:
+// that callback has none, or there is no callback.
 const std::shared_ptr<const TraceParent>* current_trace_parent();
-// The same for longer than that callback runs.
+// The same, held for longer than that callback runs.
 std::shared_ptr<const TraceParent> keep_trace_parent();
 
-// Says whose the calling thread is, for as long as it runs; nullptr: no worker's.
+// Sets the worker that owns the calling thread, for as long as the thread runs; nullptr: none.
 void set_thread_owner(const void* worker);
 
 }  // namespace distag

@@ -44,7 +44,7 @@ void run_host_code(Task code) {
 
 void park_for_good() noexcept {
   give_up_this_thread();
-  // Inside the C library for good: a signal does not bring the thread back here, where the code may be unloaded.
+  // Parked inside the C library: a signal does not bring the thread back here, where the code may be unloaded.
   pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
   for (;;) pthread_mutex_lock(&own);
 }

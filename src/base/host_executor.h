@@ -9,18 +9,18 @@ namespace distag {
 
 class HostPump;
 
-// A task with its place in a queue: who has it needs no memory to post it.
+// A task with its place in a queue: posting it needs no memory.
 using OneTask = std::list<Task>;
 
-// Runs tasks only inside poll(), in the order they were posted, and in waits of the thread that polls (the last one
-// that did, at first the one that made it), whatever they wait for. One task at a time, except within one that waits.
+// Runs tasks only inside poll(), in the order they were posted, and in any wait of the thread that polls (the last one
+// that did, at first the one that made this). One task at a time, except within a task that waits.
 class HostExecutor final : public Executor {
  public:
   HostExecutor();
   ~HostExecutor() override;  // stops without waiting
 
   [[nodiscard]] bool post(Task task) override;
-  // The same, without a need for memory; dropped once it is stopped.
+  // The same, but needs no memory; the task is dropped once this is stopped.
   void post_or_drop_made(OneTask task);
   size_t waiting() const override;
 
@@ -32,12 +32,12 @@ class HostExecutor final : public Executor {
   // Whether a thread is inside a task now.
   bool is_running() const;
 
-  // Completes with the next task that is posted, or when it is stopped. To be forgotten by who waits no longer.
+  // Completes `next` with the next task that is posted, or at the stop. A caller that waits no longer has to forget it.
   void add_waiter(std::shared_ptr<Future<Unit>> next);
   void forget_waiter(const std::shared_ptr<Future<Unit>>& next);
 
-  // Takes no further task, destroys those not begun, and waits for one that another thread is inside of. False when it
-  // is still there after `timeout` (negative: none): call again.
+  // Takes no further task, destroys those not begun, and waits for a task that another thread is inside. False when
+  // that still runs after `timeout` (negative: none): call again.
   bool stop(Nanos timeout = kForever);
 
   // Readable while there is something to run. Throws OUT_OF_MEMORY when descriptors run out.

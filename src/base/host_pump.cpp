@@ -21,7 +21,7 @@ struct PumpList {
   HostPump* head = nullptr;
 };
 ProcessState<PumpList> pump_list;
-std::atomic<size_t> list_size{0};  // in a forked child those of its parent count as well
+std::atomic<size_t> list_size{0};  // includes the parent's in a forked child
 
 }  // namespace
 
@@ -56,7 +56,7 @@ void HostPump::stop() {
     list_size.fetch_sub(1, std::memory_order_relaxed);
   }
   for (const auto& next : reached) next->complete(Unit{});
-  // One by one: a second queue would need memory, and this is a destructor's work.
+  // Destroyed one by one: a second queue would need memory, and this is a destructor's work.
   for (;;) {
     Task dropped;
     MutexLock lock(mutex_);
@@ -179,13 +179,13 @@ std::vector<std::shared_ptr<HostPump>> HostPump::polled_here() {
   for (HostPump* pump = list->head; pump != nullptr; pump = pump->next_) {
     MutexLock lock(pump->mutex_);
     if (pump->poller_ != std::this_thread::get_id()) continue;
-    // Empty when its last owner is just gone and waits for the list to leave it.
+    // Empty when its last owner is just gone, and its destructor waits for the list.
     if (auto owned = pump->weak_from_this().lock()) found.push_back(std::move(owned));
   }
   return found;
 }
 
-// Has a parker woken by every post to a pump.
+// Lets every post to a pump wake a parker.
 class HostPump::Watch {
  public:
   Watch(std::shared_ptr<HostPump> pump, Parker* parker) : pump_(std::move(pump)), parker_(parker) {
@@ -211,7 +211,7 @@ bool HostPump::wait(Completion& completion, Nanos timeout) {
   auto parker = std::make_shared<Parker>();
   completion.on_done([parker] { parker->unpark(); });
   while (!completion.is_done()) {
-    // Looked up each time: a task may have made, ended or first polled one.
+    // Looked up each time: a task may have made or ended a pump, or polled one first.
     const std::vector<std::shared_ptr<HostPump>> pumps = polled_here();
     const bool ran = std::any_of(pumps.begin(), pumps.end(), [](const auto& pump) { return pump->run_one(); });
     if (ran) {

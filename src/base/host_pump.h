@@ -29,7 +29,7 @@ class HostPump : public std::enable_shared_from_this<HostPump> {
   void stop();  // leaves the list, destroys what was not run
   // Whether another thread is inside a task.
   bool runs_elsewhere() const;
-  // Completes once it is stopped and the task that ran then has ended.
+  // Completes once the pump is stopped and the task that ran then has ended.
   const std::shared_ptr<Future<Unit>>& ended() const { return ended_; }
 
   [[nodiscard]] bool post(std::list<Task> tasks);  // false once it is stopped
@@ -38,7 +38,7 @@ class HostPump : public std::enable_shared_from_this<HostPump> {
   bool is_running() const;
   int fd();
 
-  // Completes with the next task that is posted, or when it is stopped. To be forgotten by who waits no longer.
+  // Completes `next` with the next task that is posted, or at the stop. A caller that waits no longer has to forget it.
   void add_waiter(std::shared_ptr<Future<Unit>> next);
   void forget_waiter(const std::shared_ptr<Future<Unit>>& next);
 
@@ -59,7 +59,7 @@ class HostPump : public std::enable_shared_from_this<HostPump> {
   void mark_readable() REQUIRES(mutex_);
   void clear_readable() REQUIRES(mutex_);
 
-  const uint32_t generation_;  // in a forked child, those of the parent are dead: their locks may be held for ever
+  const uint32_t generation_;  // pumps of a parent are dead in a forked child: their locks may be held for ever
   mutable Mutex mutex_;
   std::list<Task> tasks_ GUARDED_BY(mutex_);
   std::thread::id poller_ GUARDED_BY(mutex_);  // does not change while depth_ > 0, so one thread runs the tasks

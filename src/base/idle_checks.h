@@ -8,8 +8,8 @@
 
 namespace distag {
 
-// The checks that a loop asks before it sleeps. One that is removed while checks run is not called any more; one that
-// is added meanwhile has its turn in the same round. Not thread-safe.
+// The checks that a loop calls before it sleeps. A check that is removed while checks run is not called any more; one
+// that is added meanwhile has its turn in the same round. Not thread-safe.
 class IdleChecks {
  public:
   uint64_t add(std::function<bool()> check) {
@@ -32,7 +32,7 @@ class IdleChecks {
     }
     std::erase_if(checks_, [](const Check& check) { return !check.call; });
   }
-  // Objects that these own may call the loop when they go.
+  // Objects that the checks own may call the loop from their destructors.
   void clear() { std::exchange(checks_, {}).clear(); }
 
  private:

@@ -9,8 +9,8 @@ namespace distag {
 // Random, new at each start of a worker; never 0.
 using Incarnation = uint64_t;
 
-// Unique among all workers of all time: who made it, and its counter there. Names contexts, calls, passes, pairs of
-// send and recv, transfers and rrefs on the wire.
+// Unique among all workers of all time: the maker, and a counter there. Names contexts, calls, passes, pairs of send
+// and recv, transfers and rrefs on the wire.
 struct Id {
   Incarnation maker = 0;
   uint64_t counter = 0;

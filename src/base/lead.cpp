@@ -13,7 +13,7 @@ thread_local Lead* t_lead = nullptr;
 
 Lead::Lead(Loop& loop) noexcept : loop_(loop), outer_(t_lead), is_installed_(loop.has_leaders()) {
   if (!is_installed_) return;
-  // The wait may be for what the other loop brings.
+  // The wait may be for something that the other loop brings.
   if (outer_ != nullptr && &outer_->loop_ != &loop) outer_->loop_.wake();
   t_lead = this;
 }

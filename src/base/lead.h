@@ -6,8 +6,8 @@
 namespace distag {
 
 // The calling thread is about to ask something of a loop and to wait for the answer. What it posts there from now on
-// wakes no thread, since the loop runs on this thread while it waits ("leader and followers"), unless another one is
-// awake to run it: a call needs no hand-over from thread to thread. What is left at the end of this is handed to the
+// wakes no thread, since the loop runs on this thread while it waits ("leader and followers"), unless another thread is
+// awake to run it. So a call needs no hand-over between threads. At the end of this, what is left is handed to the
 // loop's own thread. Lives on the stack, nests; the loop outlives it.
 class Lead {
  public:
@@ -27,8 +27,8 @@ class Lead {
   const bool is_installed_;
 };
 
-// The calling thread leads no loop for as long as this lives, and what it posted is taken: around code that may wait
-// for it in a way of its own.
+// While this lives, the calling thread leads no loop, and another thread takes what it posted: for code that may wait
+// for that in its own way.
 class NoLead {
  public:
   NoLead() noexcept;
@@ -40,7 +40,7 @@ class NoLead {
   Lead* const before_;
 };
 
-// Waits as Loop::lead does where the calling thread has a Lead, else sleeps.
+// Waits as Loop::lead does if the calling thread has a Lead, else sleeps.
 bool lead_or_park(Completion& completion, Nanos timeout);
 
 }  // namespace distag

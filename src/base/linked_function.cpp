@@ -29,7 +29,7 @@ Handle open_loaded(const char* library) {
   return handle;
 }
 
-// nullptr: the library has none of its own.
+// nullptr: the library itself does not define it.
 void* find_in(const char* library, const char* name) {
   const Handle handle = open_loaded(library);
   link_map* map = nullptr;

@@ -4,13 +4,13 @@
 
 namespace distag {
 
-// Where the dynamic linker finds `name` in the libraries that this one was linked with, one after the other: not what
-// the host exports under the same name, to which it binds an ordinary call. `bound` where none of them is shared (a
-// host that is linked with archives). Throws OUT_OF_MEMORY. Takes long: once for each name.
+// The address of `name` in the first library that defines it, of those that this one was linked with. An ordinary call
+// could be bound to what the host exports under that name. `bound` if none of them is a shared library (a host linked
+// with archives). Throws OUT_OF_MEMORY. Takes long: once for each name.
 void* find_linked(const char* name, void* bound);
 
-// Such a function, looked for when it is first called. Constant-initialised and without a lock, so that a fork leaves
-// nothing half done. Any thread.
+// A function of find_linked(), looked up at the first call. Constant-initialised and without a lock, so that a fork
+// leaves nothing half done. Any thread.
 template <typename Function>
 class LinkedFunction {
  public:
@@ -36,14 +36,14 @@ class LinkedFunction {
   mutable std::atomic<Function*> found_{nullptr};
 };
 
-// The file that holds it, for messages; "" if it is not known.
+// The file that holds the function, for messages; "" if it is not known.
 const char* file_of(void* function);
 
 // Whether the two lie in the same file.
 bool lie_together(void* one, void* other);
 
-// Whether another library, or the program, has taken the place of `name` of the library that has `function`: its own
-// calls go there as well.
+// Whether another library, or the program, has displaced `name` of the library that has `function`: calls within that
+// library go there as well.
 bool is_displaced(const char* name, void* function);
 
 }  // namespace distag

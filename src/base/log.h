@@ -9,8 +9,8 @@ namespace distag {
 
 enum class LogLevel : int { kError = 1, kWarning = 2, kInfo = 3, kDebug = 4 };
 
-// Where a worker's records go. The sink may be called on any thread; the worker's composition root sends it on to the
-// executor, so no host code runs here.
+// Takes a worker's log records. The sink may be called on any thread; the worker's composition root forwards records to
+// the executor, so no host code runs here.
 class Log {
  public:
   using Sink = UniqueFunction<void(LogLevel, std::string)>;

@@ -11,8 +11,8 @@
 
 namespace distag {
 
-// Writes one record per second at most, and with the next one how many were left out: for what others can cause as
-// often as they like. Of one thread.
+// Writes at most one record per second, and with the next one how many were left out: for what others can cause as
+// often as they like. For one thread.
 class LogThrottle {
  public:
   void write(Log& log, LogLevel level, Nanos now, std::string text) {

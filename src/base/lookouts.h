@@ -21,7 +21,7 @@ class Lookouts {
   bool is_under_way() const {
     return std::any_of(lookouts_.begin(), lookouts_.end(), [](Lookout* lookout) { return lookout->is_under_way(); });
   }
-  // All hear of it. True: one has work.
+  // Tells all of them. True: one has work.
   bool begin_sleep() {
     bool has_work = false;
     for (Lookout* lookout : lookouts_) has_work |= lookout->begin_sleep();

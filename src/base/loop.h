@@ -11,12 +11,12 @@ namespace distag {
 
 class Completion;
 
-// The thread that owns all protocol state of a worker. State that lives "on the loop" is touched by its tasks only and
-// needs no lock. A task ends within 2 ms; longer work goes to the executor.
+// The thread that owns all protocol state of a worker. Only its tasks touch state that lives "on the loop", which needs
+// no lock. A task ends within 2 ms; longer work goes to the executor.
 //
-// A task that was taken is run, unless the loop never starts; a task or timer that is not run is destroyed. So a
-// waiter for a task is told either by its run or, like the future of an Owed, by its end. A failure that a task throws,
-// because memory ran out, is never swallowed: a task that knows its waiter fails that itself; any other failure goes to
+// A task that was taken is run, unless the loop never starts; a task or timer that is not run is destroyed. So a waiter
+// for a task is told either by its run or, like the future of an Owed, by its end. A failure that a task throws,
+// because memory ran out, is never swallowed: a task that knows its waiter fails that itself. Any other failure goes to
 // the owner of the loop (FdLoop::set_on_failure), which cannot know what was left undone, and ends the worker with that
 // error.
 class Loop {
@@ -25,9 +25,9 @@ class Loop {
 
   virtual ~Loop() = default;
 
-  // Runs the task on the loop, after those posted before it by the same thread. False once the loop is stopping: the
-  // task was destroyed, before this returns. Any thread. Throws when there is no memory for it; it is destroyed then,
-  // too.
+  // Runs the task on the loop, after those posted before it by the same thread. False once the loop is stopping: then
+  // the task is destroyed before this returns. Any thread. Throws when there is no memory for the task, which is
+  // destroyed then, too.
   [[nodiscard]] virtual bool post(Task task) = 0;
 
   // The same at a place that the caller has made before: needs no memory, and throws nothing.
@@ -51,13 +51,13 @@ class Loop {
   // The task will not run; an id that fired or was cancelled is fine. On the loop only.
   virtual void cancel_timer(TimerId id) = 0;
 
-  // Whether a thread that waits can run it; elsewhere a Lead is nothing.
+  // Whether a waiting thread can run the loop; if not, a Lead has no effect.
   virtual bool has_leaders() const { return false; }
-  // Has somebody take now the tasks that the calling thread posted under a Lead. Any thread.
+  // Makes a thread run at once the tasks that the calling thread posted under a Lead. Any thread.
   virtual void wake() noexcept {}
 
-  // Waits for the completion, which the loop is to bring, on a thread that may wait: of the host, or of a pool. True
-  // once it is done, false after `timeout` (negative: none). The loop may run on the calling thread meanwhile.
+  // Waits for the completion, which the loop is to bring, on a thread that may wait: a host thread or a pool thread.
+  // True once it is done, false after `timeout` (negative: none). The loop may run on the calling thread meanwhile.
   virtual bool lead(Completion& completion, Nanos timeout);
   // Any thread.
   virtual const Clock& clock() const = 0;
@@ -66,7 +66,7 @@ class Loop {
   Nanos now() const { return clock().now(); }
 };
 
-// First in each method that lives on the loop. Nothing in builds without asserts.
+// Comes first in each method that lives on the loop. Does nothing in builds without asserts.
 inline void assert_on_loop([[maybe_unused]] const Loop& loop) { assert(loop.is_current()); }
 
 // Runs the task now when on the loop, else posts it. False when it was destroyed unrun.

@@ -7,12 +7,12 @@
 
 namespace distag {
 
-// A way to the loop for what may outlive it: answers and futures that the host keeps. Any thread.
+// A way to the loop for objects that may outlive it: answers and futures that the host keeps. Any thread.
 class LoopGate {
  public:
   explicit LoopGate(Loop& loop) : loop_(loop) {}
 
-  // Runs the task on the loop, right now when this is the loop. False once closed or the loop is stopping: the task was
+  // Runs the task on the loop, at once when called there. False once closed or the loop is stopping: the task was
   // destroyed. A caller that ignores the result has settled what it owes by then, or leaves that to an Owed. The lock
   // is held while the loop takes the task, since the loop may go as soon as the gate is closed.
   bool run(Task task) {
@@ -27,7 +27,7 @@ class LoopGate {
     return true;
   }
 
-  // The same at a place that the caller has made before: throws nothing but what the task throws here.
+  // The same at a place that the caller has made before: throws only what the task throws here.
   bool run(TaskPlace& place, Task task) {
     {
       MutexLock lock(mutex_);
@@ -58,7 +58,7 @@ class LoopGate {
     return true;
   }
 
-  // The same, behind all that was posted before, also when this is the loop.
+  // The same, but always behind what was posted before, even when called on the loop.
   bool post(TaskPlace& place, Task task) {
     MutexLock lock(mutex_);
     return !closed_ && loop_.post(place, std::move(task));

@@ -9,7 +9,7 @@
 #include "base/no_cancel.h"
 #include "base/reserve.h"
 
-// The marks that a loop sets on the threads that run it, and its count of those that wait for it.
+// The marks that a loop sets on the threads that run it, and its count of the threads that wait for it.
 namespace distag {
 
 class RefusingPolicy final : public WaitPolicy {
@@ -50,7 +50,7 @@ class RunScope {
   Executor* const host_code_;
 };
 
-// Counts the calling thread as one that waits, for as long as it lives.
+// Counts the calling thread as waiting while this lives.
 class Waiting {
  public:
   explicit Waiting(std::atomic<int>& count) : count_(count), is_alone_(count.fetch_add(1) == 0) {}

@@ -30,7 +30,7 @@ void LoopSeat::begin() {
   own();
 }
 
-// Whether nothing is left for the loop's own thread. One that wants the seat does what it has posted itself.
+// Whether nothing is left for the loop's own thread. A thread that wants the seat runs what it posted itself.
 bool LoopSeat::can_be_left() const {
   if (posted_.empty()) return !stopping_;
   return !stopping_ && !has_urgent_ && is_wanted_.load(std::memory_order_relaxed);
@@ -52,7 +52,7 @@ bool LoopSeat::come_back() {
   return true;
 }
 
-// Without a yield: where the two share a core, the one that has the seat is to go on.
+// Does not yield: if both threads share a core, the one that has the seat is to go on.
 bool LoopSeat::take(const Completion& awaited) {
   is_wanted_.store(true, std::memory_order_relaxed);
   const Nanos latest = clock_.now() + kSeatPatience;
@@ -64,7 +64,7 @@ bool LoopSeat::take(const Completion& awaited) {
     holder_ = Holder::kLeader;
     sleeping_ = false;
     own();
-    poller_.disarm();  // with the seat, or the loop's thread would be woken again and again until it is
+    poller_.disarm();  // while taking the seat: else descriptors would wake the loop's thread again and again
   } while (!is_taken && !awaited.is_done() && clock_.now() < latest);
   is_wanted_.store(false, std::memory_order_relaxed);
   if (is_taken) takes_.fetch_add(1, std::memory_order_relaxed);
@@ -92,7 +92,7 @@ bool LoopSeat::give_back(bool has_work) {
   return sleeping_;
 }
 
-// The holder of the seat that sleeps, which whoever takes it has to wake.
+// The holder of the seat if it sleeps; the caller has to wake it.
 std::optional<LoopSeat::Holder> LoopSeat::take_sleeper() {
   if (!std::exchange(sleeping_, false)) return {};
   return holder_;

@@ -7,16 +7,16 @@ namespace distag {
 // Blocks from this size on are made of huge pages where the system has them.
 inline constexpr size_t kHugeBlockBytes = size_t{32} << 20;
 
-// Bytes that the machine has, swap included. An allocator may promise more, and the process dies when it is used.
+// Bytes that the machine has, swap included. An allocator may promise more; the process dies when it uses that.
 size_t machine_memory();
 
-// Pages of their own, which go back to the system as soon as they are unmapped, whatever malloc keeps. nullptr when
-// there are none. `size` is a multiple of kPageBytes.
+// Separate pages, which go back to the system as soon as they are unmapped, whatever malloc keeps. nullptr when there
+// are none. `size` is a multiple of kPageBytes.
 inline constexpr size_t kPageBytes = size_t{4} << 10;
 void* map_pages(size_t size);
 void unmap_pages(void* memory, size_t size);
 
-// Fewer, larger pages for fresh memory. Does nothing where it cannot be had.
+// Asks for fewer, larger pages for fresh memory. Does nothing if there are none.
 void prefer_huge_pages(void* memory, size_t size);
 
 }  // namespace distag

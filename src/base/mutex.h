@@ -2,8 +2,8 @@
 
 #include <mutex>
 
-// Which lock guards which member, and which lock a function needs, checked by clang (-Wthread-safety); gcc reads past
-// it.
+// Annotations: which lock guards which member, and which lock a function needs. clang checks them (-Wthread-safety);
+// gcc ignores them.
 #if defined(__clang__)
 #define DISTAG_THREAD_ATTRIBUTE(x) __attribute__((x))
 #else
@@ -30,7 +30,7 @@ class DISTAG_THREAD_ATTRIBUTE(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-// Holds a mutex to the end of its scope; in between it may let go and take it again.
+// Holds a mutex to the end of its scope; may release it in between and take it again.
 class DISTAG_THREAD_ATTRIBUTE(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) DISTAG_THREAD_ATTRIBUTE(acquire_capability(mutex)) : mutex_(mutex) { mutex_.lock(); }

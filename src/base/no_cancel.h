@@ -4,9 +4,9 @@
 
 namespace distag {
 
-// The calling thread is not cancelled (pthread_cancel) for as long as this lives: it would be unwound from a point of
-// cancellation, and a catch (...) or noexcept on the way ends the process. A request that came meanwhile acts at the
-// first such point afterwards. Nests.
+// The calling thread is not cancelled (pthread_cancel) while this lives: a cancelled thread is unwound from a
+// cancellation point, and a catch (...) or noexcept on the way ends the process. A request that came meanwhile acts at
+// the first such point afterwards. Nests.
 class NoCancel {
  public:
   NoCancel() noexcept { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }

@@ -6,8 +6,8 @@
 
 namespace distag {
 
-// The end of the text of a call on a worker that is not started. Where that call stands in a chain, the failure of the
-// start before it says more, and stays: see capi/boundary.cpp.
+// The end of the error text of a call on a worker that is not started. In a chain of calls the earlier failure of the
+// start says more, and is kept: see capi/boundary.cpp.
 inline constexpr std::string_view kNotStarted = "the worker is not started";
 
 inline bool is_not_started(const Error& error) {

@@ -16,10 +16,10 @@ namespace {
 
 struct OwnNumber {
   int number;
-  ino_t inode;  // of a socket that another library may close; 0: it is ours alone
+  ino_t inode;  // identifies a socket that another library may close; 0: the descriptor is ours alone
 };
 
-// Leaf of all locks. Constant-initialised, and the numbers have no destructor: a fork may come at any time.
+// The innermost of all locks. Constant-initialised, and the numbers have no destructor: a fork may come at any time.
 constinit Mutex own_mutex;
 constinit OwnNumber* own_numbers = nullptr;
 constinit size_t own_count = 0;
@@ -34,7 +34,7 @@ ino_t socket_inode(int descriptor) {
 void before_fork() NO_THREAD_SAFETY_ANALYSIS { own_mutex.lock(); }
 void after_fork() NO_THREAD_SAFETY_ANALYSIS { own_mutex.unlock(); }
 
-// Where no number is free the first of ours makes room.
+// If no number is free for the eventfd, closing the first of ours makes room.
 void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
   int nothing = own_count == 0 ? -1 : eventfd(0, EFD_CLOEXEC);
   const int apart = nothing;
@@ -45,7 +45,7 @@ void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
       close(number);
       nothing = eventfd(0, EFD_CLOEXEC);
     }
-    // Above a limit that was lowered no number can be taken.
+    // Above a limit that was lowered meanwhile no number can be taken.
     if (nothing != number && dup3(nothing, number, O_CLOEXEC) < 0) close(number);
   }
   if (apart >= 0) close(apart);
@@ -92,7 +92,7 @@ int OwnDescriptors::add(int descriptor) noexcept {
   return descriptor;
 }
 
-// In a forked child the descriptor is no longer ours.
+// In a forked child the number is not in the list any more.
 void OwnDescriptors::close(int descriptor) noexcept {
   MutexLock lock(own_mutex);
   forget_number(descriptor, 0);
@@ -113,7 +113,7 @@ NotedSocket::NotedSocket(int descriptor) noexcept {
   errno = error;
 }
 
-// In a child none is noted any more.
+// In a forked child none is noted any more.
 NotedSocket::~NotedSocket() {
   if (number_ < 0) return;
   MutexLock lock(own_mutex);

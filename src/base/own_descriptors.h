@@ -6,12 +6,12 @@
 
 namespace distag {
 
-// The descriptors by which others see that this process lives: sockets, listeners, locks. A forked child gives them up
-// before fork() returns there, else it would keep a dead parent alive. Their numbers stay taken in the child, by
-// descriptors of nothing, until those who have them close them. Any thread.
+// The descriptors by which peers see that this process lives: sockets, listeners, locks. A forked child gives them up
+// before fork() returns there, else it would keep a dead parent alive. Their numbers stay taken in the child, by empty
+// descriptors, until their owners close them. Any thread.
 class OwnDescriptors {
  public:
-  // What `open` gives, or -1 and errno. No fork happens meanwhile: it must not wait.
+  // Returns what `open` returns: a descriptor, or -1 and errno. No fork happens meanwhile: `open` must not wait.
   template <typename Open>
   static int open(Open&& open_one) {
     MutexLock lock(mutex());
@@ -24,8 +24,8 @@ class OwnDescriptors {
   static int add(int descriptor) noexcept;
 };
 
-// A socket of another library, which closes it when it likes: a forked child gives it up as well, unless something else
-// has its number by then. Notes nothing for what is no socket, and without memory. Any thread.
+// A socket that another library owns and closes at any time: a forked child gives it up as well, unless its number has
+// been reused by then. Does nothing if the descriptor is no socket, or without memory. Any thread.
 class NotedSocket {
  public:
   NotedSocket() = default;
@@ -33,12 +33,12 @@ class NotedSocket {
   ~NotedSocket();
   NotedSocket(NotedSocket&& other) noexcept;
   NotedSocket& operator=(NotedSocket&& other) noexcept;
-  // Its number is still that of the socket.
+  // Whether the number is still that of the socket.
   bool is_there() const noexcept;
 
  private:
   int number_ = -1;
-  ino_t inode_ = 0;  // of a socket it is unique in the system
+  ino_t inode_ = 0;  // unique in the system, for a socket
 };
 
 }  // namespace distag

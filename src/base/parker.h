@@ -8,14 +8,14 @@
 
 namespace distag {
 
-// Lets one thread sleep until any other wakes it: a futex, which is the shortest way from one thread to the next. A
-// wake that comes before the sleep is kept, several count as one.
+// Lets a thread sleep until another wakes it: a futex, the shortest way from thread to thread. A wake that comes before
+// the sleep is kept; several count as one.
 class Parker {
  public:
   // False when the deadline (of the steady clock) passed first. Only one thread parks.
   bool park(Nanos deadline = kNever);
 
-  // Any thread. The thread that wakes sees all that the caller wrote before.
+  // Any thread. The woken thread sees all that the caller wrote before.
   void unpark();
 
  private:

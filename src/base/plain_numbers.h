@@ -4,12 +4,12 @@
 
 namespace distag {
 
-// While it lives the calling thread writes and reads numbers with a point, as JSON does, whatever locale the host has
-// chosen (setlocale): nlohmann's lexer asks that locale, hands numbers on in its notation, and ends the process where a
+// While this lives, the calling thread writes and reads numbers with a point, as JSON does, whatever locale the host
+// has set (setlocale): nlohmann's lexer asks that locale, hands numbers on in its notation, and ends the process if its
 // point has two bytes. Nests. The process and its other threads keep their locale.
 class PlainNumbers {
  public:
-  // The locale "C" is there always: no memory is taken for it.
+  // The locale "C" always exists: it takes no memory.
   PlainNumbers() noexcept : plain_(newlocale(LC_ALL_MASK, "C", nullptr)), before_(uselocale(plain_)) {}
   ~PlainNumbers() {
     uselocale(before_);

@@ -22,7 +22,7 @@ constexpr uint64_t kBellKey = 1;
 
 constexpr const char* kCannotBeMade = "a loop cannot be made";
 
-// `fd`, which that call gave.
+// Returns `fd`, the result of that call, or throws.
 int need_descriptor(int fd, const char* call) {
   if (fd < 0) throw system_error(kCannotBeMade, call, errno);
   return fd;
@@ -41,7 +41,7 @@ void read_count(int fd) {
   [[maybe_unused]] const ssize_t got = read(fd, &count, sizeof count);
 }
 
-// Fails only when the counter is full, and then it is readable. No write(), where a thread may be cancelled.
+// Fails only when the counter is full, and then it is readable. Not write(), in which a thread may be cancelled.
 void add_one(int fd) {
   const uint64_t one = 1;
   syscall(SYS_write, fd, &one, sizeof one);
@@ -53,7 +53,7 @@ Bell::Bell() : fd_(need_descriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "even
 
 Bell::~Bell() { close(fd_); }
 
-// A change of the count, though by nothing: either this sees who listens, or that one sees all that came before.
+// Changes the count, though by 0: either this sees the listener, or the listener sees all that came before.
 void Bell::ring() noexcept {
   if (listeners_.fetch_add(0) != 0) add_one(fd_);
 }
@@ -125,7 +125,7 @@ void Poller::unwatch(int fd) {
 void Poller::wake() { add_one(wake_fd_); }
 
 void Poller::clear() {
-  // An object that a callback owns may call unwatch when it goes.
+  // An object that a callback owns may call unwatch from its destructor.
   const auto watches = std::exchange(watches_, {});
   for (const auto& [fd, key] : std::exchange(keys_, {})) epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
 }
@@ -138,7 +138,7 @@ void Poller::rest() {
 void Poller::arm() { listen_to_watched(EPOLLIN); }
 void Poller::disarm() { listen_to_watched(0); }
 
-// Cannot fail: it was added, and needs no memory.
+// Cannot fail: the descriptor was added, and this needs no memory.
 void Poller::listen_to_watched(uint32_t events) {
   epoll_event event{};
   event.events = events;

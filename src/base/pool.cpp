@@ -14,7 +14,7 @@
 
 namespace distag {
 
-// Whose threads can leave their places.
+// A pool whose threads can leave their places.
 class PoolPlaces {
  public:
   virtual bool leave_place() noexcept = 0;
@@ -24,7 +24,7 @@ class PoolPlaces {
   ~PoolPlaces() = default;
 };
 
-// Comes with the end of what a thread waits for, or calls that thread out of its wait before.
+// Completes at the end of what a thread waits for, or earlier to call that thread out of its wait.
 using WakeUp = std::shared_ptr<Future<Unit>>;
 
 // The threads that can be called out of their waits, in the order in which those began. At most one is called at a
@@ -38,8 +38,8 @@ class PoolWaiters {
     std::erase(all_, wake_up);
     if (called_ == wake_up) called_ = nullptr;
   }
-  // The one whose wait began last is the likeliest to wait for just what finds no thread. Completed once no lock is
-  // held. nullptr: one was called before, or none waits.
+  // Calls the thread whose wait began last: it is the likeliest to wait for just what finds no thread. The caller
+  // completes the result without a lock. nullptr: a thread was called before, or none waits.
   WakeUp call() noexcept {
     if (called_ != nullptr || all_.empty()) return nullptr;
     called_ = all_.back();
@@ -47,7 +47,7 @@ class PoolWaiters {
     return called_;
   }
   void note_taken() noexcept { has_progress_ = true; }
-  // Whether a task was taken since the call, or since this was asked last: then those in the queue came later.
+  // Whether a task was taken since the call, or since the last question: then the queued ones came later.
   bool has_progress() noexcept { return std::exchange(has_progress_, false); }
   void end_call() noexcept { called_ = nullptr; }
   void replace(const WakeUp& before, const WakeUp& after) noexcept {
@@ -65,8 +65,8 @@ namespace {
 // Idle threads kept beyond thread_count, so that calls that nest again and again do not make threads each time.
 constexpr size_t kSpareThreads = 8;
 
-// How long tasks may lie where all threads wait and none can be made, before a wait fails for them. Begins anew with
-// each task that is taken.
+// How long tasks may stay queued while all threads wait and none can be made, before a wait fails for them. Begins anew
+// with each task that is taken.
 constexpr Nanos kLackPatience = kSecond;
 
 WakeUp wake_up_at_end_of(Completion& completion) {
@@ -75,14 +75,14 @@ WakeUp wake_up_at_end_of(Completion& completion) {
   return wake_up;
 }
 
-thread_local PoolPlaces* t_places = nullptr;  // of the calling thread
-thread_local uint32_t t_places_in = 0;        // process_generation(): in a forked child they are its parent's
-thread_local bool t_has_left = false;         // its place, for as long as it runs code that may block
+thread_local PoolPlaces* t_places = nullptr;  // for the calling thread
+thread_local uint32_t t_places_in = 0;        // process_generation(): in a forked child t_places is the parent's
+thread_local bool t_has_left = false;         // has left its place while it runs code that may block
 
 }  // namespace
 
 // Every thread is idle (parked in `idle`), in a wait (counted in `waits`), or active. Only active threads take tasks,
-// and only while there are at most thread_count of them; a thread that comes back from a wait may make it more for the
+// and only while there are at most thread_count of them; a thread that comes back from a wait may exceed that for the
 // rest of its task.
 struct Pool::State final : WaitPolicy, PoolPlaces, std::enable_shared_from_this<Pool::State> {
   struct Worker {
@@ -131,7 +131,7 @@ struct Pool::State final : WaitPolicy, PoolPlaces, std::enable_shared_from_this<
   size_t begun GUARDED_BY(mutex) = 0;
   size_t living GUARDED_BY(mutex) = 0;  // threads that may still run a task
   bool stopped GUARDED_BY(mutex) = false;
-  const std::shared_ptr<Future<Unit>> ended = Future<Unit>::make();  // stopped, and none lives
+  const std::shared_ptr<Future<Unit>> ended = Future<Unit>::make();  // stopped, and no thread lives
 };
 
 void Pool::State::check_locked() const {
@@ -142,7 +142,7 @@ void Pool::State::check_locked() const {
        waits, kMaxThreads, name);
 }
 
-// Finds a thread for the next task, if there is one and a place is free. The thread it gives must be unparked once the
+// Finds a thread for the next task, if there is one and a place is free. The returned thread must be unparked once the
 // lock is released. Throws OUT_OF_MEMORY when no thread is left that could run it.
 std::shared_ptr<Pool::State::Worker> Pool::State::fill_place() {
   if (stopped || queue.empty() || active >= thread_count) return nullptr;
@@ -161,7 +161,7 @@ std::shared_ptr<Pool::State::Worker> Pool::State::fill_place() {
   return nullptr;
 }
 
-// An active one, which looks for tasks first. Throws OUT_OF_MEMORY.
+// Starts an active thread, which looks for tasks first. Throws OUT_OF_MEMORY.
 void Pool::State::add_thread() {
   auto worker = std::make_shared<Worker>();
   workers.push_back(worker);
@@ -195,7 +195,7 @@ bool Pool::State::wait(Completion& completion, Nanos timeout) {
   return completion.is_done();
 }
 
-// For a wait.
+// Gives up the place for a wait.
 void Pool::State::leave(const WakeUp& wake_up) {
   std::shared_ptr<Worker> successor;
   {
@@ -214,7 +214,7 @@ void Pool::State::leave(const WakeUp& wake_up) {
   if (successor) successor->parker.unpark();
 }
 
-// To the work, after a wait.
+// Back to work after a wait.
 void Pool::State::come_back() { come_back(nullptr); }
 
 void Pool::State::come_back(const WakeUp& wake_up) {
@@ -224,9 +224,9 @@ void Pool::State::come_back(const WakeUp& wake_up) {
   if (wake_up != nullptr) waiting.remove(wake_up);
 }
 
-// On the thread that was called, since all wait and there is no other for what is in the queue. A wait that ends soon
-// brings the queue a thread; if not, there may be room for one by then. Else this wait fails, unless the queue went on
-// meanwhile. Gives the next call.
+// Runs on the thread that was called because all threads wait and none is left for the queue. A wait that ends soon
+// frees a thread for the queue; if not, there may be room for a new one by then. Else this wait fails, unless the queue
+// went on meanwhile. Returns the next wake-up.
 WakeUp Pool::State::watch(Completion& completion, Nanos deadline, const WakeUp& called) {
   WakeUp next = wake_up_at_end_of(completion);
   std::shared_ptr<Worker> successor;
@@ -249,7 +249,7 @@ WakeUp Pool::State::watch(Completion& completion, Nanos deadline, const WakeUp& 
   return next;
 }
 
-// As a wait that never ends.
+// Counts as a wait that never ends.
 void Pool::State::give_up_thread() noexcept {
   if (t_has_left) return;
   std::shared_ptr<Worker> successor;
@@ -321,7 +321,7 @@ bool Pool::State::rest(const std::shared_ptr<Worker>& self) {
   }
   idle.push_back(self);
   mutex.unlock();
-  // The thread that wakes it has taken it from `idle` and counted it as active.
+  // The thread that unparks this one has taken it from `idle` and counted it as active.
   self->parker.park();
   mutex.lock();
   return true;
@@ -390,7 +390,7 @@ bool Pool::stop(Nanos timeout) {
     for (const auto& worker : std::exchange(state_->idle, {})) worker->parker.unpark();
     lives = state_->living > 0;
   }
-  // One by one: a second queue would need memory.
+  // Destroyed one by one: a second queue would need memory.
   for (;;) {
     Task dropped;
     MutexLock lock(state_->mutex);
@@ -405,7 +405,7 @@ bool Pool::stop(Nanos timeout) {
     workers.swap(state_->workers);
   }
   for (const auto& worker : workers) worker->thread.join();
-  // Only now: a thread that was ending may have left its handle meanwhile.
+  // Taken only now: a thread that was ending may have left its handle meanwhile.
   std::thread retired;
   {
     MutexLock lock(state_->mutex);

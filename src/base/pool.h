@@ -10,19 +10,19 @@ namespace distag {
 
 class Reserve;
 
-// A pool of `thread_count` running threads. A thread that waits gives its place away: another is woken or made as long
-// as there are tasks, so `thread_count` can run at any time, up to kMaxThreads in all. A wait that would leave no
-// thread to run is refused with OVERLOADED; one fails with OUT_OF_MEMORY where none can be made for tasks within 1 s.
-// Threads start with the first task, or start(); those that waits made end when too many are idle; stop() joins all.
+// A pool of `thread_count` running threads. A thread that waits gives its place away: another is woken or made while
+// there are tasks, so `thread_count` can run at any time, up to kMaxThreads in all. A wait that would leave no thread
+// to run is refused with OVERLOADED; it fails with OUT_OF_MEMORY if no thread can be made for tasks within 1 s. Threads
+// start with the first task, or start(); those made for waits end when too many are idle; stop() joins all.
 class Pool final : public Executor {
  public:
   static constexpr size_t kMaxThreads = 256;
 
-  // Its threads, and who posts, fall back on the reserve.
+  // The pool's threads and posting threads fall back on the reserve.
   Pool(std::string name, size_t thread_count, ThreadHooks hooks, std::shared_ptr<Reserve> reserve = nullptr);
   ~Pool() override;  // stops, for as long as it takes
 
-  // Makes the first thread now, so that no task fails for want of one: throws OUT_OF_MEMORY.
+  // Makes the first thread now, so that no task fails for lack of one. Throws OUT_OF_MEMORY.
   void start();
 
   // Throws OUT_OF_MEMORY when not a single thread can be had.

@@ -2,9 +2,9 @@
 
 namespace distag {
 
-// Around code that may block for long in a way of its own: the calling thread counts as one that waits, so others run
-// what is posted to its pool meanwhile. Nothing on a thread that belongs to no pool, or where all others wait already.
-// Lives on the stack; does not nest.
+// For code that may block long in its own way: the calling thread counts as waiting, so that others run what is posted
+// to its pool meanwhile. Does nothing on a thread that belongs to no pool, or if all others wait already. Lives on the
+// stack; does not nest.
 class PoolPlaceLeft {
  public:
   PoolPlaceLeft() noexcept;

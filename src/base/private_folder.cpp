@@ -15,7 +15,7 @@ bool make_private_folder(const std::string& path) {
 bool keep_private_folder(const std::string& path) {
   struct stat made = {};
   if (lstat(path.c_str(), &made) == 0 && S_ISDIR(made.st_mode) && (made.st_mode & S_IRWXU) == S_IRWXU) return true;
-  // A link that came in its place is not followed. Where another process has removed it, its next user finds that out.
+  // A link put in its place is not followed. If another process has removed the folder, its next user notices.
   if (fchmodat(AT_FDCWD, path.c_str(), S_IRWXU, AT_SYMLINK_NOFOLLOW) == 0 || errno == ENOENT) return true;
   const int error = errno;
   rmdir(path.c_str());

@@ -24,7 +24,7 @@ uint32_t process_generation() { return generation.load(std::memory_order_relaxed
 
 int64_t process_id() { return getpid(); }
 
-// Containers of one machine share its boot, and differ in their names.
+// Containers of one machine share its boot id, and differ in their host names.
 std::string host_id() {
   std::array<char, 256> name{};
   if (gethostname(name.data(), name.size() - 1) != 0) name[0] = '\0';

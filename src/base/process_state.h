@@ -11,10 +11,10 @@
 
 namespace distag {
 
-// State that all threads of the process share, behind a lock. A forked child begins with an empty one: a thread of the
-// parent may have held the lock, and have left the state half changed. Nothing is held while a fork waits. A leaf of
-// all locks, unless its owner says otherwise; without a destructor, so that nothing is left to run when the library is
-// unloaded.
+// State that all threads of the process share, behind a lock. A forked child begins with an empty state: a thread of
+// the parent may have held the lock, and have left the state half changed. A fork does not wait for this lock. It is
+// the innermost of all locks, unless its owner says otherwise. There is no destructor, so nothing is left to run when
+// the library is unloaded.
 template <typename State>
 class ProcessState {
   static_assert(std::is_trivially_destructible_v<State>);
@@ -24,7 +24,7 @@ class ProcessState {
   ProcessState(const ProcessState&) = delete;
   ProcessState& operator=(const ProcessState&) = delete;
 
-  // The state, for as long as it lives.
+  // Access to the state while this lives.
   class Access {
    public:
     explicit Access(ProcessState& shared) : lock_(shared.mutex_of_this_process()), state_(shared.state_) {}
@@ -36,7 +36,7 @@ class ProcessState {
   };
 
  private:
-  // Twice the generation of the process whose it is; one more while a thread begins it anew.
+  // owner_ is twice the generation of the process that owns the state; one more while a thread sets it up anew.
   Mutex& mutex_of_this_process() {
     const uint64_t own = uint64_t{2} * process_generation();
     for (uint64_t found = owner_.load(std::memory_order_acquire); found != own;
@@ -56,7 +56,7 @@ class ProcessState {
   std::atomic<uint64_t> owner_{0};
   Mutex mutex_;
   State state_{};
-  State of_parent_{};  // within reach of who looks for leaks
+  State of_parent_{};  // reachable for leak checkers
 };
 
 }  // namespace distag

@@ -29,7 +29,7 @@ class Descriptor {
 };
 
 [[noreturn]] void fail_at(const char* verb, const std::string& path, int error) {
-  // Of a FIFO without a reader, and of a socket.
+  // The error of open() for a FIFO without a reader, and for a socket.
   if (error == ENXIO) fail(Status::kInvalidState, "\"{}\" is no regular file: remove it", path);
   const bool is_short = error == EMFILE || error == ENFILE || error == ENOMEM;
   fail(is_short ? Status::kOutOfMemory : Status::kInvalidState, "\"{}\" cannot be {}: {}", path, verb,
@@ -40,7 +40,7 @@ Descriptor open_to_read(const std::string& path) {
   return Descriptor(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
 }
 
-// Of one that was not opened the error is in errno still.
+// If the file was not opened, errno still has the error.
 std::string read_all(const Descriptor& file, const std::string& path) {
   if (file.get() < 0) fail_at("read", path, errno);
   check_regular_file(file.get(), path);
@@ -62,7 +62,7 @@ void write_all(const Descriptor& file, const std::string& path, std::string_view
   }
 }
 
-// A file beside another one, until it is linked to its name; removed in any case.
+// A temporary file beside `path`, to be linked to that name; its own name is removed in any case.
 class FileBeside {
  public:
   explicit FileBeside(const std::string& path) : path_(path + ".XXXXXX"), file_(mkostemp(path_.data(), O_CLOEXEC)) {
@@ -113,7 +113,7 @@ std::string read_private_file(const std::string& path) {
       fail(Status::kDenied, "\"{}\" belongs to another user ({}): chown it to this one, or to root", path,
            status.st_uid);
     }
-    // A group may read what root gives to it: a Secret of Kubernetes, a credential of systemd.
+    // A group may read a file that root gave to it: a Secret of Kubernetes, a credential of systemd.
     const mode_t others = status.st_uid == 0 ? S_IWGRP | S_IXGRP | S_IRWXO : S_IRWXG | S_IRWXO;
     if ((status.st_mode & others) != 0) {
       fail(Status::kDenied,

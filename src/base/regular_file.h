@@ -17,17 +17,17 @@ std::optional<std::string> read_regular_file(const std::string& path);
 std::string read_system_file(const std::string& path);
 
 // Reads a file that no other user may read or write: of this user with mode 0600, or of root with 0640 at most, which
-// its group may read. Throws DENIED for any other, INVALID_STATE for one that is not there or cannot be read.
+// its group may read. Throws DENIED for any other, INVALID_STATE for one that is missing or cannot be read.
 std::string read_private_file(const std::string& path);
 
-// Makes one that only this user may read and write, whole from the first moment on. False when something is at the path
-// already, which stays. Throws INVALID_STATE when that fails.
+// Makes a file that only this user may read and write; it appears with its whole content. False when something is at
+// the path already, which stays. Throws INVALID_STATE when that fails.
 bool create_private_file(const std::string& path, std::string_view content);
 
 // Replaces the content; the file is made if need be. Throws INVALID_STATE when that fails.
 void write_regular_file(const std::string& path, std::string_view content);
 
-// Adds a line to the end of the file, which is made if need be; without one where that fails.
+// Appends a line to the file, which is made if need be; does nothing when that fails.
 void append_to_file(const std::string& path, std::string_view line);
 
 // Throws INVALID_STATE naming the path, unless the descriptor is of a regular file.

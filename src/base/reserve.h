@@ -14,13 +14,13 @@ namespace distag {
 class Reserve {
  public:
   Reserve();   // throws bad_alloc
-  ~Reserve();  // what was taken stays with those who took it
+  ~Reserve();  // blocks that were taken stay with their owners
   Reserve(const Reserve&) = delete;
   Reserve& operator=(const Reserve&) = delete;
 
   // A block of at least `size` bytes, to be freed by operator delete; nullptr when none of that size is left.
   void* take(size_t size) noexcept;
-  // Asks the system for what is missing. False when something still is.
+  // Asks the system for the missing blocks. False when some are still missing.
   bool refill() noexcept;
   // Whether memory was short and may still be. Any thread, without a lock.
   bool is_short() const { return is_short_.load(std::memory_order_relaxed); }
@@ -42,15 +42,15 @@ class Reserve {
   };
 
   Mutex mutex_;
-  std::array<Shelf, kSizes.size()> shelves_ GUARDED_BY(mutex_);  // of the sizes
+  std::array<Shelf, kSizes.size()> shelves_ GUARDED_BY(mutex_);  // a shelf per size
   std::atomic<bool> is_short_{false};
 };
 
-// The reserve that the calling thread may draw on; nullptr, as on threads of the host: none. Gives what it replaces.
+// Sets the reserve that the calling thread may draw on; nullptr, as on host threads: none. Returns the one it replaces.
 Reserve* exchange_reserve(Reserve* reserve) noexcept;
 Reserve* current_reserve() noexcept;
 
-// Uses a reserve on the calling thread, or none, for as long as it lives.
+// Uses a reserve on the calling thread, or none, while this lives.
 class ReserveScope {
  public:
   explicit ReserveScope(Reserve* reserve) noexcept : before_(exchange_reserve(reserve)) {}

@@ -15,7 +15,7 @@
 namespace distag {
 namespace {
 
-constexpr int kNone = -1;  // a descriptor of nothing
+constexpr int kNone = -1;  // no descriptor
 
 struct SystemCall {
   const char* name;

@@ -12,7 +12,7 @@ namespace distag {
 
 namespace {
 
-// The loader tells it in words alone, of which these are for nothing else.
+// The loader reports this in words alone, and uses these words for nothing else.
 bool is_about_memory(const std::string& reasons) {
   const char* const words[] = {"out of memory", "cannot allocate", "cannot create"};
   return std::any_of(std::begin(words), std::end(words),

@@ -5,10 +5,10 @@
 
 namespace distag {
 
-// A library of others that is loaded only where it is used, so that whoever links distag does not get it as well.
+// A third-party library that is loaded only where it is used, so that programs that link distag do not load it as well.
 class SharedLibrary {
  public:
-  // The first of these names that the system finds. Throws UNSUPPORTED with the reason for each that it does not,
+  // Loads the first of these names that the system finds. Throws UNSUPPORTED with the reason for each name it does not,
   // bad_alloc where memory is short. Takes as long as the disk does: not on a loop.
   explicit SharedLibrary(const std::vector<std::string>& names);
   ~SharedLibrary();

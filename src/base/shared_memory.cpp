@@ -29,8 +29,8 @@ bool leaves_descriptors(int fd) {
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 && static_cast<rlim_t>(fd) + kLeft <= limit.rlim_cur;
 }
 
-// Where the system promises no more memory than it has, it does not count that of a memfd before it is touched, and its
-// lack would end the process.
+// If the system promises no more memory than it has, it counts that of a memfd only once it is touched, and a lack then
+// would end the process.
 bool is_memory_promised_freely() { return !read_system_file("/proc/sys/vm/overcommit_memory").starts_with('2'); }
 
 }  // namespace
@@ -48,7 +48,7 @@ SharedBlock::SharedBlock(uint64_t id, size_t size) : id_(id), size_(size) {
   void* const mapping = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
   if (mapping == MAP_FAILED) give_up("mmap");
   data_ = static_cast<std::byte*>(mapping);
-  // After the only mapping that may be written to.
+  // Sealed after the only writable mapping is made.
   constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
   if (fcntl(fd_, F_ADD_SEALS, kSeals) != 0) give_up("seals");
 }
@@ -61,16 +61,16 @@ void SharedBlock::close() noexcept {
 namespace shared_memory {
 namespace {
 
-// Blocks are cut into places of one size; of this many, as long as a block then has a usual size.
+// Blocks are cut into places of one size: this many, if a block then has a usual size.
 constexpr size_t kPlaces = 16;
-constexpr size_t kMaxPlaces = 32;  // of the smallest
+constexpr size_t kMaxPlaces = 32;  // for the smallest size
 constexpr size_t kLeastBlock = size_t{2} << 20;
 constexpr size_t kLargestBlock = size_t{32} << 20;
-// Larger ones have a block of their own.
+// Larger places have a block of their own.
 constexpr size_t kLargestPlace = size_t{8} << 20;
-// Each takes a descriptor.
+// Each block takes a descriptor.
 constexpr size_t kMaxBlocks = 256;
-// Of blocks in which nothing lies, beside as much as is in use.
+// Bytes of empty blocks; more if more is in use.
 constexpr size_t kMaxIdleBytes = size_t{256} << 20;
 
 // Sizes that differ by less than an eighth share places.
@@ -110,14 +110,14 @@ struct Pool {
   size_t bytes = 0;
   size_t bytes_in_use = 0;
   const size_t most_bytes = machine_memory();
-  Pool* of_parent = nullptr;  // before the fork
+  Pool* of_parent = nullptr;  // the pool before the fork
 
   size_t idle_bytes() const {
     size_t idle = 0;
     for (const auto& [data, block] : blocks) idle += block.used == 0 ? block.memory->size() : 0;
     return idle;
   }
-  // The child may read there for as long as it lives.
+  // A forked child may read there for as long as it lives.
   void abandon_all() noexcept {
     for (auto& [data, block] : blocks) {
       for (State& state : block.places) {
@@ -134,20 +134,20 @@ struct Pool {
   std::byte* take(size_t capacity);
   void add(Memory memory, size_t capacity);
   Memory take_out(Blocks::iterator block) noexcept;
-  // A block in which nothing lies, that nothing has lain in since the last trim or at all; else nullptr.
+  // Takes out an empty block; `only_stale`: one that has been empty since the last trim. Else nullptr.
   Memory take_out_idle(bool only_stale) noexcept;
 };
 
-// Leaf of all locks. No destructor, for what is freed at the end of the process.
+// The innermost of all locks. No destructor: buffers may be freed at the end of the process.
 constinit Mutex g_mutex;
 constinit Pool* g_pool GUARDED_BY(g_mutex) = nullptr;
-constinit size_t g_forks GUARDED_BY(g_mutex) = 0;  // that begin
+constinit size_t g_forks GUARDED_BY(g_mutex) = 0;  // under way
 std::atomic<bool> g_is_used{false};
 std::atomic<size_t> g_blocks{0};
 std::atomic<uint64_t> g_last_id{0};
 
-// The loop needs this lock for each frame that it lends, and handlers of others may wait for long: it is not held until
-// the fork. Instead no place is given out from here on, so that the child sees none but the abandoned ones.
+// The lock is not held until the fork: the loop needs it for each frame that it lends, and other fork handlers may wait
+// for long. Instead no place is given out from here on, so that the child sees none but the abandoned ones.
 void before_fork() {
   MutexLock lock(g_mutex);
   ++g_forks;
@@ -157,8 +157,8 @@ void after_fork() {
   MutexLock lock(g_mutex);
   --g_forks;
 }
-// The blocks of the parent stay mapped, and are found no more. A thread that is not here may have held the lock, and
-// have left the pool half changed.
+// The parent's blocks stay mapped, and are not found any more. A thread that does not exist here may have held the
+// lock, and have left the pool half changed.
 void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
   new (&g_mutex) Mutex;
   g_forks = 0;
@@ -188,7 +188,7 @@ std::byte* Pool::take(size_t capacity) {
 void Pool::add(Memory memory, size_t capacity) {
   const size_t count = memory->size() / capacity;
   std::vector<std::byte*>& shelf = free[capacity];
-  shelf.reserve((blocks.size() + 1) * kMaxPlaces);  // so that to free a place needs no memory
+  shelf.reserve((blocks.size() + 1) * kMaxPlaces);  // then freeing a place needs no memory
   Block block{memory, capacity, std::vector<State>(count, State::kFree), 0, true};
   const auto added = blocks.emplace(memory->data(), std::move(block)).first;
   for (size_t i = count; i-- > 0;) shelf.push_back(const_cast<std::byte*>(added->second.place(i)));
@@ -217,7 +217,7 @@ Memory Pool::take_out_idle(bool only_stale) noexcept {
   return nullptr;
 }
 
-// The pool goes with the last of what it is for.
+// Deletes the pool once it has neither a Use nor a block.
 void tidy() REQUIRES(g_mutex) {
   if (g_pool == nullptr || g_pool->uses != 0 || !g_pool->blocks.empty()) return;
   delete std::exchange(g_pool, nullptr);
@@ -225,7 +225,7 @@ void tidy() REQUIRES(g_mutex) {
 
 bool may_give_out() REQUIRES(g_mutex) { return g_pool != nullptr && g_pool->uses != 0 && g_forks == 0; }
 
-// Whether there is room for one more block. Above the bounds those in which nothing lies are closed first.
+// Whether there is room for one more block. Above the limits empty blocks are closed first.
 bool make_room(size_t size, bool may_close) {
   for (;;) {
     Memory idle;
@@ -248,7 +248,7 @@ std::byte* take(size_t capacity) {
   return may_give_out() ? g_pool->take(capacity) : nullptr;
 }
 
-// A block that is unused, as long as there is no Use; nullptr: no such block.
+// Takes out an empty block while there is no Use; nullptr: no such block.
 Memory take_out_unused() {
   MutexLock lock(g_mutex);
   if (g_pool == nullptr || g_pool->uses != 0) return nullptr;

@@ -7,7 +7,7 @@
 
 namespace distag {
 
-// The task that the executor has. Dropped unrun, it takes the queue along.
+// The task that the executor has. If it is dropped unrun, it drops the queue.
 class Strand::Turn {
  public:
   explicit Turn(std::shared_ptr<Strand> strand) : strand_(std::move(strand)) {}

@@ -10,13 +10,13 @@
 
 namespace distag {
 
-// One task at a time, in order, on an executor that runs many. Shared with the task it has posted there; when the
-// executor drops that one, or does not take it, what is in the queue is destroyed unrun.
+// Runs one task at a time, in order, on an executor that runs many. The task it has posted there shares it; if the
+// executor drops that task, or does not take it, the queue is destroyed unrun.
 class Strand : public std::enable_shared_from_this<Strand> {
  public:
   explicit Strand(Executor& executor) : executor_(executor) {}
 
-  // As the executor's. Any thread.
+  // As Executor::post. Any thread.
   [[nodiscard]] bool post(Task task);
   // For a task that says by its end that it was not run, or need not be.
   void post_or_drop(Task task) { static_cast<void>(post(std::move(task))); }

@@ -46,7 +46,7 @@ class UniqueFunction<R(Args...)> {
   explicit operator bool() const { return operations_ != nullptr; }
   R operator()(Args... args) { return operations_->call(room_, std::forward<Args>(args)...); }
 
-  // The type of the callable that it holds: names where it was written, for people.
+  // The type of the callable that it holds, which names where it was written; for people to read.
   const char* type_name() const { return operations_ == nullptr ? "nothing" : operations_->type_name(); }
 
   void reset() {

@@ -24,7 +24,7 @@ void TaskQueue::push(TaskPlace& place, Task task) noexcept {
   append(place);
 }
 
-// Nothing is read of a place of others once its task is out: what the task holds may hold the place.
+// Reads nothing of a caller's place once its task is out: what the task holds may hold the place.
 Task TaskQueue::pop() noexcept {
   TaskPlace& place = *first_;
   first_ = place.next_;

@@ -9,8 +9,8 @@
 namespace distag {
 
 // Room for one task of a loop, in its queue or among its timers, for work that has to get there when memory is short.
-// Whoever will have such work makes the place while a failure can still be told, mostly as a member of what the task
-// holds. The place stays until its task has been taken out of it, to be run or destroyed; then it is free again.
+// The place is made while a failure can still be reported, mostly as a member of what the task holds. It stays until
+// its task has been taken out of it, to be run or destroyed; then it is free again.
 class TaskPlace {
  public:
   TaskPlace() = default;
@@ -30,11 +30,11 @@ class TaskPlace {
 
   Task task_;
   TaskPlace* next_ = nullptr;
-  Nanos when_ = 0;  // of a timer
+  Nanos when_ = 0;  // only for a timer
   bool is_of_queue_ = false;
 };
 
-// Tasks in the order they were added. One without a place gets one of the queue's own, which are kept for the next. Not
+// Tasks in the order they were added. A task without a place gets one of the queue's own, which are reused. Not
 // thread-safe.
 class TaskQueue {
  public:
@@ -44,7 +44,7 @@ class TaskQueue {
   TaskQueue& operator=(const TaskQueue&) = delete;
 
   bool empty() const { return first_ == nullptr; }
-  // Throws bad_alloc when no place of its own is left and there is no memory for one.
+  // Throws bad_alloc when the queue has no place left and there is no memory for one.
   void push(Task task);
   void push(TaskPlace& place, Task task) noexcept;
   // The first task. The queue must not be empty.
@@ -56,7 +56,7 @@ class TaskQueue {
 
   TaskPlace* first_ = nullptr;
   TaskPlace* last_ = nullptr;
-  TaskPlace* free_ = nullptr;  // of its own
+  TaskPlace* free_ = nullptr;  // the queue's own
 };
 
 }  // namespace distag

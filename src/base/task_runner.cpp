@@ -22,7 +22,7 @@ Nanos time_of_thread() {
 
 FdLoop::Cost TaskRunner::cost_so_far() { return {time_of_thread(), faults_of_thread()}; }
 
-// To count faults costs as much as a short task, for which they do not matter.
+// Counting page faults costs as much as a short task, for which they do not matter.
 FdLoop::Cost TaskRunner::cost_since(const FdLoop::Cost& begin) {
   const Nanos taken = time_of_thread() - begin.taken;
   return {taken, taken < kMillisecond ? 0 : faults_of_thread() - begin.page_faults};

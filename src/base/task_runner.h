@@ -9,16 +9,16 @@
 
 namespace distag {
 
-// Runs what comes up on a loop. A failure ends what has failed, and nothing else: it is told and never thrown on. The
-// clock is asked once at the end of each call, so last() is the time now for what follows. Of the thread that runs the
-// loop, except for the clock and the longest time.
+// Runs what comes up on a loop. A failure ends only what has failed: it is reported and never thrown on. The clock is
+// read once at the end of each call, so last() is the time now for what follows. For the thread that runs the loop,
+// except for the clock and the longest time.
 class TaskRunner {
  public:
-  // Before the start.
+  // Set before the start.
   void set_watchdog(FdLoop::Watchdog watchdog) { watchdog_ = std::move(watchdog); }
   void set_on_failure(std::function<void(Error)> on_failure) { on_failure_ = std::move(on_failure); }
 
-  // Keeps the longest time one took. For the watchdog it is asked first for what it is.
+  // Runs `call`, and keeps the longest time of all calls. `what` names the call for the watchdog, before it runs.
   template <typename Call, typename Describe>
   void run(Call&& call, Describe&& what) {
     const char* const watched = watchdog_ ? what() : nullptr;
@@ -29,7 +29,7 @@ class TaskRunner {
     if (end - last_ > longest_.load(std::memory_order_relaxed)) longest_.store(end - last_, std::memory_order_relaxed);
     last_ = end;
   }
-  // A step of the loop itself.
+  // Runs a step of the loop itself.
   template <typename Call>
   void attempt(Call&& call) {
     try {
@@ -45,7 +45,7 @@ class TaskRunner {
   Nanos ask_clock() { return last_ = clock_.now(); }
 
  private:
-  // Of the calling thread.
+  // The cost of the calling thread.
   static FdLoop::Cost cost_so_far();
   static FdLoop::Cost cost_since(const FdLoop::Cost& begin);
 

@@ -19,8 +19,8 @@ namespace {
 constexpr int kSignalsOfProcess[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM, SIGCHLD,  SIGALRM, SIGVTALRM,
                                      SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU, SIGWINCH, SIGIO};
 
-// Blocks them on this thread, beside what it blocks already; a new thread inherits the mask. All others stay as they
-// are, so that a runtime that stops threads by signal reaches those of distag as well.
+// Blocks these on this thread, beside what it blocks already; a new thread inherits the mask. Other signals stay as
+// they are, so that a runtime that stops threads by signal reaches those of distag as well.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -37,7 +37,7 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-// A hook that ends the thread (pthread_exit) is let through, to what its caller has on the stack.
+// If the hook ends the thread (pthread_exit), the unwinding goes on through this function and its caller.
 __attribute__((no_sanitize("undefined"))) void call_hook(const std::function<void(const char*)>& hook,
                                                          const char* name) {
   try {
@@ -58,7 +58,7 @@ class OwedBody {
   OwedBody& operator=(const OwedBody&) = delete;
 
   void run() {
-    const DefaultFloatingMode mode;  // that of the hook, or of the thread's maker, is for callbacks
+    const DefaultFloatingMode mode;  // the mode of the hook, or of the thread's creator, is for callbacks
     if (Task body = std::exchange(body_, Task())) run_guarded(std::move(body));
   }
 

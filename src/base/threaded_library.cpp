@@ -33,7 +33,7 @@ class Processors {
   size_t count() const noexcept {
     return is_known_ ? static_cast<size_t>(CPU_COUNT_S(sizeof sets_, sets_)) : kMostCallers;
   }
-  // The calling thread to the first of them, or to all.
+  // Binds the calling thread to the first of them, or to all.
   bool bind_to_one() const noexcept {
     Processors one;
     size_t first = 0;
@@ -59,20 +59,20 @@ size_t threads_of(std::span<const char* const> variables) noexcept {
   return most;
 }
 
-// Whether as much could be mapped in one piece, as memory that is read and written.
+// Whether `bytes` could be mapped in one piece, as memory that is read and written.
 bool has_space(size_t bytes) noexcept {
   void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return mapped != MAP_FAILED && munmap(mapped, bytes) == 0;
 }
 
-// Asks the allocator for nothing: that would have an arena of its own for this thread.
+// Allocates nothing: malloc would have an arena of its own for this thread.
 void* wait_for(void* gate) {
   const MutexLock lock(*static_cast<Mutex*>(gate));
   return nullptr;
 }
 
-// A thread that begins may need the lock of the loader, which the caller holds while distag is loaded, where a library
-// that was loaded before all others has hooks in it. Such a thread ends later.
+// A thread that begins may need the lock of the loader, which the caller holds while distag is loaded, if a preloaded
+// library has hooks in it. Such a thread ends later.
 bool join(pthread_t thread, const timespec& until) noexcept {
   if (pthread_clockjoin_np(thread, nullptr, CLOCK_MONOTONIC, &until) == 0) return true;
   pthread_detach(thread);
@@ -82,7 +82,7 @@ bool join(pthread_t thread, const timespec& until) noexcept {
 }  // namespace
 
 bool has_room_for_threads(size_t threads, size_t bytes) noexcept try {
-  auto gate = std::make_unique<Mutex>();  // of this trial: no other one waits for it, nor a child forked meanwhile
+  auto gate = std::make_unique<Mutex>();  // for this trial alone: no other waits for it, nor a child forked meanwhile
   std::vector<pthread_t> made;
   made.reserve(threads);
   sigset_t all = {};
@@ -120,8 +120,8 @@ void ThreadedLibrary::open() noexcept {
 
 void ThreadedLibrary::load() noexcept {
   const NoCancel no_cancel;
-  const DefaultFloatingMode mode;                                     // which its threads inherit
-  handle_ = dlopen(kind_.file, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);  // the host brought it
+  const DefaultFloatingMode mode;                                     // the library's threads inherit it
+  handle_ = dlopen(kind_.file, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);  // loaded already by the host
   if (handle_ == nullptr) {
     if (has_threads(threads_of(kind_.thread_variables))) {
       open();
@@ -132,7 +132,7 @@ void ThreadedLibrary::load() noexcept {
       strncpy(lack_.data(), "the system has no room for its threads", lack_.size() - 1);
     }
   }
-  dlerror();  // the next one that the host asks for is its own
+  dlerror();  // clears it: the next one that the host asks for is its own
   is_space_short_ = !has_space(kMostCallers * kind_.block_bytes);
 }
 

@@ -7,10 +7,10 @@
 namespace distag {
 
 // Whether this process could have this number of further threads at once, with the default stack, and `bytes` beside
-// them: tries it. They are gone when it returns true. Any thread.
+// them: tries it. The trial's threads are gone when it returns true. Any thread.
 bool has_room_for_threads(size_t threads, size_t bytes) noexcept;
 
-// A library of others that starts threads when it is loaded, and ends the process or spins where there is no room for
+// A third-party library that starts threads when it is loaded, and ends the process or spins where there is no room for
 // them. Without that room the loading thread is bound to one processor while it loads, and the library starts no
 // thread.
 //

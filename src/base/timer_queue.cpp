@@ -11,7 +11,7 @@ TimerQueue::Id TimerQueue::add(Nanos when, Task task) {
   if (free_slots_.empty()) {
     if (slots_.size() >> kSlotBits != 0) fail(Status::kOverloaded, "{} timers are running already", slots_.size());
     slots_.emplace_back();
-    free_slots_.reserve(slots_.capacity());  // so that a slot can be freed without memory
+    free_slots_.reserve(slots_.capacity());  // then a slot can be freed without memory
     free_slots_.push_back(static_cast<uint32_t>(slots_.size() - 1));
   }
   const uint32_t index = free_slots_.back();
@@ -39,7 +39,7 @@ void TimerQueue::add(TaskPlace& place, Nanos when, Task task) noexcept {
 void TimerQueue::cancel(Id id) {
   Slot* const slot = find(id);
   if (slot == nullptr) return;
-  // Destroyed last: what a task owns may use this queue when it goes.
+  // Destroyed last: what a task owns may use this queue in its destructor.
   const Task task = release(id, *slot);
   drop_stale();
 }

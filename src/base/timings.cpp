@@ -13,7 +13,7 @@ bool is_used(const Histogram::Counts& counts) {
 
 }  // namespace
 
-// The memory has no initialiser: what was never used is never touched. The slot of the others is there from the start.
+// The memory has no initialiser: what was never used is never touched. The slot of kOther is there from the start.
 Timings::Timings() : memory_(new std::byte[(kMostFunctions + 1) * sizeof(Slot)]) {
   Slot& others = *new (memory_.get() + kMostFunctions * sizeof(Slot)) Slot;
   others.size = std::string_view(kOther).copy(others.name.data(), others.name.size());

@@ -15,29 +15,29 @@
 
 namespace distag {
 
-// How long the calls, passes and collectives of one worker took, from its start on: for metrics. Calls by the name of
-// their function, as long as there are few of those. Its memory is bounded, and is touched where it is used. Any
+// How long the calls, passes and collectives of one worker took since its start: for metrics. Calls are counted by the
+// name of their function, for the first kMostFunctions names. The memory is bounded, and untouched until used. Any
 // thread; without locks once a function is known.
 class Timings {
  public:
-  static constexpr size_t kMostFunctions = 64;  // the rest are one, with the name kOther
+  static constexpr size_t kMostFunctions = 64;  // the rest count as one, with the name kOther
   static constexpr const char* kOther = "other";
 
   struct OfFunction {
     std::string name;
     Histogram::Counts made;    // from the call to its end
-    Histogram::Counts queued;  // of those served: from their arrival to the begin of the function
+    Histogram::Counts queued;  // for served ones: from their arrival to the begin of the function
     Histogram::Counts served;  // from their arrival to their end
   };
 
   Timings();  // throws bad_alloc
 
-  // Something that has ended. A call of others counts if its function has begun: they choose the names of the rest.
+  // Adds an event that has ended. A call from a peer counts if its function has begun: a peer chooses the other names.
   void add(const TraceEvent& event, std::string_view name) noexcept;
 
-  // All functions by their first use; kOther is the last one, where it was used. Throws bad_alloc.
+  // All functions by their first use; kOther comes last, if it was used. Throws bad_alloc.
   std::vector<OfFunction> functions() const;
-  Histogram::Counts passes() const noexcept { return passes_.counts(); }  // that began here
+  Histogram::Counts passes() const noexcept { return passes_.counts(); }  // begun here
   Histogram::Counts collectives() const noexcept { return collectives_.counts(); }
 
  private:
@@ -55,9 +55,9 @@ class Timings {
   Slot& slot_of(std::string_view name, std::atomic<uint8_t>& last) noexcept;
   uint8_t claim(std::string_view name, size_t place) noexcept;
 
-  static constexpr size_t kPlaces = 2 * kMostFunctions;  // of the table: half of them stay empty
+  static constexpr size_t kPlaces = 2 * kMostFunctions;  // in the table: half of them stay empty
 
-  const std::unique_ptr<std::byte[]> memory_;          // of the slots; kMostFunctions is that of the others
+  const std::unique_ptr<std::byte[]> memory_;          // for the slots; number kMostFunctions is for kOther
   std::array<std::atomic<uint8_t>, kPlaces> table_{};  // by the hash of the name: 1 + the number of a slot; 0: none
   std::atomic<uint8_t> last_made_{0};                  // 1 + the number of a slot: mostly it is the same again
   std::atomic<uint8_t> last_served_{0};

@@ -89,7 +89,7 @@ void Trace::add(TraceEvent event, std::string_view name, std::string_view peer, 
     buffer_.append(peer);
     buffer_.append(trace_id);
     if (before < kBufferSize / 2 && buffer_.size() >= kBufferSize / 2) wake = wake_;
-    if (wake != nullptr) wake->unpark();  // it lives until close()
+    if (wake != nullptr) wake->unpark();  // the parker lives until close()
   }
 }
 

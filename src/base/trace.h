@@ -29,35 +29,35 @@ class Trace {
 
   bool is_on() const noexcept { return is_on_.load(std::memory_order_relaxed); }
 
-  // Keeps it, or counts it as dropped: there is no room, or its names are too long. Texts are cut to 255 bytes.
-  // `trace_id`: of the host's tracer.
+  // Keeps the event, or counts it as dropped when there is no room. Texts are cut to 255 bytes. `trace_id`: of the
+  // host's tracer.
   void add(TraceEvent event, std::string_view name, std::string_view peer = {},
            std::string_view trace_id = {}) noexcept;
   // For a span that has no id of its own.
   Id next_span() noexcept { return {0, last_span_.fetch_add(1, std::memory_order_relaxed) + 1}; }
   void add_instant(TraceCategory category, std::string_view text) noexcept;
 
-  // A call, pass or collective that has ended: for recorder and timings, and where the trace is on it is a span there,
+  // Adds a call, pass or collective that has ended to recorder and timings; while the trace is on, also as a span,
   // which gets an id if it has none.
   void add_ended(TraceEvent event, std::string_view name, std::string_view peer = {},
                  std::string_view trace_id = {}) noexcept;
-  // For recorder and timings alone.
+  // Adds to recorder and timings alone.
   void keep(const TraceEvent& event, std::string_view name, std::string_view peer = {}) noexcept;
-  // The same, without a word about how it ended.
+  // Events added here directly are not timed, and cause no on_break.
   FlightRecorder& recorder() { return recorder_; }
   // Counts all that came by add_ended() and keep().
   const Timings& timings() const { return timings_; }
-  // Hears that one has ended with DEADLINE, DISCONNECTED or DIVERGED, on its thread. Set before the first one; must not
-  // throw.
+  // Called when one has ended with DEADLINE, DISCONNECTED or DIVERGED, on its thread. Set before the first event; must
+  // not throw.
   void set_on_break(UniqueFunction<void()> on_break) { on_break_ = std::move(on_break); }
 
-  // ---- its writer ----
+  // ---- for the writer ----
 
   // Makes the buffers. Throws bad_alloc.
   void open(Parker& wake);
-  // No event comes any more; those in the buffer may still be taken.
+  // Takes no further event; those in the buffer may still be taken.
   void close() noexcept;
-  // Swaps the events of the buffer for an empty one with room. `dropped`: since the last time.
+  // Swaps the events of the buffer for `events`, emptied but with room. `dropped`: since the last call.
   void take(std::string& events, uint64_t& dropped) noexcept;
 
   static constexpr size_t kBufferSize = size_t{4} << 20;
@@ -74,7 +74,7 @@ class Trace {
   Parker* wake_ GUARDED_BY(mutex_) = nullptr;
 };
 
-// One event of those that take() gave, and the rest.
+// The first of the events that take() gave; take_first() removes it.
 struct TakenTraceEvent {
   TraceEvent event;
   std::string_view name;
@@ -83,7 +83,7 @@ struct TakenTraceEvent {
 };
 TakenTraceEvent take_first(std::string_view& events);
 
-// Whether the last events before an end with that status tell why.
+// Whether the last events before an end with that status explain it.
 inline bool is_break(Status status) {
   return status == Status::kDeadline || status == Status::kDisconnected || status == Status::kDiverged;
 }
@@ -94,7 +94,7 @@ uint32_t current_thread_number() noexcept;
 // The name that the system shows for a thread of this process; empty: it has ended.
 std::string name_of_thread(uint32_t number);
 
-// A slice from here to the end of the scope. Nothing, where the trace is off at its begin.
+// A slice from here to the end of the scope. Does nothing if the trace is off at its beginning.
 class TraceScope {
  public:
   TraceScope(Trace& trace, TraceCategory category, std::string_view name, std::string_view peer = {}) noexcept
@@ -127,7 +127,7 @@ class TraceScope {
 
   Trace* const trace_;
   TraceEvent event_;
-  char name_[128];  // what is named may end within the scope
+  char name_[128];  // copied: what is named may end within the scope
   char peer_[128];
   char trace_id_[32];
   size_t name_size_ = 0;

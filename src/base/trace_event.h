@@ -17,21 +17,21 @@ const char* category_name(TraceCategory category);
 struct TraceEvent {
   enum class Kind : uint8_t {
     kSlice,   // on the thread that reports it; slices of a thread lie within each other
-    kSpan,    // of no thread, named by `id`
+    kSpan,    // on no thread, named by `id`
     kInstant  // at `end`
   };
-  enum class Flow : uint8_t { kNone, kOut, kIn };  // of a slice: to, or from, the one of another worker with that id
+  enum class Flow : uint8_t { kNone, kOut, kIn };  // to, or from, another worker's slice with that id
 
   Kind kind = Kind::kSlice;
   TraceCategory category = TraceCategory::kHost;
   Flow flow = Flow::kNone;
   TraceCategory flow_category = TraceCategory::kCall;
   Status status = Status::kOk;  // with which it ended
-  uint32_t thread = 0;          // of the system
+  uint32_t thread = 0;          // as the system numbers it
   Nanos begin = 0;
   Nanos end = 0;
-  Nanos queued = -1;     // before it began; negative: it was not, or has not begun
-  bool is_part = false;  // of a pass that another worker began
+  Nanos queued = -1;     // before it began; negative: it was not queued, or has not begun
+  bool is_part = false;  // part of a pass that another worker began
   Id id;
   uint64_t bytes = 0;
 };

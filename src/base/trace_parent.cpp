@@ -6,7 +6,7 @@
 namespace distag {
 namespace {
 
-constexpr size_t kFlags = 53;  // where they begin
+constexpr size_t kFlags = 53;  // offset of the flags
 
 bool is_hex(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });

@@ -14,8 +14,8 @@ class TraceParent {
  public:
   static constexpr size_t kSize = 55;
 
-  // nullptr: malformed. A later version may have more behind; it is read as the standard says, and becomes one of
-  // version 00 that keeps the flag "sampled". Throws bad_alloc.
+  // nullptr: malformed. A later version may be longer; it is read as the standard says, and becomes version 00, which
+  // keeps the flag "sampled" alone. Throws bad_alloc.
   static std::shared_ptr<const TraceParent> parse(std::string_view text);
 
   explicit TraceParent(std::string_view text) noexcept;  // well-formed, kSize bytes

@@ -8,8 +8,8 @@
 
 namespace distag {
 
-// Long work of the loop in short tasks, so that others get their turn in between. Work that is left when this goes is
-// not done. On the loop.
+// Splits long work of the loop into short tasks, so that others get their turn in between. Work that is left when this
+// goes is not done. On the loop.
 class Turns {
  public:
   static constexpr size_t kItems = 64;
@@ -17,9 +17,9 @@ class Turns {
   // `items` are those of one turn.
   explicit Turns(Loop& loop, size_t items = kItems) : loop_(loop), items_(items) {}
 
-  // Calls act(item) for each of a container: the first ones now, the others in tasks of their own, in order. Until its
-  // turn comes an item is as it was: `act` looks whether there is still something to do. On a loop that is stopping all
-  // come at once. A failure leaves the other items their turn; the first one of a turn is thrown at its end.
+  // Calls act(item) for each item of a container: for the first ones now, for the others in tasks of their own, in
+  // order. Before its turn an item is left as it is: `act` checks whether there is still something to do. On a stopping
+  // loop all come at once. A failure leaves the other items their turn; the first one of a turn is thrown at its end.
   template <typename Items, typename Act>
   void for_each(Items items, Act act) {
     for_each(std::move(items), std::move(act), [] {});
@@ -42,7 +42,7 @@ class Turns {
           alive(std::move(alive_)),
           next(items.begin()) {}
 
-    // False when it was the last one.
+    // False after the last item.
     bool take_turn(EachStep& each, size_t count) {
       for (size_t i = 0; i < count && next != items.end(); ++i, ++next) {
         each([this] { act(*next); });
@@ -55,7 +55,7 @@ class Turns {
     Items items;
     Act act;
     Then then;
-    const std::weak_ptr<char> alive;  // the Turns
+    const std::weak_ptr<char> alive;  // gone with the Turns
     TaskPlace place;
     typename Items::iterator next;
   };

@@ -8,7 +8,7 @@
 namespace distag {
 
 // A message that no correct worker ever sends, whatever the other workers do. The only error that ends a peer; see
-// "Three verdicts" in schemas/session.fbs. Not for what is late, nor for a shortage here.
+// "Three verdicts" in schemas/session.fbs. Not for a late message, nor for a local shortage.
 class Violation final : public Error {
  public:
   explicit Violation(std::string message) : Error(Status::kProtocol, std::move(message)) {}

@@ -4,7 +4,7 @@
 
 namespace distag {
 
-// Waits for an operation of which the caller gets nothing but its outcome: a wait that fails cancels it.
+// Waits for an operation of which the caller needs only the outcome: a wait that fails cancels it.
 inline void wait_or_cancel(Completion& operation) {
   try {
     wait(operation, kForever);

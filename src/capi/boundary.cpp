@@ -10,7 +10,7 @@
 namespace distag::capi {
 namespace {
 
-// Version 0.1 of the struct, which zeroed memory stands for.
+// The struct in version 0.1; zeroed memory counts as that version.
 constexpr uint32_t kErrorSize = 512;
 static_assert(sizeof(distag_error) == kErrorSize);
 
@@ -31,7 +31,7 @@ std::string_view tail_of(std::string_view text, size_t size) {
   return text.substr(begin);
 }
 
-// Appends `text` to what is in `out`. Bytes that are no UTF-8, from elsewhere, are shown as '?'.
+// Appends `text` at `out`. If it comes from elsewhere and is no UTF-8, all its non-ASCII bytes are shown as '?'.
 char* append(char* out, std::string_view text) {
   const bool is_clean = is_valid_utf8(text);
   return std::transform(text.begin(), text.end(), out, [is_clean](char byte) {
@@ -45,7 +45,7 @@ void write_message(distag_error* err, std::string_view text) {
   *append(err->message, head_of(text, kMessageRoom)) = '\0';
 }
 
-// A failure that came a long way tells its cause last: what does not fit is left out of the middle.
+// A failure with a long context has its cause at the end: what does not fit is left out of the middle.
 void write_chain(distag_error* err, std::string_view text) {
   if (text.size() <= kMessageRoom) return write_message(err, text);
   constexpr std::string_view kGap = " ... ";
@@ -55,7 +55,7 @@ void write_chain(distag_error* err, std::string_view text) {
   *append(end, tail_of(text, kHalf)) = '\0';
 }
 
-// Whether it could be written; all but the message.
+// Writes all but the message. False if err cannot be written.
 bool write_head(distag_error* err, Status status, int32_t origin_rank, bool may_have_run) {
   if (!is_usable(err)) return false;
   err->code = static_cast<distag_status>(status);
@@ -117,7 +117,7 @@ bool names_what_failed(std::string_view text) {
 }
 
 // Adds the name of the function to errors about arguments, unless the text has a better one. A worker that could not be
-// started is as a handle that could not be made: the failure before, which err holds, stays.
+// started is like a handle that could not be made: the earlier failure, which err holds, stays.
 distag_status report_failure(const char* function, distag_error* err, const Error& error) {
   if (is_not_started(error) && is_usable(err) && err->code != DISTAG_OK) return err->code;
   const bool is_of_arguments = error.status() == Status::kInvalidArgument || error.status() == Status::kUnsupported;

@@ -22,7 +22,7 @@ class ArgumentError final : public Error {
  public:
   ArgumentError(Status status, std::string message, bool is_missing_handle = false)
       : Error(status, std::move(message)), is_missing_handle_(is_missing_handle) {}
-  // A chain of calls on one err goes on with the failure that err holds already.
+  // Then a chain of calls on one err keeps the failure that err holds already.
   bool is_missing_handle() const { return is_missing_handle_; }
 
  private:
@@ -34,25 +34,25 @@ template <typename... Args>
   throw ArgumentError(status, fmt::format(text, std::forward<Args>(args)...));
 }
 
-// Whether the caller gave an error this library can write: none, or one of a size it does not know, is left alone.
+// Whether the caller gave an error that this library can write: NULL, or one of an unknown size, is left alone.
 bool is_usable(const distag_error* err);
 void write_error(distag_error* err, Status status, const char* message);
-// Gives the status.
+// Returns the status.
 distag_status write_error(distag_error* err, const Error& error);
 
-// The answer of a callback as an Error: its code where this version knows it (else REMOTE), its text. `what` names the
-// callback: `function "embed"`.
+// The failure of a callback as an Error: its code if this version knows it (else REMOTE), and its text. `what` names
+// the callback: `function "embed"`.
 Error callback_error(distag_status status, const distag_error& err, const std::string& what);
 
-// In a catch (...): answers as the exception says, and fills err. Holds the rule of chains, for every function.
+// Call in a catch (...): returns the status, and fills err. Keeps the rule of chains, for every function.
 distag_status report(const char* function, distag_error* err) noexcept;
 
-// The bodies of all functions that do more than to read their handle run in a guard or in release_handle(): the
-// thread is not cancelled in there. So nothing of distag is unwound, nor a callback that the body runs. A guard
-// computes in the default floating-point mode, whatever the thread has.
+// The bodies of all functions that do more than read their handle run in a guard or in release_handle(), where the
+// thread is not cancelled. So nothing of distag is unwound, nor a callback that the body runs. A guard computes in the
+// default floating-point mode, whatever the thread has.
 
-// Every function with a status runs its body in here: nothing is thrown past it. Order inside of a body: handles first
-// (a missing one in a chain decides everything), then other arguments, then the work, then the out parameters.
+// Every function with a status runs its body in here: nothing is thrown past it. Order inside a body: handles first (a
+// missing one in a chain decides everything), then other arguments, then the work, then the out parameters.
 template <typename Body>
 distag_status guard(const char* function, distag_error* err, Body&& body) noexcept {
   const NoCancel no_cancel;
@@ -115,7 +115,7 @@ T* original_of(T* pointer) {
   return static_cast<T*>(static_cast<void*>(&static_cast<StandIn*>(handle)->original()));
 }
 
-// The kind that the host gave the pointer for; kReleased as well where the host has no reference any more.
+// The kind of the handle, or of the one it stands for; kReleased also if the host has no reference any more.
 template <typename T>
 Kind kind_of(T* pointer) {
   return as_handle(pointer)->is_usable() ? as_handle(original_of(pointer))->kind() : Kind::kReleased;
@@ -141,7 +141,7 @@ T& need(T* handle, const char* name) {
   return *original_of(handle);
 }
 
-// Where a call needs several: that none is NULL comes before everything else.
+// For a call that needs several handles: checks first of all that none is NULL.
 void check_present(std::initializer_list<const void*> handles, std::initializer_list<const char*> names);
 
 // `items[3]`
@@ -155,7 +155,7 @@ T& need_item(T* const* items, size_t index, const char* name) {
   return need(item, item_name(name, index).c_str());
 }
 
-// One that may be NULL.
+// A handle that may be NULL.
 template <typename T>
 T* need_or_null(T* handle, const char* name) {
   return handle == nullptr ? nullptr : &need(handle, name);
@@ -181,8 +181,8 @@ void release_handle(T* handle) {
   if (!is_live(handle) || !as_handle(handle)->release_by_host()) note_misuse();
 }
 
-// The handle that a callback wrote to an out_ parameter, which passes to distag; empty for NULL and for no handle of
-// the type. One that it was only lent is used, and stays its lender's.
+// The handle that a callback wrote to an out_ parameter, which passes to distag; empty for NULL and for anything but a
+// handle of the type. One that was only lent to the callback is used, and stays its lender's.
 template <typename T>
 Ref<T> take_written(T* written) {
   if (written == nullptr || !is_live(written) || !written->try_retain()) return {};
@@ -231,15 +231,15 @@ void clear(T* out) {
 
 // A text that must be there, in UTF-8.
 std::string need_text(const char* text, const char* name);
-// The same of an array, whose refusal names it by its index.
+// The same for an item of an array, which a refusal names by its index.
 std::string need_text_item(const char* const* texts, size_t index, const char* name);
 
 // Convention 5 for enumerators and flag bits: one that this version does not know is UNSUPPORTED. 0 is the default;
-// `names` says those there are.
+// `names` lists those there are.
 void need_enumerator(int64_t value, int64_t last, const char* name, const char* names);
 void need_known_bits(uint32_t bits, uint32_t known, const char* name);
 
-// 0 or 1.
+// A flag: 0 or 1.
 bool need_flag(int64_t flag, const char* name);
 
 // A duration of the caller: not negative, or DISTAG_FOREVER.

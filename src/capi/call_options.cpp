@@ -7,9 +7,9 @@
 namespace distag::capi {
 namespace {
 
-constexpr size_t kMaxLabel = 127;  // as it travels
+constexpr size_t kMaxLabel = 127;  // the limit on the wire
 
-// A malformed one is dropped, as the standard has it: then it is as though none were given.
+// A malformed traceparent is dropped, as the standard demands: as if none were given.
 void choose_trace_parent(CallOptions& made, const char* given, distag_worker* worker, distag_context* context) {
   if (given != nullptr) {
     if (*given == '\0') return;
@@ -26,7 +26,7 @@ void choose_trace_parent(CallOptions& made, const char* given, distag_worker* wo
   if (const auto* const current = current_trace_parent()) made.trace_parent = *current;
 }
 
-// All but the traceparent, which it gives as it is.
+// Reads all options but the traceparent, which it returns as it is.
 const char* read_given(CallOptions& made, const distag_call_options* given) {
   const distag_call_options options = read_struct(given, "distag_call_options", kFirstCallOptions);
   need_zero(options.reserved, "distag_call_options.reserved");

@@ -15,8 +15,8 @@ struct CallOptions {
   Nanos timeout = 0;                   // 0: the worker's default; kForever: none
   std::shared_ptr<Invocation> within;  // nullptr: none
   std::string label;                   // empty: none
-  // What the host gave, else that of the call being answered: `within`, the one that lent the context, or the one whose
-  // function runs on this thread. nullptr: none.
+  // The traceparent of the host, else that of the call being answered: `within`, the call that lent the context, or the
+  // call whose function runs on this thread. nullptr: none.
   std::shared_ptr<const TraceParent> trace_parent;
 };
 

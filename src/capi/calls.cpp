@@ -43,7 +43,7 @@ distag_status distag_call(distag_worker* worker, distag_context* context, const 
                           distag_value** out_result, distag_error* err) {
   clear(out_result);
   return guard(__func__, err, [=] {
-    // Held: others may release theirs while this one waits.
+    // Held: other threads may release their references during the wait.
     const auto held = Ref<distag_worker>::share(&need_worker(worker));
     CallRequest request = make_call_request(*held, {context, to, function, args, arg_count, options});
     // Refused before anything is sent.

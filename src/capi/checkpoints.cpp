@@ -19,7 +19,7 @@ std::string need_folder(const char* directory) {
   return folder;
 }
 
-// Failures that no future is left to tell go to the log.
+// Failures that no future can report any more go to the log.
 spmd::OnLost to_log(distag_worker& worker) {
   return [&log = worker.core().log()](const Error& error) {
     log.write(LogLevel::kError, fmt::format("{}: {}", status_name(error.status()), error.message()));
@@ -54,7 +54,7 @@ distag_status distag_checkpoint_save_async(distag_mesh* mesh, const char* direct
     need_pointer(out_future, "out_future");
     auto random = std::make_unique<SystemRandom>();
     auto begun = spmd::save_checkpoint_async(line, folder, saved, timeout, std::move(random), to_log(worker));
-    const ReserveScope scope(worker.reserve());  // what has begun has its future
+    const ReserveScope scope(worker.reserve());  // an operation that has begun gets its future
     *out_future = new distag_future(std::move(begun.future), worker, std::move(begun.is_seen));
   });
 }

@@ -55,8 +55,8 @@ CollectiveCall make_call(const layout::MeshShape& mesh, const std::string& line,
   return call;
 }
 
-// A call that fails on its arguments is a call of the line: so the members that fail alike stay together, and one that
-// fails alone is found.
+// A call that fails on its arguments still counts as a call of the line: so members that fail alike stay in step, and a
+// member that fails alone is found.
 std::shared_ptr<Future<Tensor>> begin(distag_mesh& mesh, const Given& given, bool waits_for_room) {
   Mesh& members = mesh.shared()->need_mesh();
   CollectiveCall call;

@@ -7,7 +7,7 @@
 #include "capi/value.h"
 #include "capi/worker.h"
 
-// A context: the creator's last handle ends it, one that a function took does not keep it.
+// A context. The creator's last handle ends it; a handle that a function took does not keep it.
 struct distag_context final : distag::capi::Handle {
   // `worker` is nullptr for training within this process. `trace_parent`: of the call that lends this handle.
   distag_context(std::shared_ptr<distag::Context> context, distag_worker* worker,
@@ -23,7 +23,7 @@ struct distag_context final : distag::capi::Handle {
     if (worker_) worker_->check_up();
     return *context_;
   }
-  // The same for what goes on after the call.
+  // The same, for operations that outlive the call.
   std::shared_ptr<distag::Context> shared() const {
     get();
     return context_;

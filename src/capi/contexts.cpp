@@ -56,7 +56,7 @@ BackwardOptions make_backward_options(const distag_backward_options* given, size
   return made;
 }
 
-// Roots that live elsewhere are fetched in the context, so that the pass reaches them across that call.
+// Roots on other workers are fetched in the context, so that the pass reaches them across that call.
 RootFetches fetch_remote_roots(distag_context* context, const distag_backward_options* given, Nanos timeout) {
   const distag_backward_options options = read_struct(given, "distag_backward_options");
   check_array(options.remote_roots, options.remote_root_count, "distag_backward_options.remote_roots");
@@ -144,7 +144,7 @@ distag_status distag_context_settle_async(distag_context* context, distag_future
   return guard(__func__, err, [=] {
     distag_context& live = need(context, "context");
     need_pointer(out_future, "out_future");
-    auto settled = live.get().settle_async();  // refused without a worker
+    auto settled = live.get().settle_async();  // throws without a worker
     const ReserveScope scope(live.worker()->reserve());
     *out_future = new distag_future(std::move(settled), *live.worker());
   });

@@ -74,7 +74,7 @@ std::shared_ptr<const Initialiser> make_initialiser(const distag_deferred_option
   return ops::random_initialiser(dtype, shape, elements);
 }
 
-// The members of options that say what is to be destroyed: also where the options are refused.
+// The members of options that say what to destroy: also if the options are refused.
 GivenData data_of(const distag_deferred_options* options) {
   if (!is_readable(options, sizeof(distag_deferred_options))) return GivenData(nullptr, nullptr);
   return GivenData(options->user_data, options->destroy);

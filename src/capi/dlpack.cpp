@@ -19,7 +19,7 @@ void check_flags(uint32_t flags) {
   refuse(Status::kInvalidArgument, "flags ask for a copy and for sharing: give one of them");
 }
 
-// A handle goes with what is exported: it counts until the deleter has run.
+// A handle goes with the exported tensor: it counts until the deleter has run.
 template <typename Managed, typename Make>
 void export_tensor(const Tensor& tensor, bool is_copy, Managed** out_managed, Make&& make) {
   auto held = Ref<distag_tensor>::take(make_tensor(is_copy ? tensor.private_clone() : tensor.snapshot()));
@@ -37,8 +37,8 @@ void run_deleter(void* given) {
   if (managed->deleter != nullptr) managed->deleter(managed);
 }
 
-// The managed tensor of another library. It stays its giver's until keep(); then its deleter runs with the last holder,
-// where host code may.
+// The managed tensor of another library. It belongs to its giver until keep(); then its deleter runs with the last
+// holder, where host code may.
 template <typename Managed>
 class Imported {
  public:
@@ -85,7 +85,7 @@ distag_status distag_tensor_export_dlpack_legacy(distag_tensor* tensor, uint32_t
     const Tensor& live = need(tensor, "tensor").tensor();
     need_pointer(out_managed, "out_managed");
     check_flags(flags);
-    // Nothing tells the consumer that memory of another process is only read.
+    // This format cannot tell the consumer that memory of another process is read-only.
     const bool is_copy = flags != DISTAG_DLPACK_SHARE || live.is_protected();
     export_tensor(live, is_copy, out_managed, export_dlpack_legacy);
   });

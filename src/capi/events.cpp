@@ -1,4 +1,4 @@
-// Events: calls and complete futures that the host takes, where nothing calls it back.
+// Events: calls and complete futures that the host takes, instead of being called back.
 
 #include <utility>
 
@@ -35,8 +35,8 @@ distag_event describe_for_host(distag_worker& worker, Event& event) {
   return filled;
 }
 
-// Has the event come in its turn with all else that the pump runs. Made before it is promised: from then on the event
-// needs no memory, so none is lost.
+// Makes the task by which the event arrives in its turn with all else that the pump runs. Made before the event is
+// promised: from then on it needs no memory, so none is lost.
 OneTask make_arrival(distag_worker& taker, OneEvent event) {
   OneTask arrival;
   arrival.emplace_back([taker = Ref<distag_worker>::share(&taker), event = std::move(event)]() mutable {
@@ -85,7 +85,7 @@ distag_status distag_future_post(distag_future* future, distag_worker* worker, u
 
 distag_status distag_worker_wait(distag_worker* worker, int64_t timeout_ns, distag_error* err) {
   return guard(__func__, err, [=] {
-    // Held: others may release theirs while this one waits.
+    // Held: other threads may release their references during the wait.
     const auto held = Ref<distag_worker>::share(&need_worker(worker));
     EventTaker taker = make_taker(*held);
     const Nanos timeout = need_timeout(timeout_ns, "timeout_ns");
@@ -103,7 +103,7 @@ distag_status distag_worker_take_event(distag_worker* worker, int64_t timeout_ns
                                        distag_error* err) {
   return guard(__func__, err, [=] {
     if (is_readable(out_event, sizeof(distag_event))) fill_struct(out_event, distag_event{});
-    // Held: others may release theirs while this one waits.
+    // Held: other threads may release their references during the wait.
     const auto held = Ref<distag_worker>::share(&need_worker(worker));
     check_filled_struct(out_event, sizeof(distag_event), "distag_event");
     const Nanos timeout = need_timeout(timeout_ns, "timeout_ns");
@@ -119,7 +119,7 @@ distag_status distag_worker_take_event(distag_worker* worker, int64_t timeout_ns
     try {
       fill_struct(out_event, describe_for_host(*held, event.front()));
     } catch (...) {
-      held->events().put_back(std::move(event));  // it is there the next time
+      held->events().put_back(std::move(event));  // the next call gets it
       throw;
     }
   });

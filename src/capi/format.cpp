@@ -1,4 +1,4 @@
-// fmt within this library, so that its texts are allocated as all else is, and no name of it is taken from the host.
+// fmt within this library: its texts are allocated like all else, and none of its names are taken from the host.
 #include <fmt/format-inl.h>
 
 template auto fmt::detail::thousands_sep_impl<char>(fmt::detail::locale_ref) -> fmt::detail::thousands_sep_result<char>;

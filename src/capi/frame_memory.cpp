@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-// Blocks hold it, so destroy runs after the last of them came back, on that thread.
+// Blocks hold this object, so destroy runs after the last of them came back, on that thread.
 class HostMemory final : public FrameMemory, public std::enable_shared_from_this<HostMemory> {
  public:
   explicit HostMemory(const distag_allocator& allocator) : allocator_(allocator) {}

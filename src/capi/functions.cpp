@@ -10,7 +10,7 @@
 using namespace distag;
 using namespace distag::capi;
 
-// NULL says that nothing is recorded: lack of memory must not.
+// NULL means that nothing is recorded; a lack of memory must not look like that.
 distag_context* distag_invocation::context() {
   const ReserveScope scope(worker_.reserve());
   return context_.get([this]() -> distag_context* {
@@ -79,7 +79,7 @@ std::string need_function_name(const char* name) {
   return text;
 }
 
-// The workers that may call it; none: all. Names mean something only where each has a key of its own.
+// The workers that may call it; empty: all. Names mean something only if each worker has a key of its own.
 std::vector<std::string> read_callers(distag_worker& worker, const distag_function_options* options) {
   const distag_function_options given = read_struct(options, "distag_function_options");
   need_zero(given.reserved, "distag_function_options.reserved");
@@ -92,7 +92,7 @@ std::vector<std::string> read_callers(distag_worker& worker, const distag_functi
   return callers;
 }
 
-// An error that says how a call failed.
+// Checks an error that says how a call failed.
 void check_told(const distag_error* error) {
   if (error == nullptr || is_usable(error)) return;
   refuse(Status::kInvalidArgument, "struct_size of error is {}, which no version has", error->struct_size);

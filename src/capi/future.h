@@ -18,19 +18,19 @@ struct distag_future final : distag::capi::Handle {
         worker_(distag::capi::Ref<distag_worker>::share(&worker)),
         future_(std::move(future)),
         of_(of) {}
-  // Notes whether anyone has asked for the outcome.
+  // `is_seen` notes whether the outcome was asked for.
   distag_future(std::shared_ptr<distag::Future<distag::Value>> future, distag_worker& worker, Seen is_seen)
       : distag_future(std::move(future), worker) {
     is_seen_ = std::move(is_seen);
   }
 
-  // For its outcome, at once or later.
+  // For a caller that wants the outcome, at once or later.
   distag::Future<distag::Value>& get() const { return *shared(); }
   const std::shared_ptr<distag::Future<distag::Value>>& shared() const {
     if (is_seen_ != nullptr) *is_seen_ = true;
     return future_;
   }
-  // Not for its outcome.
+  // For a caller that does not want the outcome.
   distag::Future<distag::Value>& state() const { return *future_; }
   distag_worker& worker() const { return *worker_; }
   // Whether a wait on it joins the threads of the worker.

@@ -18,7 +18,7 @@ distag_value* distag_future::value() {
 
 namespace {
 
-// One callback on a future, until it has run.
+// A callback on a future, until it has run.
 class DoneCallback {
  public:
   DoneCallback(distag_future_callback callback, HostData data, distag_future& future)
@@ -40,7 +40,7 @@ class DoneCallback {
   HostData data_;
   const Ref<distag_future> future_;
   const Lent<StandIn> lent_;
-  // Calls of the callback carry on what those of its maker do.
+  // Calls in the callback carry the trace parent that calls of its maker carried.
   const std::shared_ptr<const TraceParent> trace_parent_ = keep_trace_parent();
 };
 
@@ -53,7 +53,7 @@ void post_done_or_drop(const std::shared_ptr<DoneCallback>& done) noexcept {
   try {
     post_done(done);
   } catch (...) {
-    // Nothing is left to tell: the callback goes with its user_data.
+    // Nothing is left to report to: the callback goes with its user_data.
   }
 }
 
@@ -63,7 +63,7 @@ void check_no_circle(const distag_future& future) {
   refuse(Status::kInvalidState, "called from a callback of the worker that shuts down: it cannot end before");
 }
 
-// Ends as the operation did.
+// Returns, or throws, as the operation ended.
 void wait_for(distag_future& future, Nanos timeout) {
   check_can_wait();
   check_no_circle(future);
@@ -106,7 +106,7 @@ int32_t distag_future_poll(distag_future* future) {
 
 distag_status distag_future_wait(distag_future* future, int64_t timeout_ns, distag_error* err) {
   return guard(__func__, err, [=] {
-    // Held: others may release theirs while this one waits.
+    // Held: other threads may release their references during the wait.
     const auto held = Ref<distag_future>::share(&need(future, "future"));
     wait_for(*held, need_timeout(timeout_ns, "timeout_ns"));
   });

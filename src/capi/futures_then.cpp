@@ -12,8 +12,8 @@ using namespace distag::capi;
 
 namespace {
 
-// One continuation, from the moment it is given until it has run or can no longer run; then the next future
-// ends with it.
+// A continuation, from the moment it is given until it has run, or can no longer run since it was dropped; then the
+// next future ends with it.
 class Continuation {
  public:
   Continuation(distag_future_continuation function, HostData data, distag_future& future)
@@ -62,7 +62,7 @@ class Continuation {
   HostData data_;
   const Ref<distag_future> future_;
   const Lent<StandIn> lent_;
-  // Calls of the continuation carry on what those of its maker do.
+  // Calls in the continuation carry the trace parent that calls of its maker carried.
   const std::shared_ptr<const TraceParent> trace_parent_ = keep_trace_parent();
   const std::shared_ptr<Future<Value>> next_ = Future<Value>::make();
 };
@@ -73,7 +73,7 @@ void post_or_drop(std::shared_ptr<Continuation> continuation) noexcept {
     Executor& functions = continuation->worker().functions();
     functions.post_or_drop([continuation = std::move(continuation)] { continuation->run(); });
   } catch (...) {
-    // The continuation goes, which ends the next future.
+    // The continuation is dropped, which ends the next future.
   }
 }
 

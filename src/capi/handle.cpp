@@ -55,7 +55,7 @@ class ReleasedHandle final : public Handle {
 };
 static_assert(sizeof(ReleasedHandle) <= sizeof(Handle) + sizeof(void*));
 
-// Those of a kind, in the order of Kind; part of the count.
+// Names and counts of the handles by kind, in the order of Kind.
 constexpr std::array<const char*, 13> kKindNames = {"value", "tensor", "rref",    "worker",    "invocation",
                                                     "reply", "future", "context", "gradients", "optimizer",
                                                     "mesh",  "loader", "plan"};
@@ -78,7 +78,7 @@ void count_one(Kind kind) {
 
 thread_local const char* current_maker = nullptr;
 
-// All that were ever made, the last one first: nothing leaves the list, so it needs no lock, in a forked child either.
+// All records ever made, the latest first: nothing leaves the list, so it needs no lock, in a forked child either.
 std::atomic<HandleRecord*> records{nullptr};
 
 bool is_counted(Kind kind) { return kind != Kind::kReleased && kind != Kind::kStandIn; }
@@ -92,7 +92,7 @@ HandleRecord* record_birth(Kind kind) {
   return record;
 }
 
-// Each live one of this process.
+// Describes each live handle of this process.
 std::string describe_records() {
   const Nanos now = SteadyClock().now();
   std::string text;
@@ -119,7 +119,7 @@ Handle::Handle(Kind kind)
   if (is_counted(kind)) count_one(kind);
 }
 
-// Also of a handle that could not be made as a whole.
+// Runs also for a handle whose construction failed.
 Handle::~Handle() {
   if (!is_counted(kind_) || is_of_parent()) return;
   count.fetch_sub(1, std::memory_order_relaxed);

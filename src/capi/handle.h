@@ -8,7 +8,7 @@
 
 namespace distag::capi {
 
-// The kind of a handle of the C API; the value stands in the object, so a wrong or released one can be told.
+// The kind of a handle of the C API. The value is stored in the object, so that a wrong or released one is noticed.
 enum class Kind : uint32_t {
   kReleased = 0xD157A600,
   kValue,
@@ -27,7 +27,7 @@ enum class Kind : uint32_t {
   kStandIn,  // for a handle of another kind; not counted
 };
 
-// DISTAG_VALIDATE of the environment, as it is when it is first asked for.
+// DISTAG_VALIDATE of the environment, as it was when first asked for.
 enum class Validation : int { kUnknown, kOff, kOn };
 inline std::atomic<Validation> validation{Validation::kUnknown};
 bool read_validation();
@@ -39,9 +39,9 @@ inline bool validates() {
 // The birth of a handle, for the report; kept for ever, as the handle's memory is. With DISTAG_VALIDATE=1 only.
 struct HandleRecord;
 
-// Base of all handles. References of the host and of the library are counted apart, so a release by the host never
-// takes what is not its own; the handle ends with the last of both. Thread-safe. With DISTAG_VALIDATE=1 the memory of a
-// handle is kept after its end, and says so. A handle of the parent process does nothing in a forked child.
+// Base of all handles. References of the host and of the library are counted apart, so that the host never drops one of
+// the library; the handle ends with the last of both. Thread-safe. With DISTAG_VALIDATE=1 the memory of an ended handle
+// is kept, marked as released. A handle of the parent process does nothing in a forked child.
 class Handle {
  public:
   // With one reference, the host's.
@@ -55,8 +55,8 @@ class Handle {
   // Whether the host may use it: it is lent, or the host has a reference.
   bool is_usable() const { return is_lent_ || references_.load(std::memory_order_relaxed) >= kHost; }
 
-  // References of the host. Where it may not add one, to a handle that has ended, or has none to drop, nothing is done
-  // and the answer is false.
+  // Add or drop a reference of the host. False, and nothing is done, if the handle has ended, or the host has no
+  // reference to drop.
   virtual bool retain_by_host() noexcept { return add_unless_ended(kHost); }
   virtual bool release_by_host() noexcept { return drop_host_reference() != Dropped::kNone; }
 
@@ -66,10 +66,10 @@ class Handle {
   bool try_retain() noexcept { return add_unless_ended(kLibrary); }
   void release() noexcept;
 
-  // A reference of the host, which it has, becomes one of the library, and the other way round.
+  // A reference that the host has becomes one of the library, and the other way round.
   void pass_to_library() { references_.fetch_sub(kHost - kLibrary, std::memory_order_relaxed); }
   void pass_to_host() { references_.fetch_add(kHost - kLibrary, std::memory_order_relaxed); }
-  // Once, before the host sees it: its one reference is its lender's.
+  // Call once, before the host sees the handle: its one reference is its lender's.
   void mark_lent();
 
  protected:
@@ -78,7 +78,7 @@ class Handle {
   virtual ~Handle();
 
   Dropped drop_host_reference() noexcept;
-  // Whether its end does no more than to free memory, also in a forked child.
+  // Whether the end of the handle only frees memory: then it may end in a forked child, too.
   virtual bool is_plain_memory() const { return false; }
 
  private:
@@ -139,7 +139,7 @@ class Ref {
   T* handle_ = nullptr;
 };
 
-// The one way to lend: a handle of its own, made when first asked for, whose reference is the lender's. It ends with
+// The only way to lend: a handle of its own, made at the first request, whose reference is the lender's. It ends with
 // its lender, or with the last reference that the host has added. Thread-safe.
 template <typename T>
 class Lent {
@@ -173,9 +173,9 @@ class Lent {
   std::atomic<T*> handle_{nullptr};
 };
 
-// Stands for a handle that the host may hold itself, where that one is lent: so a release of what is lent is told from
-// a release of the host's own. It ends before its original does. References that the host adds to it count for both, so
-// the original lives as long.
+// Stands for a lent handle that the host may also hold itself: so a release of the lent one differs from a release of
+// the host's own. It ends before its original does. References that the host adds to it count for both, so that the
+// original lives as long.
 class StandIn final : public Handle {
  public:
   explicit StandIn(Handle& original) : Handle(Kind::kStandIn), original_(original) {}

@@ -15,7 +15,7 @@ struct HostHook {
   HostData data;
 };
 
-// A gradient that the hook writes passes to distag, also when it fails.
+// A gradient that the hook writes passes to distag, even if the hook fails.
 Tensor run(const HostHook& hook, const Tensor& gradient) {
   const Lent<distag_tensor> lent(make_tensor(gradient));
   distag_tensor* written = nullptr;

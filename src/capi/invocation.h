@@ -7,8 +7,8 @@
 #include "capi/worker.h"
 #include "rpc/rpc.h"
 
-// One incoming call, lent to the function that answers it, or taken as an event; with the handles that it lends in
-// turn.
+// An incoming call, lent to the function that answers it, or taken as an event; holds the handles that the call itself
+// lends in turn.
 struct distag_invocation final : distag::capi::Handle {
  public:
   distag_invocation(distag_worker& worker, std::shared_ptr<distag::Invocation> call,
@@ -23,14 +23,14 @@ struct distag_invocation final : distag::capi::Handle {
   distag::Invocation& call() { return *call_; }
   const std::shared_ptr<distag::Invocation>& shared_call() const { return call_; }
 
-  // That of a call that was taken as an event; nullptr where its function answers.
+  // The reply of a call that was taken as an event; nullptr if its function answers.
   distag::PendingReply* reply() { return reply_.get(); }
 
   distag_worker& worker() { return worker_; }
-  // Lent.
+  // These handles are lent.
   distag_context* context();        // nullptr: nothing is recorded
   distag_value* arg(size_t index);  // nullptr past the end
-  // An argument of the kind, or what it refers to as a reference of this worker. Throws INVALID_ARGUMENT naming both.
+  // An argument of the kind, or the value of this worker that it refers to. Throws INVALID_ARGUMENT naming both kinds.
   distag_value& need_arg(size_t index, distag::ValueKind kind);
 
  private:
@@ -38,7 +38,7 @@ struct distag_invocation final : distag::capi::Handle {
   const std::shared_ptr<distag::Invocation> call_;
   const std::shared_ptr<distag::PendingReply> reply_;
   std::unique_ptr<distag::capi::Lent<distag_value>[]> args_;
-  std::unique_ptr<distag::capi::Lent<distag_value>[]> referred_;  // what those that are references refer to
+  std::unique_ptr<distag::capi::Lent<distag_value>[]> referred_;  // the values that arguments refer to
   distag::capi::Lent<distag_context> context_;
 };
 

@@ -6,7 +6,7 @@
 #include "capi/worker.h"
 #include "spmd/loader.h"
 
-// A loader. Its end is that of its batches, on all members.
+// A loader. Its end ends its batches, on all members.
 struct distag_loader final : distag::capi::Handle {
   distag_loader(std::shared_ptr<distag::spmd::Loader> loader, distag_worker& worker)
       : Handle(distag::capi::Kind::kLoader),

@@ -12,7 +12,7 @@ namespace distag::capi {
 distag_member to_member(const MemberRecord& record) {
   distag_member member = DISTAG_MEMBER_INIT;
   member.rank = record.peer.rank;
-  // A member that has restarted is lost, until the one after it is known.
+  // A member that has restarted counts as lost until its successor is known.
   member.state = static_cast<int32_t>(record.state == Standing::kRestarted ? Standing::kLost : record.state);
   member.incarnation = record.peer.incarnation;
   std::strncpy(member.name, record.peer.name.c_str(), sizeof member.name - 1);

@@ -11,7 +11,7 @@
 
 namespace distag::capi {
 
-// The part that the handles of one mesh, its lines included, have in common. With a worker it is being made at first.
+// The part that the handles of one mesh and of its lines share. With a worker the mesh is still being made at first.
 // Thread-safe.
 class MeshShared : public std::enable_shared_from_this<MeshShared> {
  public:
@@ -22,12 +22,12 @@ class MeshShared : public std::enable_shared_from_this<MeshShared> {
   const std::shared_ptr<Future<std::shared_ptr<MeshUse>>>& made() const { return made_; }
   LineNames& lines() { return lines_; }
 
-  // These throw INVALID_STATE while it is being made, and what its making failed with.
+  // These throw INVALID_STATE while the mesh is being made, and its failure if it could not be made.
   const layout::MeshShape& shape() const;
   Mesh* mesh() const;  // nullptr without a worker
   // For calls that its members make: throws INVALID_STATE without a worker, or once that is down.
   Mesh& need_mesh() const;
-  // A line of it as sharded tensors use it, which keeps this. Throws as need_mesh().
+  // A line of the mesh as sharded tensors use it, which keeps this object. Throws as need_mesh().
   spmd::Line line(const std::string& name);
 
  private:
@@ -46,7 +46,7 @@ class MeshShared : public std::enable_shared_from_this<MeshShared> {
 // A mesh, or a line of it.
 struct distag_mesh final : distag::capi::Handle {
  public:
-  // A line has a name; the mesh itself has none. `closes`: with the handle the name is open no longer.
+  // A line has a name; the mesh itself has none. `closes`: the end of the handle closes the line.
   distag_mesh(std::shared_ptr<distag::capi::MeshShared> shared, std::string line, bool closes = true)
       : Handle(distag::capi::Kind::kMesh), shared_(std::move(shared)), line_(std::move(line)), closes_(closes) {}
   ~distag_mesh() override {
@@ -62,7 +62,7 @@ struct distag_mesh final : distag::capi::Handle {
   const std::string line_;
   const bool closes_;
   distag::Mutex mutex_;
-  std::vector<const char*> axis_names_ GUARDED_BY(mutex_);  // of info(), which are lent
+  std::vector<const char*> axis_names_ GUARDED_BY(mutex_);  // lent by info()
 };
 
 template <>

@@ -6,7 +6,7 @@ using namespace distag::capi;
 namespace distag::capi {
 namespace {
 
-// Completes with the mesh as its users hold it: after the last of them this worker leaves it.
+// Completes with the mesh as its users hold it: after the last of them this worker leaves the mesh.
 std::shared_ptr<Future<std::shared_ptr<MeshUse>>> in_use(const Meshes::Made& made) {
   auto use = Future<std::shared_ptr<MeshUse>>::make();
   pass_on(made, use, [](const std::shared_ptr<Mesh>& mesh) {

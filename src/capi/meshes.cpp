@@ -32,7 +32,7 @@ struct Given {
   const distag_mesh_options* options;
 };
 
-// A mesh as it is wanted.
+// The mesh that the host wants.
 struct Wanted {
   layout::MeshRequest request;
   MeshPolicy policy;
@@ -57,7 +57,7 @@ Dims shape_of_environment() {
          all.substr(0, kLongestName), layout::kMaxAxes);
 }
 
-// Only of the right product, which the variable's own failure says.
+// Checks the product here, so that the failure names the variable.
 void check_shape_of_environment(const Dims& shape, size_t count) {
   int64_t product = 1;
   for (const int64_t size : shape) {

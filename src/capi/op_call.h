@@ -51,7 +51,7 @@ inline distag_status binary_op(const char* function, const ops::Op& op, distag_t
   });
 }
 
-// An op that makes a tensor of nothing.
+// An op that makes a tensor without inputs.
 template <typename MakeAttributes>
 distag_status source_op(const char* function, const ops::Op& op, distag_tensor** out_y, distag_error* err,
                         MakeAttributes&& make_attributes) {

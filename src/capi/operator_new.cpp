@@ -1,6 +1,6 @@
-// Allocation within the library alone. The linker leads operator new of all modules here (--wrap in
-// cmake/library.cmake), and this one to the process's own, which the host may have replaced, and whose operator delete
-// frees what it gives. A thread with a reserve falls back on that.
+// Allocation within the library alone. The linker redirects operator new of all modules here (--wrap in
+// cmake/library.cmake). The functions here call the process's own, which the host may have replaced, and whose operator
+// delete frees what they return. A thread with a reserve falls back on that.
 
 #include <cstddef>
 #include <new>

@@ -13,7 +13,7 @@ using namespace distag::capi;
 
 namespace {
 
-// The callbacks of one application. The graph holds it for as long as a pass may need backward.
+// The callbacks of one application. The graph holds this for as long as a pass may need backward.
 struct HostOp {
   std::string name;
   distag_custom_forward forward;
@@ -38,7 +38,7 @@ class LentTensors {
   std::vector<distag_tensor*> pointers_;
 };
 
-// Handles that a callback writes: they pass to distag, also when it fails.
+// Handles that a callback writes: they pass to distag, even if it fails.
 class WrittenTensors {
  public:
   explicit WrittenTensors(size_t count) : pointers_(count, nullptr), taken_(count) {}
@@ -46,7 +46,7 @@ class WrittenTensors {
   distag_tensor** data() { return pointers_.data(); }
   size_t size() const { return pointers_.size(); }
 
-  // Right after the callback.
+  // Call right after the callback.
   void take() {
     std::transform(pointers_.begin(), pointers_.end(), taken_.begin(),
                    [](distag_tensor* p) { return take_written(p); });
@@ -117,7 +117,7 @@ autograd::CustomOp make_custom_op(std::shared_ptr<HostOp> host) {
 distag_status distag_apply_custom(const distag_custom_op* op, distag_tensor* const* inputs, size_t input_count,
                                   distag_tensor** out_outputs, size_t output_count, distag_error* err) {
   if (out_outputs != nullptr) std::fill_n(out_outputs, output_count, nullptr);
-  // Of a struct of unknown size nothing is used, destroy included.
+  // Nothing of a struct of unknown size is used, not even destroy.
   const bool is_given = is_readable(op, sizeof(distag_custom_op));
   GivenData data(is_given ? op->user_data : nullptr, is_given ? op->destroy : nullptr);
   return guard(__func__, err, [&] {

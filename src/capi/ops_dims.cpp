@@ -1,4 +1,4 @@
-// Ops over dims, and those that lay elements out anew.
+// Ops over dims, and ops that rearrange elements.
 
 #include "capi/op_call.h"
 

@@ -1,4 +1,4 @@
-// Ops that make a tensor of nothing.
+// Ops that make a tensor without inputs.
 
 #include "capi/op_call.h"
 

@@ -32,7 +32,7 @@ Tensors need_parameters_here(const Values& parameters) {
   return tensors;
 }
 
-// Its worker, if it has one, is the optimizer's, unless the optimizer has none.
+// The context's worker, if it has one, has to be the optimizer's, unless the optimizer has none.
 std::shared_ptr<Context> need_context(const distag_optimizer& optimizer, distag_context* context) {
   const distag_context& live = need(context, "context");
   if (optimizer.worker() != nullptr && live.worker() != nullptr && live.worker() != optimizer.worker()) {
@@ -41,14 +41,14 @@ std::shared_ptr<Context> need_context(const distag_optimizer& optimizer, distag_
   return live.shared();
 }
 
-// An operation without waiting, which needs a thread to do it.
+// Begins an operation without waiting, which needs a worker's thread.
 template <typename Operation>
 void begin(const distag_optimizer& optimizer, const distag_call_options* options, distag_future** out_future,
            Operation&& operation) {
   need_pointer(out_future, "out_future");
   const optim::OptimizerCall call = make_call(optimizer, options);
-  auto future = operation(call);                            // refused without a worker
-  const ReserveScope scope(optimizer.worker()->reserve());  // what has begun has its future
+  auto future = operation(call);                            // throws without a worker
+  const ReserveScope scope(optimizer.worker()->reserve());  // an operation that has begun gets its future
   *out_future = new distag_future(std::move(future), *optimizer.worker());
 }
 

@@ -84,7 +84,7 @@ bool read_mode(const distag_plan_options& options, size_t root_count) {
   return options.mode == DISTAG_PLAN_AUTO || (options.mode == 0 && is_automatic && root_count > 0);
 }
 
-// What a search has to know besides the program.
+// Reads what a search has to know besides the program.
 void read_search(const distag_plan_options& options, const MeshShared& mesh, spmd::PlanSettings& settings) {
   if (options.costs != nullptr) {
     if (!settings.is_automatic) {

@@ -10,7 +10,7 @@ using namespace distag::capi;
 
 namespace {
 
-// Empty in a process that has made none.
+// Empty in a process that has made no deferred tensors.
 std::string deferred_report() {
   const DeferredCounts counts = deferred_counts();
   if (counts.tensors == 0 && counts.bytes_made_here == 0 && counts.bytes_made_whole == 0) return {};

@@ -11,14 +11,14 @@ struct distag_rref final : distag_value {
   explicit distag_rref(distag::Value value);
 
   const std::shared_ptr<distag::Rref>& core() const { return core_; }
-  // Throws INVALID_STATE when it is down.
+  // Throws INVALID_STATE when the worker is down.
   distag_worker& worker() const;
   const char* owner_name() const;
-  // The value, only at its owner and once it is there. Throws the failure to make it.
+  // Call only on the owner, once the value is there. Throws the failure to make it.
   distag_value* local();
 
  private:
   const std::shared_ptr<distag::Rref> core_;
-  const distag::capi::Ref<distag_worker> worker_;  // nullptr: it has ended
+  const distag::capi::Ref<distag_worker> worker_;  // nullptr: the worker has ended
   distag::capi::Lent<distag_value> local_;
 };

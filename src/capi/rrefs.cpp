@@ -143,7 +143,7 @@ distag_status distag_rref_fetch(distag_rref* rref, distag_context* context, cons
                                 distag_value** out_value, distag_error* err) {
   clear(out_value);
   return guard(__func__, err, [=] {
-    // Held: others may release theirs while this one waits.
+    // Held: other threads may release their references during the wait.
     const auto held = Ref<distag_rref>::share(&need(rref, "rref"));
     need_pointer(out_value, "out_value");
     FetchOptions made = make_fetch_options(*held, context, options);

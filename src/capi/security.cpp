@@ -24,7 +24,7 @@ KeyRing::Keys need_peers(const char* const* names, const char* const* keys, size
     const CurveKey key = parse_key(need_text(keys[i], which.c_str()), which.c_str());
     if (!peers.emplace(name, key).second) refuse(Status::kInvalidArgument, "{}: \"{}\" is there twice", what, name);
   }
-  KeyRing{peers};  // throws for one key of two names
+  KeyRing{peers};  // throws if two names have one key
   return peers;
 }
 

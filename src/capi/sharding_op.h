@@ -7,8 +7,8 @@
 
 namespace distag::capi {
 
-// distag_redistribute by the name of an op, with a mesh in plain numbers and texts. It is none of the built-in ones:
-// those know nothing of meshes, and their lists are as short as a shape.
+// distag_redistribute as an op by name, with a mesh in plain numbers and texts. It is no built-in op: those know
+// nothing of meshes, and their lists are no longer than a shape may be.
 bool is_sharding_op(std::string_view name);
 Tensor apply_sharding_op(const Tensors& inputs, const Attributes& attributes, bool record);
 

@@ -18,7 +18,7 @@ namespace {
 enum class MetricKind { kCounter, kGauge };
 
 struct Metric {
-  size_t offset;  // of a uint64_t in distag_stats
+  size_t offset;  // offset of a uint64_t in distag_stats
   MetricKind kind;
   const char* name;
   const char* help;

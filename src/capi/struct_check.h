@@ -16,8 +16,8 @@ inline constexpr size_t kFirstCallOptions = offsetof(distag_call_options, tracep
 inline constexpr size_t kFirstStats = offsetof(distag_stats, request_bytes_open);
 
 // The rules for structs that start with struct_size. Refuses a size that no version had (INVALID_ARGUMENT), and what a
-// later version has set in members that this one does not know (UNSUPPORTED).
-// `first_size` here and below is the size of its first version, where it has grown.
+// later version has set in members that this one does not know (UNSUPPORTED). `first_size` here and below is the size
+// of the struct's first version, if it has grown.
 void check_struct(const void* given, size_t known_size, const char* type, size_t first_size = 0);
 
 // Whether some version may have made a struct with this struct_size, so that its first members may be looked at.
@@ -35,7 +35,7 @@ T read_struct(const T* given, const char* type, size_t first_size = 0) {
   return known;
 }
 
-// A struct that is filled for the caller: checks its size. `first_size` is that of its first version, where it has
+// Checks the size of a struct that is filled for the caller. `first_size` is the size of its first version, if it has
 // grown.
 void check_filled_struct(const void* given, size_t known_size, const char* type, size_t first_size = 0);
 

@@ -10,8 +10,8 @@
 namespace distag::capi {
 
 // The calls that were taken and are not finished. Their handles are the takers', and end with the host's last reference
-// to the worker; not with the worker, since what they lend (contexts, references) may hold that. Any thread: the mutex
-// is about the lives of handles.
+// to the worker; not with the worker, since what they lend (contexts, references) may hold the worker. Any thread: the
+// mutex guards the lives of handles.
 class TakenCalls {
  public:
   distag_invocation* add(distag_worker& worker, const Event& event);

@@ -26,7 +26,7 @@ void check_size(size_t size, Dtype dtype, const Dims& shape) {
   }
 }
 
-// Only what is no part of a graph may change.
+// Only a tensor that is no part of a graph may change.
 void check_writable(const Tensor& tensor) {
   if (autograd::has_history(tensor)) {
     refuse(Status::kInvalidState, "{} was computed from what requires grad: write to a leaf, or detach it",
@@ -39,13 +39,13 @@ void check_writable(const Tensor& tensor) {
   }
 }
 
-// The memory that a write goes to: of a sharded tensor the part on this worker.
+// The memory that a write goes to: for a sharded tensor, the part on this worker.
 Tensor written_part(const Tensor& tensor) {
   check_writable(tensor);
   return shard_of(tensor);
 }
 
-// The values that are written into a tensor; a sharded one lies as that does.
+// The values to write into a tensor; a sharded source has to lie as the target does.
 Tensor read_part(const Tensor& source, const Tensor& target) {
   const auto* from = spmd::Sharding::of(source);
   if (from == nullptr) return source;
@@ -190,7 +190,7 @@ distag_status distag_tensor_create_snapshot(distag_tensor* tensor, distag_tensor
 distag_status distag_tensor_copy_data(distag_tensor* tensor, void* buffer, size_t capacity, distag_error* err) {
   return guard(__func__, err, [=] {
     const Tensor& live = need(tensor, "tensor").tensor();
-    check_not_shape_only(live);  // also one of no elements
+    check_not_shape_only(live);  // even one without elements
     if (capacity < live.byte_size()) {
       refuse(Status::kInvalidArgument, "capacity is {} bytes, but {} needs {}", capacity, describe(live),
              live.byte_size());

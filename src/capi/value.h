@@ -7,7 +7,7 @@
 #include "capi/boundary.h"
 #include "tensor/value.h"
 
-// A value, and what it lends: handles of its items, or of what it is.
+// A value, and the handles it lends: of its items, or of itself.
 struct distag_value : distag::capi::Handle {
   explicit distag_value(distag::Value value) : distag_value(distag::capi::Kind::kValue, std::move(value)) {}
   ~distag_value() override;
@@ -15,7 +15,7 @@ struct distag_value : distag::capi::Handle {
   const distag::Value& get() const { return value_; }
   // Items of a list or map; 0 for anything else.
   size_t count() const;
-  // Lent: an item, nullptr past the end; the value itself once more.
+  // These are lent: an item, nullptr past the end; the value itself once more.
   distag_value* item(size_t index);
   distag_value* twin();
 
@@ -39,7 +39,7 @@ struct distag_tensor final : distag_value {
   ~distag_tensor() override;
 
   const distag::Tensor& tensor() const { return get().as_tensor(); }
-  // Lent: that of a sharded tensor, nullptr for others.
+  // The mesh of a sharded tensor, lent; nullptr for others.
   distag_mesh* mesh();
 
  private:
@@ -48,7 +48,7 @@ struct distag_tensor final : distag_value {
 
 namespace distag::capi {
 
-// Bools of the host are 0 or 1, as the kernels rely on. Throws INVALID_ARGUMENT; data of other dtypes is not looked at.
+// Checks that bools of the host are 0 or 1, as the kernels rely on. Throws INVALID_ARGUMENT; ignores other dtypes.
 void check_bools(const void* data, size_t size, Dtype dtype);
 
 // New handles, with one reference.

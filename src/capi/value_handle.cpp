@@ -42,7 +42,7 @@ distag_value::LentItem& distag_value::lent(size_t index, size_t count) {
   return all[index];
 }
 
-// Not where a graph, a frame or host code may hang on a tensor.
+// False if a graph, a frame or host code may depend on a tensor.
 bool distag_value::is_plain_memory() const {
   bool is_plain = !value_.has_external() && value_.kind() != distag::ValueKind::kObject;
   value_.for_each_tensor([&is_plain](const distag::Tensor& tensor) {

@@ -9,7 +9,7 @@ using namespace distag::capi;
 
 namespace {
 
-// Makes one value by `make`.
+// Makes a value by `make`.
 template <typename Make>
 distag_status create(const char* function, distag_value** out_value, distag_error* err, Make&& make) {
   clear(out_value);
@@ -41,7 +41,7 @@ void check_items(const Value::List& list, const char* wanted, Fits&& fits) {
          kind_name(misfit->kind()), wanted);
 }
 
-// As many as there is room for.
+// Copies as many as there is room for.
 template <typename Number, typename Read>
 void copy_items(const Value::List& list, Number* items, size_t capacity, size_t* out_count, Read&& read) {
   std::transform(list.begin(), list.begin() + static_cast<ptrdiff_t>(std::min(capacity, list.size())), items, read);

@@ -12,8 +12,8 @@ namespace distag::capi {
 
 class TakenCalls;
 
-// The way from what the core keeps to its worker's handle, as long as that is there. Any thread: its mutex is
-// about the life of a handle, which may end while another thread asks for it.
+// Leads from what the core keeps to the worker's handle, as long as that exists. Any thread: its mutex guards the life
+// of a handle, which may end while another thread asks for it.
 class WorkerLink {
  public:
   explicit WorkerLink(distag_worker* worker) : worker_(worker) {}
@@ -34,9 +34,9 @@ struct distag_worker final : distag::capi::Handle {
   distag_worker(distag::ThreadedOptions options, distag::HostData data, distag_member_callback on_member);
   ~distag_worker() override;
 
-  // The host's last one shuts it down.
+  // The host's last release shuts the worker down.
   bool release_by_host() noexcept override;
-  // For callbacks; always the same.
+  // The handle for callbacks; always the same.
   distag_worker* lent();
 
   distag::HostedWorker& hosted() { return *hosted_; }
@@ -47,15 +47,16 @@ struct distag_worker final : distag::capi::Handle {
   distag::HostExecutor& need_host();
   distag::EventQueue& events() { return hosted_->events(); }
   distag::capi::TakenCalls& taken_calls() { return *taken_calls_; }
-  // For what cannot fail and has to be made.
+  // For objects that have to be made even if memory is short.
   distag::Reserve* reserve() { return hosted_->reserve(); }
 
-  // Whether the calling thread is in a callback of it, or one of its threads. Callbacks are marked as of hosted().
+  // Whether the calling thread is in a callback of the worker, or one of its threads. Callbacks are marked with
+  // hosted().
   bool runs_callback() const { return distag::runs_callback_of(hosted_.get()); }
   // Throws INVALID_STATE once it is down.
   void check_up() const;
 
-  // As those of HostedWorker; what it tells by an outcome is refused here.
+  // As in HostedWorker; a bad outcome there is an error here.
   void register_function(std::shared_ptr<distag::HostFunction> function, distag::Function run,
                          std::vector<std::string> callers);
   void unregister_function(const std::string& name, distag::Nanos timeout);
@@ -69,7 +70,7 @@ struct distag_worker final : distag::capi::Handle {
  private:
   const std::shared_ptr<distag::capi::WorkerLink> link_;
   std::unique_ptr<distag::HostedWorker> hosted_;
-  const std::unique_ptr<distag::capi::TakenCalls> taken_calls_;  // ends before what its calls are of
+  const std::unique_ptr<distag::capi::TakenCalls> taken_calls_;  // ends before the worker of its calls
   distag::capi::Lent<distag::capi::StandIn> lent_;
 };
 
@@ -77,7 +78,7 @@ namespace distag::capi {
 
 inline distag_worker& need_worker(distag_worker* worker) { return need(worker, "worker"); }
 
-// The function that rpc runs for one of the host, or for one that was offered and comes as an event.
+// The functions that rpc runs for one of the host, and for one that was offered and whose calls come as events.
 Function make_function(distag_worker& worker, std::shared_ptr<HostFunction> function, distag_function run);
 Function make_offer(distag_worker& worker, std::shared_ptr<HostFunction> function, uint64_t tag);
 // Throws INVALID_STATE once the worker has left: no event would come.
@@ -89,12 +90,12 @@ distag_member to_member(const MemberRecord& record);
 std::string need_worker_name(const char* text, const char* what);
 // A list of such names.
 std::vector<std::string> need_worker_names(const char* const* names, size_t count, const char* what);
-// A text, or what stands for none.
+// A text, or `fallback` if there is none.
 std::string text_or(const char* text, const char* fallback, const char* name);
-// Checks the keys and the roles, and says what they ask for.
+// Checks the keys and the roles, and sets them in `made`.
 void make_security(const distag_security_options* given, ThreadedOptions& made);
 
-// Checks the options and says what they ask for.
+// Checks the options and converts them.
 ThreadedOptions make_threaded_options(const distag_worker_options& options, std::shared_ptr<FrameMemory> memory);
 
 // The allocator of the host; nullptr when it gave none. Its destroy runs after the last block came back, also when

@@ -95,7 +95,7 @@ namespace {
 
 constexpr Nanos kReportPatience = kSecond;
 
-// Not a wait of base, which might run callbacks; on the loop itself it is refused.
+// Parks rather than wait(), which might run callbacks; on the loop itself it is refused.
 template <typename Snapshot>
 std::string write(const std::shared_ptr<Future<Snapshot>>& snapshot) {
   check_can_wait();
@@ -103,7 +103,7 @@ std::string write(const std::shared_ptr<Future<Snapshot>>& snapshot) {
     refuse(Status::kDeadline, "the worker is busy: its loop did not answer within {} ms",
            kReportPatience / kMillisecond);
   }
-  // A context that is not known fails otherwise.
+  // An unknown context fails with another status.
   const Error* error = snapshot->error();
   if (error != nullptr && error->status() == Status::kCancelled) {
     refuse(Status::kInvalidState, "the worker is shut down");

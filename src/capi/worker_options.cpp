@@ -1,4 +1,4 @@
-// From the options of a worker in C to those of the worker.
+// Converts the options of a worker in C to those of the core.
 
 #include <algorithm>
 #include <functional>

@@ -15,7 +15,7 @@ void distag_worker_release(distag_worker* worker) { release_handle(worker); }
 distag_status distag_worker_create(const distag_worker_options* options, distag_worker** out_worker,
                                    distag_error* err) {
   clear(out_worker);
-  // Of a struct of unknown size nothing is used, destroy included.
+  // Nothing of a struct of unknown size is used, not even destroy.
   const bool is_given = is_readable(options, sizeof(distag_worker_options), kFirstWorkerOptions);
   GivenData data(is_given ? options->user_data : nullptr, is_given ? options->destroy : nullptr);
   return guard(__func__, err, [&] {
@@ -32,7 +32,7 @@ distag_status distag_worker_start(distag_worker* worker, int64_t timeout_ns, dis
     distag_worker& live = need_worker(worker);
     const Nanos timeout = need_timeout(timeout_ns, "timeout_ns");
     check_can_wait();
-    const ReserveScope scope(live.reserve());  // what has begun is waited for
+    const ReserveScope scope(live.reserve());  // a start that has begun is waited for
     const auto started = live.start(timeout);
     wait(*started, kForever);
     started->value();
@@ -46,7 +46,7 @@ distag_status distag_worker_start_async(distag_worker* worker, int64_t timeout_n
     distag_worker& live = need_worker(worker);
     need_pointer(out_future, "out_future");
     const auto started = live.start(need_timeout(timeout_ns, "timeout_ns"));
-    const ReserveScope scope(live.reserve());  // what has begun has its future
+    const ReserveScope scope(live.reserve());  // a start that has begun gets its future
     *out_future = new distag_future(started, live);
   });
 }
@@ -140,7 +140,7 @@ distag_status distag_worker_all_gather(distag_worker* worker, distag_value* valu
   clear(out_values);
   return guard(__func__, err, [=] {
     check_present({worker, value}, {"worker", "value"});
-    // Held: others may release theirs while this one waits.
+    // Held: other threads may release their references during the wait.
     const auto held = Ref<distag_worker>::share(&need_worker(worker));
     const Value given = need(value, "value").get();
     check_can_wait();

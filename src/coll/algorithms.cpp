@@ -49,7 +49,7 @@ bool has_reduction(CollectiveKind kind) {
 
 // ---- parts of tensors ----
 
-// Elements of a row-major tensor, one after the other.
+// A view of consecutive elements of a row-major tensor.
 Tensor flat_part(const Tensor& x, Range range) { return x.view({range.extent}, {1}, x.offset() + range.offset); }
 
 Box block_along(const Dims& shape, size_t dim, Range range) {
@@ -76,12 +76,12 @@ size_t bytes_of(const Pieces& pieces) {
   return bytes;
 }
 
-// Goes on with the only tensor.
+// Calls `then` with the only tensor.
 UniqueFunction<void(Tensors)> first_to(UniqueFunction<void(Tensor)> then) {
   return [then = std::move(then)](Tensors made) mutable { then(std::move(made.front())); };
 }
 
-// A tensor of these pieces; made on the executor where they are large.
+// Makes a tensor of these pieces, on the executor if they are large.
 template <typename Make>
 void put_together(OpenCollective& open, Pieces pieces, Make make, UniqueFunction<void(Tensor)> then) {
   const size_t bytes = bytes_of(pieces);  // before they are moved
@@ -114,7 +114,7 @@ std::vector<Operand> operands_of(const AxisGroup& group, Pieces& pieces) {
   return operands;
 }
 
-// Sends the tensor of this member to all; goes on with those of all.
+// Sends the tensor of this member to all; calls `then` with the tensors of all.
 void gather(OpenCollective& open, uint32_t part, const AxisGroup& group, const Tensor& x,
             const std::function<Expected(int64_t index)>& expected, UniqueFunction<void(Pieces)> then) {
   Pieces outgoing;
@@ -126,7 +126,7 @@ void gather(OpenCollective& open, uint32_t part, const AxisGroup& group, const T
   open.exchange(part, std::move(outgoing), std::move(incoming), std::move(then));
 }
 
-// Member i gets piece i of each; goes on with the reduction of what this one gets.
+// Member i gets piece i of each; calls `then` with the reduction of what this member gets.
 void scatter_reduce(OpenCollective& open, uint32_t part, const AxisGroup& group, const Tensors& pieces,
                     Reduction reduction, UniqueFunction<void(Tensor)> then) {
   const Tensor& mine = pieces[static_cast<size_t>(group.own)];
@@ -148,7 +148,7 @@ Tensors chunks_of(const Tensor& x, int64_t count) {
   return chunks;
 }
 
-// From chunk i of member i the whole, as a tensor of that shape.
+// Gathers the whole from chunk i of member i, as a tensor of that shape.
 void gather_chunks(OpenCollective& open, uint32_t part, const AxisGroup& group, const Tensor& chunk, const Dims& shape,
                    UniqueFunction<void(Tensor)> then) {
   const int64_t size = element_count(shape);
@@ -168,7 +168,7 @@ void gather_chunks(OpenCollective& open, uint32_t part, const AxisGroup& group, 
          });
 }
 
-// Takes the parts `part` and the next one.
+// Uses the parts `part` and `part + 1`.
 void all_reduce(OpenCollective& open, uint32_t part, const AxisGroup& group, const Tensor& x, Reduction reduction,
                 UniqueFunction<void(Tensor)> then) {
   if (layout::is_reduced_directly(group.count(), static_cast<int64_t>(x.byte_size()))) {
@@ -184,7 +184,7 @@ void all_reduce(OpenCollective& open, uint32_t part, const AxisGroup& group, con
                      Tensor chunk) mutable { gather_chunks(*self, part + 1, group, chunk, shape, std::move(then)); });
 }
 
-// One after the other along the dim, in the order of the group.
+// The pieces one after the other along the dim, in the order of the group.
 Tensor concatenated(const AxisGroup& group, const Pieces& pieces, size_t dim) {
   const Tensor& first = pieces.at(group[0]).front();
   Dims shape = first.shape();
@@ -207,7 +207,7 @@ UniqueFunction<void(Tensor)> completing(OpenCollective& open) {
   return [self = open.shared_from_this()](Tensor result) { self->complete(std::move(result)); };
 }
 
-// Completes with that.
+// Completes the call with the concatenated pieces.
 void concatenate(OpenCollective& open, const AxisGroup& group, Pieces pieces, size_t dim) {
   put_together(
       open, std::move(pieces), [group, dim](const Pieces& parts) { return concatenated(group, parts, dim); },
@@ -237,7 +237,7 @@ void run_reduce_scatter(OpenCollective& open, const AxisGroup& group, const Coll
       });
 }
 
-// Block i goes to member i; the blocks that come, each of that shape, are put together along `dim`.
+// Block i goes to member i; the blocks that come, each of that shape, are concatenated along `dim`.
 void exchange_blocks(OpenCollective& open, const AxisGroup& group, const Tensors& blocks, const Dims& shape,
                      size_t dim) {
   Pieces outgoing;
@@ -283,7 +283,7 @@ void run_broadcast(OpenCollective& open, const AxisGroup& group, const Collectiv
                 });
 }
 
-// To the root alone: whole operands, or chunks that the members have reduced.
+// Sends to the root alone: whole operands, or chunks that the members have reduced.
 void run_reduce(OpenCollective& open, const AxisGroup& group, const CollectiveCall& call) {
   const Tensor& x = call.tensor;
   const bool is_root = group.own == call.root;
@@ -372,7 +372,7 @@ void count(MeshStats& stats, CollectiveKind kind) {
 
 // ---- moves of sharded tensors ----
 
-constexpr uint32_t kMovePart = 2;  // the first one, behind those of a sum
+constexpr uint32_t kMovePart = 2;  // the first one, after those of a sum
 
 void count(MeshStats& stats, const layout::Move& move) {
   stats.all_reduces += move.sum() == layout::SumKind::kAllReduce;

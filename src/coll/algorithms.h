@@ -10,7 +10,7 @@ void check_collective(const layout::MeshShape& mesh, const CollectiveCall& call)
 std::string describe(const layout::MeshShape& mesh, const CollectiveCall& call);
 uint64_t fingerprint_of(const CollectiveCall& call);
 
-// Each begins its first step, and completes the open call at its end.
+// Both begin the first step, and complete the open call at the end.
 void run_collective(OpenCollective& open, const CollectiveCall& call, MeshStats& stats);
 void run_move(OpenCollective& open, const layout::Move& move, const Dims& shape, const Tensor& shard, MeshStats& stats);
 

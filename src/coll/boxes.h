@@ -7,10 +7,10 @@ namespace distag {
 
 // Parts of tensors by their boxes.
 
-// The elements of a box, row-major: of a tensor that has them so, the same ones.
+// The elements of a box, row-major; not copied if `x` has them so.
 Tensor part_of(const Tensor& x, const layout::Box& box);
 void write_part(Tensor& target, const Dims& offset, const Tensor& part);
-// As seen from the begin of the outer box.
+// The box relative to the beginning of the outer box.
 layout::Box relative(layout::Box box, const layout::Box& outer);
 
 }  // namespace distag

@@ -18,7 +18,7 @@ enum class CollectiveKind : int32_t {
   kBroadcast = 5,
   kReduce = 6,
   kPermute = 7,
-  kScatter = 8,  // of the library's own: piece i of the root's goes to member i
+  kScatter = 8,  // for the library itself: piece i of the root goes to member i
 };
 
 // A collective of a plain tensor among the members that differ along `axes` only.
@@ -30,26 +30,26 @@ struct CollectiveCall {
   int64_t dim = 0;
   int64_t dim_to = 0;
   int64_t root = 0;              // a position among those that take part
-  int64_t shift = 0;             // of a permute: to the member that many positions on
+  int64_t shift = 0;             // for a permute: to the member that many positions on
   std::string line;              // empty: the mesh itself
   Nanos timeout = 0;             // 0: that of the mesh
-  std::string within;            // the call of the host that this is a step of; empty: it is that call
-  bool sizes_differ = false;     // between members that do not take part with each other
-  bool is_word_of_pass = false;  // of members among themselves: no communication of the program, for the counts
-  Tensors pieces = {};           // of a scatter at its root; `tensor` tells others what they get
-  bool waits_for_room = false;   // where too many calls are under way; else it fails with OVERLOADED
+  std::string within;            // the call of the host of which this is a step; empty: this is that call
+  bool sizes_differ = false;     // between members of different groups
+  bool is_word_of_pass = false;  // between members, for a pass: not counted as communication of the program
+  Tensors pieces = {};           // for a scatter, at its root; `tensor` says what the others get
+  bool waits_for_room = false;   // if too many calls are under way; else it fails with OVERLOADED
 };
 
-// The same values of a sharded tensor under another spec.
+// Gives a sharded tensor another spec, with the same values.
 struct RedistributeCall {
-  Dims shape;  // of the whole
+  Dims shape;  // shape of the whole
   Tensor shard;
   layout::Spec from;
   layout::Spec to;
   std::string line;
   Nanos timeout = 0;
   std::string within;       // as above
-  bool is_bounded = false;  // fails with OVERLOADED where too many calls are under way
+  bool is_bounded = false;  // fails with OVERLOADED if too many calls are under way
 };
 
 }  // namespace distag

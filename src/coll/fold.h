@@ -12,7 +12,7 @@ enum class Reduction : int32_t { kSum = 1, kProduct = 2, kMin = 3, kMax = 4 };
 
 const char* reduction_name(Reduction reduction);
 
-// One operand of a reduction, of equal dtypes and shapes.
+// An operand of a reduction; all have equal dtypes and shapes.
 struct Operand {
   int64_t granule = 0;
   int64_t position = 0;
@@ -20,7 +20,7 @@ struct Operand {
 };
 
 // Reduces the operands in the one order that all algorithms keep: ascending positions within a granule, then the
-// granules, ascending. So the bits do not depend on how the operands came here. Of minima and maxima a NaN wins.
+// granules, ascending. So the bits do not depend on how the operands arrived. In minima and maxima a NaN wins.
 Tensor fold(Reduction reduction, std::vector<Operand> operands);
 
 }  // namespace distag

@@ -23,16 +23,16 @@ class Fingerprint {
   uint64_t value_ = 0x9E3779B97F4A7C15u;
 };
 
-// One order of calls on a mesh, as this member makes them: numbered, hashed, and the last ones remembered.
+// An order of calls on a mesh, as this member makes them: numbered and hashed, with the last ones remembered.
 class Line {
  public:
   using Made = wire::Calls::Made;
   static constexpr size_t kRemembered = 64;
 
-  // The number of the call: from 1, each the next.
+  // Returns the number of the call: 1 for the first, then one more each time.
   uint64_t begin_call(std::string text, uint64_t fingerprint);
   uint64_t last() const { return last_; }
-  uint64_t hash() const { return hash_; }  // with all calls so far
+  uint64_t hash() const { return hash_; }  // over all calls so far
   // nullptr: not made yet, or too long ago.
   const Made* find(uint64_t number) const;
   const std::deque<Made>& calls() const { return calls_; }
@@ -49,8 +49,8 @@ struct Program {
   std::deque<wire::Calls::Made> calls;
 };
 
-// How the programs of two members differ: the first call of which the hashes are not equal, and the last equal one.
-// Both members make the same text of it when they name themselves in the same order.
+// How the programs of two members differ: the first call with unequal hashes, and the last equal one. Both members make
+// the same text when they pass the programs in the same order.
 std::string describe_divergence(const Program& a, const Program& b);
 
 }  // namespace distag

@@ -19,7 +19,7 @@ Mesh::Mesh(MeshPlace place) : place_(std::move(place)), parts_(place_, *this) {}
 
 namespace {
 
-// Begins on the loop; what that throws fails the future.
+// Runs `begin` on the loop; what it throws fails the future.
 template <typename Result, typename Begin>
 std::shared_ptr<Future<Result>> queue(LoopGate& gate, Begin begin) {
   auto future = Future<Result>::make();
@@ -52,7 +52,7 @@ std::shared_ptr<Future<Tensor>> Mesh::redistribute(RedistributeCall call) {
   });
 }
 
-// Its caller does not wait for the loop, and may look at the counters right after it.
+// Counts at once: the caller does not wait for the loop, and may look at the counters right after this.
 std::shared_ptr<Future<Unit>> Mesh::note(std::string line, std::string text, uint64_t fingerprint) {
   ++parts_.stats.calls;
   return queue<Unit>(*place_.gate, [self = shared_from_this(), line = std::move(line), text = std::move(text),
@@ -108,7 +108,7 @@ std::shared_ptr<Future<Unit>> Mesh::end(const Error& error) {
 
 void Mesh::leave() noexcept {
   if (is_asked_to_leave_.exchange(true)) return;
-  // Behind the calls made before it, whichever thread lets go of the mesh.
+  // Posted behind the calls made before, whichever thread releases the mesh.
   place_.gate->post(leave_, [self = shared_from_this()] { self->parts_.end.begin_leaving(); });
 }
 

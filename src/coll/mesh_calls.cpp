@@ -11,7 +11,7 @@
 namespace distag {
 namespace {
 
-constexpr size_t kMostMoves = 1000;  // of a report
+constexpr size_t kMostMoves = 1000;  // in a report
 
 // "gather: redistribute(...)": what the host called, then the step of it.
 std::string step_text(const std::string& within, std::string step) {
@@ -149,7 +149,7 @@ Error MeshCalls::overloaded(const std::string& line) const {
                                                 place_.where(line), Mesh::kMostOpen));
 }
 
-// The same on all members: a call that fails on its arguments is one of the line.
+// A call that fails on its arguments is a call of the line all the same, alike on all members.
 void MeshCalls::number_failed(const std::string& line, std::string text, const Error& error) {
   ++stats_.calls;
   LineState& state = lines_.of(line);
@@ -158,14 +158,14 @@ void MeshCalls::number_failed(const std::string& line, std::string text, const E
                           state.line.begin_call(std::move(text), Fingerprint().add(error.message()).value()));
 }
 
-// The others wait for a call that this member has numbered, or cannot number: without it the mesh is over.
+// The others wait for a call that this member has numbered, or cannot number: without it the mesh ends.
 void MeshCalls::on_begin_failed(const OpenPointer& open, const std::string& line) {
   if (open != nullptr) return open->fail_alone(current_error());
   end_.end_alone(current_error(), line);
   throw;
 }
 
-// A call that waited for room begins.
+// Begins the call that waits for room, if there is room.
 void MeshCalls::make_room(const std::shared_ptr<Mesh>& mesh, const std::string& line) {
   LineState& state = lines_.of(line);
   if (!state.waiting || state.open.size() >= Mesh::kMostOpen) return;
@@ -189,7 +189,7 @@ void MeshCalls::finish(const OpenPointer& call) {
     try {
       moves_.push_back(*std::move(call->move));
     } catch (const std::bad_alloc&) {
-      // The report has one less.
+      // The report lacks this one.
     }
   }
   LineState& state = lines_.of(call->line);

@@ -14,9 +14,9 @@ namespace distag {
 
 // The calls that this member makes on a mesh, from their number to their end. On the loop.
 //
-// A call that the program has made has a number on its line, also where it fails on its arguments: the same on all
-// members. One that cannot get its number, or fails here alone after it has one, ends the mesh: the others would wait
-// for it. stats.open is the number of calls of the program that have begun and not ended.
+// A call that the program makes has a number on its line, the same on all members, even if it fails on its arguments. A
+// call that cannot get its number, or fails here alone after it has one, ends the mesh: the others would wait for it.
+// stats.open is the number of calls of the program that have begun and not ended.
 class MeshCalls {
  public:
   using Result = std::shared_ptr<Future<Tensor>>;
@@ -25,7 +25,7 @@ class MeshCalls {
             MeshWaiting& waiting)
       : place_(place), lines_(lines), stats_(stats), end_(end), matching_(matching), waiting_(waiting) {}
 
-  // Throw where the call fails at its begin.
+  // Throw if the call fails when it begins.
   void begin(const std::shared_ptr<Mesh>& mesh, const CollectiveCall& call, const Result& future);
   void begin(const std::shared_ptr<Mesh>& mesh, const RedistributeCall& call, const Result& future);
   // A call that sends nothing.

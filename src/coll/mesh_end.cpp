@@ -79,7 +79,7 @@ void MeshEnd::close_line(MeshLines::End& end, const Error& why) noexcept {
   each([this] { leave_if_due(); });
 }
 
-// A part that is larger than a message goes in pieces, which what is smaller would overtake.
+// A part that is larger than a message goes in pieces, which a smaller message would overtake.
 void MeshEnd::tell_end() {
   constexpr Nanos kAgain = 50 * kMillisecond;
   if (word_ == Word::kNone) return;
@@ -155,7 +155,7 @@ Heard MeshEnd::on_end(int64_t from, const wire::MeshEnd& end) {
   assert_on_loop(place_.environment.loop);
   if (ended_) return Heard::kStale;
   if (end.left) {
-    // All parts of its calls have come before; unless it has ended behind another, of which the error is.
+    // All parts of its calls have come before, unless it ended behind another member, from which the error is then.
     note_left(from, end.error.origin_rank() < 0, end.error);
   } else {
     end_now(end.error, false);
@@ -181,8 +181,8 @@ Error MeshEnd::left_error(int64_t member) const {
   return {Status::kDisconnected, fmt::format("{}: {} has left it", place_.where(""), place_.describe_member(member))};
 }
 
-// A line of the library's own ends by the last call of the member, which has come, before calls that it never made;
-// unless it made none.
+// A line of the library's own ends with the last call of the member, which has come, before any call that the member
+// never made; unless it made none.
 bool MeshEnd::outlasts(const std::string& line, int64_t member) const {
   const LineState* state = lines_.find(line);
   return state != nullptr && state->is_own() && released_.contains(member) && state->known.contains(member);

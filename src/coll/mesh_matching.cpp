@@ -10,7 +10,7 @@
 namespace distag {
 namespace {
 
-// Steps of one collective are fewer, as are the rounds of a move.
+// No collective has as many steps, and no move as many rounds.
 constexpr uint32_t kMostParts = 3 + 8 * kMostMovePieces;
 
 }  // namespace
@@ -24,7 +24,7 @@ Heard MeshMatching::on_part(int64_t from, const wire::Part& part) {
   known = std::max(known, part.number);
   const bool is_ahead = part.number > state.line.last();
   if (!is_ahead) {
-    // The line remembers its last calls; one that is under way may be older.
+    // The line remembers its last calls; a call under way may be older.
     const auto open = state.open.find(part.number);
     const Line::Made* made = state.line.find(part.number);
     const bool is_equal =
@@ -35,7 +35,7 @@ Heard MeshMatching::on_part(int64_t from, const wire::Part& part) {
     }
     if (open == state.open.end()) violation("a piece for call {}, {}, which has none to come", part.number, made->text);
     if (open->second->exchanges.contains(part.part)) {
-      const std::shared_ptr<OpenCollective> call = open->second;  // which this may finish
+      const std::shared_ptr<OpenCollective> call = open->second;  // held: take() may finish it
       call->take(part.part, from, part.pieces);
       return Heard::kHandled;
     }
@@ -46,7 +46,8 @@ Heard MeshMatching::on_part(int64_t from, const wire::Part& part) {
   return Heard::kHandled;
 }
 
-// A member that waits for no other, as the root of broadcasts, may be ahead of this one. One part alone is always kept.
+// A member that waits for no other, as the root of broadcasts, may be ahead of this one. A part is always kept if it is
+// the only one.
 bool MeshMatching::has_room_for_early(int64_t from, const wire::Part& part, const LineState& line) {
   const uint64_t waiting = lines_.early_bytes();
   if (waiting == 0 || waiting + held_by(part) <= place_.environment.max_early) return true;
@@ -79,7 +80,7 @@ bool MeshMatching::tell_if_diverged(int64_t from, const std::string& line, const
   return true;
 }
 
-// To the member whose calls differ, which tells all.
+// Sends the calls here to the member whose calls differ, which tells all.
 void MeshMatching::tell_diverged(int64_t to, const std::string& line) {
   wire::Calls calls{place_.id, line, {}};
   for (const Line::Made& made : lines_.of(line).line.calls()) calls.calls.push_back(made);

@@ -19,11 +19,11 @@ struct MeshEnvironment {
   Loop& loop;
   Executor& compute;  // reductions that take long
   Group& group;
-  uint64_t max_early = uint64_t{1} << 30;  // bytes of parts of calls that this member has not come to
+  uint64_t max_early = uint64_t{1} << 30;  // bytes of parts of calls that this member has not reached
 };
 
-// The place of one member in a mesh: its members, rules and surroundings. Nothing of it changes as long as the mesh
-// lives, so any thread reads it.
+// The place of one member in a mesh: its members, rules and surroundings. Nothing of it changes while the mesh lives,
+// so any thread may read it.
 struct MeshPlace {
   const MeshEnvironment environment;
   const std::shared_ptr<LoopGate> gate;
@@ -31,7 +31,7 @@ struct MeshPlace {
   const layout::MeshShape shape;
   const int64_t position;
   const std::vector<std::shared_ptr<const Peer>> members;  // by position
-  const Nanos timeout;                                     // of calls that have none
+  const Nanos timeout;                                     // for calls that have none
   const MeshPolicy policy;
 
   int32_t rank_of(int64_t member) const { return shape.ranks()[static_cast<size_t>(member)]; }

@@ -51,7 +51,7 @@ class Count {
   std::atomic<uint64_t> value_{0};
 };
 
-// The work of this worker on a mesh, all lines together. Of collectives those that sent something.
+// The work of this worker on a mesh, all lines together. Collectives count if they sent something.
 struct MeshStats {
   Count calls;
   Count all_reduces;
@@ -62,9 +62,9 @@ struct MeshStats {
   Count moves;
   Count hidden_moves;
   Count parts_sent;
-  Count bytes_sent;  // of elements, to other members
+  Count bytes_sent;  // bytes of elements, to other members
   Count bytes_received;
-  Count bytes_held;  // of pieces of the calls under way
+  Count bytes_held;  // bytes of pieces of the calls under way
   Count bytes_held_max;
   Count plan_misses;
   Count open;  // calls under way
@@ -75,7 +75,7 @@ struct MeshStats {
   }
 };
 
-// The memory of a part as long as it waits.
+// The memory that a waiting part takes.
 inline uint64_t held_by(const wire::Part& part) {
   uint64_t bytes = 256;
   for (const Value& piece : part.pieces) bytes += 256 + piece.as_tensor().byte_size();
@@ -102,9 +102,9 @@ struct MeshSnapshot {
   struct Line {
     std::string name;
     uint64_t last = 0;  // number of the last call here
-    std::string text;   // of it
+    std::string text;   // the text of that call
     std::vector<OpenCall> open;
-    std::map<int64_t, uint64_t> known;  // of other members, by position: the latest call heard of
+    std::map<int64_t, uint64_t> known;  // for other members, by position: their latest call that is known here
   };
 
   std::optional<Error> ended;

@@ -10,8 +10,8 @@
 
 namespace distag {
 
-// A mesh as its users on this worker hold it: handles, lines, tensors. The last of them takes the worker out of it.
-// Thread-safe.
+// A mesh as its users on this worker hold it: handles, lines, tensors. After the last of them the worker leaves the
+// mesh. Thread-safe.
 class MeshUse {
  public:
   explicit MeshUse(std::shared_ptr<Mesh> mesh) : mesh_(std::move(mesh)) {}
@@ -25,15 +25,15 @@ class MeshUse {
   const std::shared_ptr<Mesh> mesh_;
 };
 
-// One line of a mesh in the program of this worker: one call at a time. Thread-safe.
+// A line of a mesh in the program of this worker: one call at a time. Thread-safe.
 class MeshLine {
  public:
   explicit MeshLine(std::string name) : name_(std::move(name)) {}
 
   const std::string& name() const { return name_; }  // empty: that of the mesh itself
 
-  // A thread is in a call of the line, from beginning to end. Throws INVALID_STATE naming both calls where one is in it
-  // already: a second thread, or a callback that a waiting call runs.
+  // The calling thread is in a call of the line while this lives. Throws INVALID_STATE naming both calls if another is
+  // under way: by a second thread, or by a callback that a waiting call runs.
   class Turn {
    public:
     Turn(MeshLine& line, const char* call);
@@ -70,7 +70,7 @@ class MeshLine {
 // The names of the lines of one mesh that are open on this worker. Thread-safe.
 class LineNames {
  public:
-  // Throws INVALID_STATE when that one is open, INVALID_ARGUMENT when it can be no name.
+  // Throws INVALID_STATE when that name is open, INVALID_ARGUMENT when it is not a valid one.
   void open(const std::string& name);
   void close(const std::string& name);
 

@@ -1,4 +1,4 @@
-// Calls that wait: where the members are for which they wait, and how long they do.
+// Calls that wait: where the members are that they wait for, and for how long.
 
 #include "coll/mesh_waiting.h"
 
@@ -10,7 +10,7 @@
 
 namespace distag {
 
-// Until the missing members are asked where they are, again and again, or the deadline.
+// The timer runs until the missing members are asked again where they are, or until the deadline.
 void MeshWaiting::start_timer(const std::shared_ptr<OpenCollective>& call) {
   assert_on_loop(place_.environment.loop);
   constexpr Nanos kAskAfter = kSecond;
@@ -19,7 +19,7 @@ void MeshWaiting::start_timer(const std::shared_ptr<OpenCollective>& call) {
   call->timer = place_.environment.loop.start_timer(when, [this, call] { on_timer(call); });
 }
 
-// Without memory to wait on, or for the names of the missing, the call ends as one that fails here alone.
+// Without memory to wait on, or for the names of the missing members, the call ends as if it had failed here alone.
 void MeshWaiting::on_timer(const std::shared_ptr<OpenCollective>& call) {
   assert_on_loop(place_.environment.loop);
   call->timer = 0;
@@ -44,7 +44,7 @@ Error MeshWaiting::deadline_error(const OpenCollective& call) const {
   for (const int64_t position : behind(call)) {
     members += "; " + place_.describe_member(position) + whereabouts_of(position, call.line);
   }
-  std::string lack;  // of the first that has one
+  std::string lack;  // from the first that has one
   for (const int64_t position : call.missing()) {
     if (lack.empty()) lack = place_.environment.group.shared()->lack_text(place_.peer(position).incarnation);
   }
@@ -79,7 +79,8 @@ void MeshWaiting::ask_where(const OpenCollective& call) {
   }
 }
 
-// Those of them who have told nothing since the call began: the next time to ask all may be after the deadline.
+// Asks those of them that have reported nothing since the call began: the next time to ask all may come after the
+// deadline.
 void MeshWaiting::ask_behind(const OpenCollective& call) {
   try {
     LineState& state = lines_.at(call.line);
@@ -90,12 +91,12 @@ void MeshWaiting::ask_behind(const OpenCollective& call) {
       place_.send(position, wire::Where{place_.id, call.line, {state.line.last(), state.line.hash()}});
     }
   } catch (const std::bad_alloc&) {
-    // The same.
+    // Without memory it says less, too.
   }
 }
 
-// A call waits for members. Those may have told which others they wait for, and these again: gives all such others, of
-// which one may be the member that does not come.
+// The members that a call waits for may have reported which others they wait for, and so on. Returns all these others:
+// one of them may be the member that does not come.
 std::vector<int64_t> MeshWaiting::behind(const OpenCollective& call) const {
   const LineState& state = lines_.at(call.line);
   std::vector<int64_t> chain = call.missing();
@@ -113,7 +114,7 @@ std::vector<int64_t> MeshWaiting::behind(const OpenCollective& call) const {
   return {chain.begin() + static_cast<std::ptrdiff_t>(first), chain.end()};
 }
 
-// ", which is at call 39, all_reduce(...), since 58 s": what the member has told.
+// ", which is at call 39, all_reduce(...), since 58 s": what the member has reported.
 std::string MeshWaiting::whereabouts_of(int64_t position, const std::string& line) const {
   const LineState& state = lines_.at(line);
   const auto found = state.where.find(position);

@@ -12,11 +12,11 @@
 
 namespace distag {
 
-// Calls that wait for other members: how long they do, and where those members are. On the loop.
+// Calls that wait for other members: for how long, and where those members are. On the loop.
 //
-// A call has a timer from start_timer() until it ends: again and again the oldest call of its line asks the members
-// that are missing where they are, and at its deadline the mesh ends with what they have told. What a member tells is
-// its latest word, with the time at which it came.
+// A call has a timer from start_timer() until it ends: again and again the oldest call of its line asks the missing
+// members where they are, and at its deadline the mesh ends with what they have reported. The latest report of each
+// member counts, with the time at which it came.
 class MeshWaiting {
  public:
   MeshWaiting(const MeshPlace& place, MeshLines& lines, MeshEnd& end, MeshMatching& matching)
@@ -25,8 +25,8 @@ class MeshWaiting {
   void start_timer(const std::shared_ptr<OpenCollective>& call);
   Heard on_where(int64_t from, const wire::Where& where);
   Heard on_here(int64_t from, const wire::Here& here);
-  // Asks the members for which the first open call waits where they are, and gives what is known of that: empty when
-  // no call waits.
+  // Ask the members for which the first open call waits where they are; and describe what they reported: empty when no
+  // call waits.
   void ask_missing(const std::string& line);
   std::string describe_missing(const std::string& line) const;
   // Adds the oldest calls under way until there are that many.

@@ -13,7 +13,7 @@ namespace distag {
 namespace {
 
 constexpr Nanos kEarlyLife = 10 * kSecond;
-constexpr size_t kMostEarlyBytes = size_t{1} << 20;  // of each sender
+constexpr size_t kMostEarlyBytes = size_t{1} << 20;  // for each sender
 constexpr size_t kMostBytesWhileCreating = size_t{256} << 20;
 constexpr size_t kMostEnded = 64;
 
@@ -92,7 +92,7 @@ struct Proposal {
   Incarnation member;
   std::string host;
 
-  // Nothing where that member has gathered something else.
+  // nullopt if that member has gathered something else.
   static std::optional<Proposal> decode(const Value& value) {
     if (value.kind() != ValueKind::kList || value.as_list().size() != 4) return std::nullopt;
     const Value::List& items = value.as_list();
@@ -212,7 +212,7 @@ void Meshes::stop() {
   each.check();
 }
 
-// Of the meshes that have ended the latest are kept: what is late for them is known to be.
+// Keeps some of the meshes that have ended, so that late messages for them are recognised.
 void Meshes::forget_ended() {
   const auto is_over = [](const auto& entry) {
     const MeshEnd& end = entry.second->parts().end;
@@ -251,7 +251,7 @@ Heard Meshes::keep(const Id& mesh, const Peer& from, const wire::Body& body) {
   std::erase_if(early_, [now](const Early& early) { return early.expires <= now; });
   size_t bytes = bytes_of(body);
   for (const Early& early : early_) bytes += early.from.incarnation == from.incarnation ? early.bytes : 0;
-  // The others may have heard before us that the mesh is made, and be in its first call.
+  // The others may have learned before this worker that the mesh is made, and be in its first call.
   if (bytes > (creations_.use_count() > 1 ? kMostBytesWhileCreating : kMostEarlyBytes)) return Heard::kStale;
   early_.push_back({mesh, from, body, deadline_after(now, kEarlyLife), bytes_of(body)});
   return Heard::kHandled;
@@ -312,7 +312,7 @@ bool Meshes::may_be_used(const Id& id) const {
   assert_on_loop(environment_.loop);
   const auto mesh = meshes_.find(id);
   if (mesh != meshes_.end()) return !mesh->second->parts().end.ended() && !mesh->second->parts().end.is_leaving();
-  // The others may have heard before us that it is made.
+  // The others may have learned before this worker that it is made.
   return creations_.use_count() > 1 && id.counter <= static_cast<uint64_t>(last_mesh_);
 }
 

@@ -11,8 +11,8 @@
 
 namespace distag {
 
-// The meshes of which one worker is a member: makes them, and leads messages and losses to them. Public methods may be
-// called on any thread unless they say otherwise.
+// The meshes of which one worker is a member: makes them, and passes messages and losses on to them. Public methods may
+// be called on any thread unless they say otherwise.
 class Meshes {
  public:
   struct Environment {
@@ -28,11 +28,11 @@ class Meshes {
 
   using Made = std::shared_ptr<Future<std::shared_ptr<Mesh>>>;
 
-  // Once all ranks of the request have called it alike. Without ranks all living members of the group, ascending; an
-  // empty shape has all of them on its first axis; without granules these are the hosts. Throws INVALID_ARGUMENT for a
-  // request that does not fit, or without this worker; the future fails with DIVERGED (other requests elsewhere),
-  // DEADLINE naming who is missing, DISCONNECTED. `timeout` is also that of the mesh's calls that take none; 0: the
-  // call timeout of the worker.
+  // Completes once all ranks of the request have called it alike. Without ranks: all living members of the group,
+  // ascending. An empty shape has all of them on its first axis. Without granules: the hosts. Throws INVALID_ARGUMENT
+  // for a request that does not fit, or that leaves out this worker. The future fails with DIVERGED (different requests
+  // elsewhere), DEADLINE naming the missing, DISCONNECTED. `timeout` is also that of the mesh's calls that take none;
+  // 0: the call timeout of the worker.
   Made create(layout::MeshRequest request, Nanos timeout, const MeshPolicy& policy = {});
 
   // On the loop, before messages come; and at the shutdown.
@@ -44,16 +44,16 @@ class Meshes {
 
   // On the loop. Throws Violation.
   Heard handle(const Peer& from, const wire::Message& message);
-  // In its place, when there is no memory for its payload.
+  // Comes instead of handle(), when there is no memory for the payload.
   void refuse(const Peer& from, const wire::Message& outline, const Error& why);
   void on_lost(const Peer& peer, const Error& error);
   void on_left(const Peer& peer);
-  // No answer of the peer can come for long (SessionConfig::on_lack): a mesh with calls under way ends with that.
+  // The peer cannot answer for long (SessionConfig::on_lack): meshes of it with calls under way end with `lack`.
   void on_long_lack(const Peer& peer, const Error& lack);
   bool is_idle() const;
   // On the loop: at most that many collectives under way.
   std::vector<WaitingCollective> waiting(size_t most) const;
-  // Whether this worker's program may still use that mesh, of those that this worker has numbered.
+  // Whether this worker's program may still use that mesh, whose number this worker gave.
   bool may_be_used(const Id& mesh) const;
 
  private:
@@ -68,7 +68,7 @@ class Meshes {
   // A creation under way.
   struct Creation {
     layout::MeshRequest request;
-    std::string text;  // that members must agree on
+    std::string text;  // members must agree on this
     Nanos timeout;
     MeshPolicy policy;
     Made made;

@@ -14,7 +14,7 @@ using Pieces = std::map<int64_t, Tensors>;  // by position
 
 constexpr int64_t kLeastPiece = 1 << 20;
 
-// From how many members one takes pieces at once, at most.
+// From how many members a member takes pieces at once, at most.
 int64_t givers_of(const layout::MeshShape& mesh, const layout::Move& move) {
   return move.move() == layout::MoveKind::kBoxes ? mesh.count() : mesh.size_of(move.move_axes());
 }
@@ -25,7 +25,7 @@ class CutBox {
   CutBox(Box box, size_t item, int64_t members) : box_(std::move(box)) {
     const int64_t bytes = box_.count() * static_cast<int64_t>(item);
     const int64_t most = std::max({kMoveRound / members, kLeastPiece, bytes / kMostMovePieces});
-    auto index_bytes = static_cast<int64_t>(item);  // of one index of dim_
+    auto index_bytes = static_cast<int64_t>(item);  // bytes of one index of dim_
     for (dim_ = box_.extent.empty() ? 0 : box_.extent.size() - 1; dim_ > 0; --dim_) {
       if (index_bytes * box_.extent[dim_] > most) break;
       index_bytes *= box_.extent[dim_];
@@ -53,7 +53,7 @@ class CutBox {
 
  private:
   const Box box_;
-  size_t dim_ = 0;  // is cut in rows; those before it are one index each
+  size_t dim_ = 0;  // is cut in rows; the dims before it have one index each
   int64_t rows_ = 1;
   int64_t along_ = 1;
   int64_t indexes_ = 1;
@@ -119,8 +119,8 @@ class Rounds : public std::enable_shared_from_this<Rounds> {
                     [self = shared_from_this()](Pieces came) { self->keep(std::move(came)); });
   }
 
-  // Whoever takes a piece after the first one, and gives none back in that round, says that it has come so far: so no
-  // member gives more than two rounds ahead of one that is late.
+  // A member that takes a piece after the first one, and gives none back in that round, reports that it has come so
+  // far: so no member gives more than two rounds ahead of a late one.
   void add_words(Pieces& outgoing, std::map<int64_t, std::vector<OpenCollective::Expected>>& incoming) const {
     const auto is_after_first = [this](const Way& way) {
       return round_ > 0 && round_ < way.cut.count() && way.other != open_->mesh->position();
@@ -163,7 +163,7 @@ class Rounds : public std::enable_shared_from_this<Rounds> {
 
   const std::shared_ptr<OpenCollective> open_;
   const uint32_t first_;
-  MeshStats& stats_;  // of the mesh of the call
+  MeshStats& stats_;  // the stats of the call's mesh
   const Tensor shard_;
   Box held_;
   Box target_;

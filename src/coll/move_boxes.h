@@ -11,9 +11,9 @@ namespace distag {
 void move_boxes(OpenCollective& open, uint32_t first, const layout::Move& move, const Dims& shape, const Tensor& shard,
                 MeshStats& stats);
 
-// Bytes of all the pieces that a member takes in a round, about.
+// The approximate bytes of all pieces that a member takes in a round.
 inline constexpr int64_t kMoveRound = int64_t{16} << 20;
-// So that a box of any size has no more pieces than about four times that.
+// Limits a box of any size to about four times that many pieces.
 inline constexpr uint32_t kMostMovePieces = 1024;
 
 }  // namespace distag

@@ -10,7 +10,7 @@
 namespace distag {
 namespace {
 
-// Room for what stands around a piece.
+// Room for the message around a piece.
 constexpr size_t kMostHeaderBytes = size_t{64} << 10;
 
 size_t byte_size(const Tensors& pieces) {
@@ -30,7 +30,7 @@ std::vector<int64_t> OpenCollective::missing() const {
   return positions;
 }
 
-// Each begins with another one.
+// Each member begins with a different receiver.
 void OpenCollective::send(uint32_t part, const std::map<int64_t, Tensors>& outgoing) {
   assert_on_loop(mesh->loop());
   const size_t own_limit = mesh->place().peer(mesh->position()).max_message_bytes;
@@ -53,8 +53,8 @@ void OpenCollective::send(uint32_t part, const std::map<int64_t, Tensors>& outgo
   }
 }
 
-// Takes the parts that came before this member was at the step. Of another program nothing is taken: its member hears
-// of that from the comparison.
+// Takes the parts that came before this member was at the step. Parts of a different program are not taken: the
+// comparison tells its member.
 void OpenCollective::take_early(uint32_t part) {
   assert_on_loop(mesh->loop());
   MeshLines& lines = mesh->parts().lines;
@@ -136,7 +136,7 @@ void OpenCollective::take(uint32_t part, int64_t from, const Values& pieces) {
 
 namespace {
 
-// Work of a call on the executor. Its way back needs no memory.
+// Work of a call on the executor. Its return to the loop needs no memory.
 struct Away {
   std::shared_ptr<OpenCollective> open;
   UniqueFunction<Tensors()> make;
@@ -215,7 +215,7 @@ void OpenCollective::stop_timer() {
   if (timer != 0) mesh->loop().cancel_timer(std::exchange(timer, 0));
 }
 
-// Since its begin here, which is not that of the others.
+// The event begins when the call began here, which differs from member to member.
 void OpenCollective::trace(Status status) const {
   assert_on_loop(mesh->loop());
   TraceEvent event;

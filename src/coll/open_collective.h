@@ -42,22 +42,23 @@ struct OpenCollective : std::enable_shared_from_this<OpenCollective> {
   Nanos begun = 0;
   Nanos timeout = kForever;
   Nanos deadline = kNever;
-  Loop::TimerId timer = 0;  // until the missing are asked where they are, or the deadline
+  Loop::TimerId timer = 0;  // until the missing members are asked, or the deadline
   bool is_over = false;
   std::shared_ptr<Future<Tensor>> future;
   std::map<uint32_t, Exchange> exchanges;
   bool is_counted = true;
-  uint64_t bytes_held = 0;                 // of pieces that came
-  std::optional<MeshSnapshot::Move> move;  // of a call that sends something
+  uint64_t bytes_held = 0;                 // bytes of pieces that came
+  std::optional<MeshSnapshot::Move> move;  // for a call that sends something
 
-  // Step `part`: sends to members, waits for what is expected of members, and goes on with all of that; its own piece
-  // is in `outgoing` as well.
+  // Step `part`: sends to members, waits for what is expected of members, and calls `then` with all of that; the own
+  // piece is in `outgoing` as well.
   void exchange(uint32_t part, std::map<int64_t, Tensors> outgoing, std::map<int64_t, std::vector<Expected>> expected,
                 UniqueFunction<void(std::map<int64_t, Tensors>)> then);
-  // Makes tensors, on the executor where `bytes` take long, and goes on here.
+  // Makes tensors, on the executor if `bytes` take long, and calls `then` on the loop.
   void work(size_t bytes, UniqueFunction<Tensors()> make, UniqueFunction<void(Tensors)> then);
   void reduce(Reduction reduction, std::vector<Operand> operands, UniqueFunction<void(Tensor)> then);
-  // The pieces of a member for a step that has begun. Throws Violation for what this call does not expect, or has.
+  // Takes the pieces of a member for a step that has begun. Throws Violation for pieces it does not expect, or has
+  // already.
   void take(uint32_t part, int64_t from, const Values& pieces);
   void complete(Tensor result);
   void fail_alone(Error error);  // ends the mesh
@@ -66,7 +67,7 @@ struct OpenCollective : std::enable_shared_from_this<OpenCollective> {
   // The positions of the members that have yet to send something.
   std::vector<int64_t> missing() const;
 
-  // Ends it in another way than by its result, which may be on its way.
+  // Ends the call in another way than by its result, which may be on its way.
   void give_up(const Error& why);
   void stop_timer();
   void trace(Status status) const;

@@ -42,7 +42,7 @@ Tensors run_host_step(Executor& functions, const std::shared_ptr<GraphTask::Host
   return future->value();
 }
 
-// The passes of a joint context are calls of all members of its mesh, whose handles are of another kind.
+// The passes of a joint context are calls of all members of its mesh, by handles of another kind.
 void check_not_joint(const ContextRecord& record) {
   if (!is_joint(record.id())) return;
   fail(
@@ -66,7 +66,7 @@ PassInitiator::Plan make_plan(DautogradShared& shared, autograd::Roots roots, co
   return plan;
 }
 
-// A pass that does not leave this worker, on the thread that asks for it.
+// Runs a pass that does not leave this worker, on the calling thread.
 void run_here(DautogradShared& shared, ContextRecord& record, PassInitiator::Plan& plan) {
   GraphTask& task = *plan.task;
   Executor& functions = shared.environment.functions;
@@ -105,7 +105,7 @@ ContextHandle::~ContextHandle() {
   });
 }
 
-// Walks on this thread, and stays there when the graph does not leave this worker.
+// Walks on this thread, and runs there if the graph does not leave this worker.
 void ContextHandle::backward(const Tensors& roots, const BackwardOptions& options) {
   check_not_joint(*record_);
   record_->check();
@@ -150,7 +150,7 @@ std::shared_ptr<Future<Value>> ContextHandle::settle_async() {
   auto settled = record_->settle();
   if (settled->is_done()) return settled;
   const Nanos lease = shared_->environment.lease;
-  // By the gate: what is posted to a loop that is gone would not end it, but then the context has.
+  // By the gate: if the loop is gone, no deadline is set, but then the end of the context has completed `settled`.
   shared_->gate.run([shared = shared_, record = record_, settled, lease] {
     Loop& loop = shared->environment.loop;
     set_deadline(loop, settled, deadline_after(loop.now(), lease), [record, lease] { return record->late(lease); });

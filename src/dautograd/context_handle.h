@@ -9,7 +9,7 @@
 
 namespace distag {
 
-// A context as the host holds it. The creator's keeps the context: when it goes, the context ends. Others just name it.
+// A context as the host holds it. When the creator's handle goes, the context ends; other handles just name it.
 class ContextHandle : public Context {
  public:
   ContextHandle(std::shared_ptr<DautogradShared> shared, std::shared_ptr<ContextRecord> record, bool keeps)
@@ -35,9 +35,9 @@ class ContextHandle : public Context {
   Nanos lease() const { return shared_->environment.lease; }
   // Whether this worker is the context's creator.
   bool is_own() const { return record_->id().maker == shared_->self.incarnation; }
-  // A pass that this worker begins, from edges; waits. Throws what it ends with.
+  // Runs a pass that this worker begins, from edges; waits. Throws the error of the pass.
   void run_pass(autograd::Roots roots, const BackwardOptions& options);
-  // The gradients that a pass gives to leaves here, where it needs no other worker.
+  // Commits the gradients that a pass gives to leaves here, if it needs no other worker.
   void commit(const Id& pass, std::vector<Gradients::Entry> gradients) { record_->commit(pass, std::move(gradients)); }
 
  private:

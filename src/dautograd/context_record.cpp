@@ -18,7 +18,7 @@ Error no_verdict(const Id& pass, Nanos lease) {
                            pass.counter, pass.maker, lease / kMillisecond));
 }
 
-// All of them together have the time of one lease.
+// Waits for all of them together, for the time of one lease.
 void await(const PreparedPasses& prepared, Nanos lease) {
   if (prepared.empty()) return;
   check_can_wait();

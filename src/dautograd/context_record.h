@@ -28,26 +28,26 @@ class ContextRecord : public std::enable_shared_from_this<ContextRecord> {
   // Throws why the context is over, as INVALID_STATE or as a loss.
   void check() const;
   void close(const Error& why);
-  void close_anew(const Error& why);  // it is over, and more is known of why
+  void close_anew(const Error& why);  // the context is over, and the reason is better known
 
   void set_counts(size_t sends, size_t recvs);
   void add_known(int32_t rank);
   void begin_pass();  // throws like check()
   void end_pass();
   ContextInfo info();    // throws like check()
-  ContextInfo counts();  // the same of one that may be over
+  ContextInfo counts();  // the same for one that may be over
   std::vector<int32_t> known_ranks() const;
 
-  // A pass is prepared, as a two-phase commit has it, from DONE here to its verdict: readers wait meanwhile.
+  // A pass is prepared, in the sense of a two-phase commit, from DONE here to its verdict: readers wait meanwhile.
   void begin_prepared(const Id& pass);
   void commit(const Id& pass, autograd::GradientStore::Entries gradients);  // prepared or not
   void forget(const Id& pass);                                              // likewise: it was aborted
-  void lose_verdict(const Id& pass, const Error& why);                      // it will never come: reads fail now
+  void lose_verdict(const Id& pass, const Error& why);                      // no verdict will come: later reads fail
   std::shared_ptr<const Gradients> read(Nanos lease);
-  // The same, also once the context is over: a member of a mesh keeps its gradients when another is lost.
+  // The same, also once the context is over: a member of a mesh keeps its gradients when another member is lost.
   std::shared_ptr<const Gradients> read_kept(Nanos lease);
-  // Completes with null once the prepared of this moment are over; fails, and throws, as read() does, except for its
-  // deadline: that is the caller's to set, by late().
+  // Completes with null once the passes that are prepared now are over; fails, and throws, as read() does, but has no
+  // deadline: the caller sets it, with late() as its error.
   std::shared_ptr<Future<Value>> settle();
   Error late(Nanos lease) const;
   void scale(std::span<const uint64_t> leaves, double factor, uint64_t passes);  // throws like check()

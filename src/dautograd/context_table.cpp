@@ -11,7 +11,7 @@ namespace distag {
 namespace {
 
 constexpr Nanos kReleaseAgain = 100 * kMillisecond;  // after a shortage of memory
-// Joint contexts that others have named, and the program of their creator has not made.
+// Joint contexts that others have named, but the program of their creator has not made.
 constexpr size_t kMostPromised = 4096;
 
 Error end_with_creator(const Error& loss) {
@@ -100,7 +100,7 @@ void ContextTable::on_handle_gone(const Id& id) {
   release_if_over(context);
 }
 
-// Whether the program of this worker may come to make it: others are ahead of it.
+// Whether the program of this worker may still make it: other members may be ahead.
 bool ContextTable::may_be_made(const Id& id) const {
   if (!is_joint(id) || id.maker != shared_.self.incarnation) return false;
   const Id mesh = mesh_of_joint(id);
@@ -110,7 +110,7 @@ bool ContextTable::may_be_made(const Id& id) const {
   return is_open && is_open(mesh) && promised_.size() < kMostPromised;
 }
 
-// nullptr where there will be none.
+// nullptr if the program will not make it.
 std::shared_ptr<DistributedContext> ContextTable::promise(const Id& id) {
   if (!may_be_made(id)) return nullptr;
   promised_.insert(id);
@@ -122,7 +122,7 @@ std::shared_ptr<DistributedContext> ContextTable::promise(const Id& id) {
   }
 }
 
-// Of meshes that have ended: their contexts are not made any more.
+// Ends the promises of meshes that have ended: their contexts are not made any more.
 void ContextTable::end_promises() {
   const auto& is_open = shared_.environment.is_mesh_open;
   std::erase_if(last_joint_, [&is_open](const auto& last) { return !is_open(last.first); });
@@ -134,7 +134,7 @@ void ContextTable::end_promises() {
   }
 }
 
-// It stays until all members have let go of it: they may step its gradients here.
+// Tells the creator. The context stays until all members have released it: they may step its gradients here.
 void ContextTable::tell_released(const std::shared_ptr<DistributedContext>& context) {
   if (context->has_told_release) return;
   try {
@@ -211,7 +211,7 @@ std::shared_ptr<DistributedContext> ContextTable::find_or_make(const wire::Autog
     context->holders.insert(shared_.self.incarnation);
     shared_.tell(id.maker, wire::Joined{id, {}});
   } catch (...) {
-    drop(context, Error(Status::kOutOfMemory, "no memory"));  // its creator would never end it
+    drop(context, Error(Status::kOutOfMemory, "no memory"));  // else its creator would never end it
     throw;
   }
   return context;
@@ -259,7 +259,7 @@ void ContextTable::release_if_over(const std::shared_ptr<DistributedContext>& co
   drop(context, over);
 }
 
-// It would stay with those who do not hear of its end.
+// Tries again later: the context would stay with holders that are not told of its end.
 void ContextTable::release_later(const std::shared_ptr<DistributedContext>& context) {
   Loop& loop = shared_.environment.loop;
   if (std::exchange(context->waits_to_release, true)) return;
@@ -282,7 +282,7 @@ Heard ContextTable::on_release(const Peer& from, const wire::Release& release) {
     }
     auto context = find(id);
     if (context == nullptr) {
-      shared_.rpc.end_context(id);  // what is left of it, where memory was short the first time
+      shared_.rpc.end_context(id);  // the rest of it, if memory was short the first time
       continue;
     }
     const Error why(Status::kInvalidState,
@@ -313,7 +313,7 @@ Heard ContextTable::on_joined(const Peer& from, const Id& id) {
 
 void ContextTable::on_gone(Incarnation peer, const Error& error) {
   assert_on_loop(shared_.environment.loop);
-  std::vector<std::shared_ptr<DistributedContext>> over;  // of joint ones: all members have released it
+  std::vector<std::shared_ptr<DistributedContext>> over;  // joint contexts that all members have released
   {
     MutexLock lock(mutex_);
     for (const auto& [creator, contexts] : by_creator_) {
@@ -339,7 +339,7 @@ void ContextTable::end_orphans(Incarnation creator, const Error& error) {
   for (size_t i = 0; i < kSlice; ++i) {
     const std::shared_ptr<DistributedContext> context = any_of(creator);
     if (context == nullptr) return;
-    const Error* latest = shared_.session->gone(creator);  // it may have restarted meanwhile
+    const Error* latest = shared_.session->gone(creator);  // the creator may have restarted meanwhile
     const bool is_restarted = latest != nullptr && latest->status() == Status::kPeerRestarted;
     const bool has_handles = context->record.use_count() > 1;
     if (has_handles && !is_restarted) orphans_[creator].push_back(context->record);

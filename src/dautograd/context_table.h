@@ -13,49 +13,49 @@
 
 namespace distag {
 
-// The contexts that one worker holds: how they come, and how they end. On the loop, unless it says any thread.
+// The contexts that one worker holds: how they are made, and how they end. On the loop, unless marked "any thread".
 class ContextTable {
  public:
   static constexpr size_t kMaxPerCreator = 65536;
-  // Workers that hold a context, as others say: as many as a group has ranks.
+  // The most holders of a context that are noted: as many as a group has ranks.
   static constexpr size_t kMaxHolders = 65536;
 
   explicit ContextTable(DautogradShared& shared) : shared_(shared) {}
 
-  // Any thread: a handle's view of it; one that is over when this worker does not hold it.
+  // Any thread. The record for a handle of the context; one that is over if this worker does not hold the context.
   std::shared_ptr<ContextRecord> find_record(const Id& id) const;
 
   void add_own(std::shared_ptr<ContextRecord> record);  // any thread
 
-  // A joint context as the program of a member makes it, which may have come by a message before; any thread. Then
-  // begin_joint(), with the other members; on_handle_gone() ends it.
+  // Adds a joint context that the program of a member makes; a message may have brought it before. Any thread. Then
+  // begin_joint() follows, with the other members; on_handle_gone() ends it.
   std::shared_ptr<ContextRecord> add_joint(const Id& id, int32_t creator_rank);
   void begin_joint(const Id& id, const std::vector<Incarnation>& members);
   void on_handle_gone(const Id& id);
 
   std::shared_ptr<DistributedContext> find(const Id& id) const;  // any thread
-  // A call in the context has come from a peer. Throws OVERLOADED, INVALID_STATE, DISCONNECTED.
+  // For a call in the context that a peer made. Throws OVERLOADED, INVALID_STATE, DISCONNECTED.
   std::shared_ptr<DistributedContext> find_or_make(const wire::AutogradMetadata& metadata, const Peer& from);
-  // Why an id that is not in the table is not there.
+  // The reason why an id is not in the table.
   Error missing(const Id& id) const;
 
-  // Workers that hold the context, as somebody says.
+  // Notes workers that hold the context, as a peer reports.
   void note_holders(DistributedContext& context, const std::vector<Incarnation>& workers);
   // The holders that an answer to `to` has to name.
   std::vector<Incarnation> holders_to_tell(DistributedContext& context, Incarnation to);
-  // The answer that names them is made.
+  // Notes that an answer to `to` names these holders.
   void note_told(DistributedContext& context, Incarnation to, const std::vector<Incarnation>& holders);
 
-  // The creator's: RELEASE to all holders once nothing needs it any more. Of a joint one, another member's: RELEASE to
-  // the creator.
+  // At the creator: sends RELEASE to all holders once nothing needs the context any more. At another member, for a
+  // joint context: sends RELEASE to the creator.
   void release_if_over(const std::shared_ptr<DistributedContext>& context);
   Heard on_release(const Peer& from, const wire::Release& release);
   Heard on_joined(const Peer& from, const Id& context);
-  // Its contexts end in slices, a task each: they may be many. Until its turn comes each is as it was.
+  // Ends the contexts of a lost peer in slices, a task each: they may be many. Each stays as it is until its turn.
   void on_gone(Incarnation peer, const Error& error);
-  // A creator that was gone is back: handles of its contexts, and later uses, tell that.
+  // A creator that was gone is back: handles of its contexts, and later uses, report that.
   void on_restarted(Incarnation peer, const Error& error);
-  // Ends it here: passes, calls, gradients, and the graph.
+  // Ends the context here: passes, gradients, and the graph. Not its calls.
   void drop(const std::shared_ptr<DistributedContext>& context, const Error& why);
   void drop_all(const Error& why);
 
@@ -84,8 +84,8 @@ class ContextTable {
 
   // On the loop.
   std::unordered_map<Incarnation, std::vector<std::weak_ptr<ContextRecord>>> orphans_;  // by lost creator
-  std::map<Id, uint64_t> last_joint_;  // of meshes that this worker numbered: the contexts that its program has made
-  std::set<Id> promised_;              // of those meshes: contexts that others have named before
+  std::map<Id, uint64_t> last_joint_;  // for meshes that this worker numbered: the program's last context
+  std::set<Id> promised_;              // contexts of those meshes that other members have named first
 };
 
 }  // namespace distag

@@ -60,7 +60,7 @@ std::shared_ptr<Context> Dautograd::create_context() {
   check_started(shared);
   const Id id{shared.self.incarnation, ++shared.last_context};
   auto record = std::make_shared<ContextRecord>(id, number_for_people(id, shared.self.rank));
-  // First: nothing else would end the context.
+  // Made first: nothing else would end the context.
   auto handle = std::make_shared<ContextHandle>(state_->shared, record, true);
   state_->contexts.add_own(std::move(record));
   return handle;

@@ -23,7 +23,7 @@ struct DautogradStats {
   uint64_t passes_run = 0;
   uint64_t passes_failed = 0;
   uint64_t passes_open = 0;
-  // Of those that were begun here, in SMART mode, and left this worker.
+  // Passes that were begun here, in SMART mode, and left this worker.
   uint64_t passes_planned = 0;
   uint64_t passes_searched = 0;  // a plan that did not hold counts in both
 };
@@ -38,8 +38,8 @@ class Dautograd final : public CallHook {
     Executor& functions;  // backward of custom ops: host code
     Log& log;
     Nanos lease;
-    // The entry of that name in a mesh that `peer` is a member of too; nullptr where it is gone. Throws Violation. On
-    // the loop. Without it there are no meshes.
+    // Finds the entry of that name in a mesh that `peer` is a member of too; nullptr if it is gone. Throws Violation.
+    // On the loop. Without this function there are no meshes.
     std::function<std::shared_ptr<autograd::Node>(const Peer& peer, const autograd::EntryName& name)> find_entry =
         nullptr;
     // Whether the program of this worker may still make contexts of that mesh. On the loop.
@@ -79,11 +79,11 @@ class Dautograd final : public CallHook {
 
   // On the loop.
   Heard handle(const Peer& from, wire::Message& message);
-  // It could not be handled here: the one thing that it is about fails.
+  // The message could not be handled here: fails the one thing that it is about.
   void refuse(const Peer& from, const wire::Message& outline, const Error& why);
   void on_lost(const Peer& peer, const Error& error);
   void on_left(const Peer& peer);
-  // No answer of the peer can come for long (SessionConfig::on_lack): passes that need it fail with that.
+  // The peer cannot answer for long (SessionConfig::on_lack): passes that need it fail with `lack`.
   void on_long_lack(const Peer& peer, const Error& lack);
   void on_restarted(const Peer& peer, const Error& error);
   bool is_idle() const;
@@ -91,7 +91,7 @@ class Dautograd final : public CallHook {
   void stop();
 
   DautogradStats stats() const;  // any thread
-  // On the loop, by number. With the sends of the one that is asked for; throws why that one is over.
+  // On the loop. contexts() are in the order of their numbers; context() has the sends, and throws why it is over.
   std::vector<ContextSnapshot> contexts() const;
   ContextSnapshot context(const Id& id) const;
   std::vector<PassSnapshot> open_passes(size_t most) const;  // on the loop

@@ -59,9 +59,9 @@ struct DautogradShared : std::enable_shared_from_this<DautogradShared> {
   bool is_gone(Incarnation worker) const;          // or was never known; on the loop
   std::string describe(Incarnation worker) const;  // `worker "ps1" (rank 3)`; on the loop
 
-  // A message whose loss needs no report: the loss of its receiver says it all.
+  // Sends a message whose loss needs no report: the loss of its receiver is reported anyway.
   void tell(Incarnation to, wire::Body body);
-  // An error of this worker, on its way to others.
+  // Marks an error of this worker, on its way to others.
   Error sign(Error error) const;
 };
 

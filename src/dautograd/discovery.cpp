@@ -12,7 +12,7 @@ using autograd::GraphTask;
 
 namespace {
 
-// The pairs and entries to ask each peer for: one message, or more when it would be too long.
+// The pairs and entries to ask each peer for: one message each, or more if it would be too long.
 class Questions {
  public:
   struct List {
@@ -107,7 +107,7 @@ Heard Discovery::on_discovered(const Peer& from, const wire::Discovered& discove
   return Heard::kHandled;
 }
 
-// The owner may let go of this then.
+// The owner may destroy this then.
 void Discovery::end(const Id& id) {
   const auto node = requests_.extract(id);
   const Request& request = node.mapped();

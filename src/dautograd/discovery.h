@@ -14,9 +14,9 @@
 namespace distag {
 
 // The first half of a SMART pass on one worker: which workers the walks ask, and which wait for them. Over for good
-// before the pass runs; a message for it has no effect then. On the loop.
+// before the pass runs; a later message for it has no effect. On the loop.
 //
-// A request is a walk that somebody waits for: the initiator itself (its root, the id {0,0}) or the sender of a
+// A request is a walk that a worker waits for: the initiator itself (its root, the id {0,0}) or the sender of a
 // DISCOVER. It is open until all DISCOVERs that it caused are answered, and ends with one answer.
 class Discovery {
  public:
@@ -28,7 +28,7 @@ class Discovery {
     virtual void on_failed_search(const Error& error) = 0;
   };
 
-  // How the pass runs, as DISCOVERs say it.
+  // How the pass runs, as DISCOVERs carry it.
   struct PassKind {
     bool retains_graph = false;
     bool creates_graph = false;
@@ -40,19 +40,19 @@ class Discovery {
   // Throws Violation for an id that is open.
   void open(const wire::Discover& discover);
 
-  // The walk of a request has reached these: asks those that hold their sends, and the other members of the meshes of
-  // entries; answers if there are no such workers.
+  // The walk of a request has reached these: asks the workers that hold their sends, and the other members of the
+  // meshes of entries; answers if there are no such workers.
   void ask(const Id& request, const std::vector<autograd::GraphTask::Reached>& reached,
            const std::vector<std::shared_ptr<autograd::Node>>& entries);
-  // Throws Violation for an answer of another than was asked.
+  // Throws Violation for an answer from a worker that was not asked.
   Heard on_discovered(const Peer& from, const wire::Discovered& discovered);
-  // Ends it, if it is open.
+  // Fails the request, if it is open.
   void fail(const Id& request, const Error& error);
-  // All that are open; of others than the root.
+  // Fails all open requests. Not called at the initiator, so none is the root.
   void fail_all(const Error& error);
 
   bool is_open() const { return !requests_.empty(); }
-  std::vector<Incarnation> asked() const;  // who has not answered
+  std::vector<Incarnation> asked() const;  // workers that have not answered
 
  private:
   struct Request {
@@ -62,7 +62,7 @@ class Discovery {
     bool has_entries = false;
   };
   struct Question {
-    Id request;  // that it is asked for
+    Id request;  // for which it is asked
     Incarnation to = 0;
   };
 

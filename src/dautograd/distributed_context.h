@@ -32,12 +32,12 @@ struct DistributedContext {
   std::map<Id, Pass> passes;
   Lineage lineage{sends};
 
-  // The workers that hold the context, without this one: at the creator all that it knows of; elsewhere
-  // those that joined below calls of this worker, which answers hand up.
+  // The workers that hold the context, without this one: at the creator all that it knows of; elsewhere those that
+  // joined below calls of this worker, which answers report upwards.
   std::set<Incarnation> holders;
   std::unordered_map<Incarnation, std::set<Incarnation>> told;  // by peer, elsewhere than at the creator
 
-  // At the creator: it is over when the handle is gone and the others are 0.
+  // At the creator: the context is over when the handle is gone and both counts are 0.
   bool is_handle_gone = false;
   size_t open_calls = 0;
   size_t open_passes = 0;

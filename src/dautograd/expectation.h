@@ -11,8 +11,8 @@
 namespace distag {
 
 // The part of a plan that one worker has: the values of its sends whose gradients come, and the recvs that a walk from
-// there has to reach. Gradients that come before it, or before the walk has shown that it holds, wait here. On the
-// loop.
+// there has to reach. Gradients that come before the plan, or before the walk has shown that it holds, wait here. On
+// the loop.
 class Expectation {
  public:
   bool is_told() const { return is_told_; }
@@ -20,7 +20,7 @@ class Expectation {
     is_told_ = true;
     check_ = check;
   }
-  // False where the pair is in it already.
+  // False if the pair is in it already.
   bool add(const Id& pair, autograd::Bits bits) { return sends_.emplace(pair, std::move(bits)).second; }
   bool is_of(const Id& pair, const autograd::Bits& live) const {
     const auto found = sends_.find(pair);
@@ -32,7 +32,7 @@ class Expectation {
   bool is_checked() const { return is_checked_; }
   void set_checked() { is_checked_ = true; }
 
-  // False where one of that pair waits already.
+  // False if a gradient of that pair waits already.
   bool keep(PassGrads::Gradient gradient) {
     const Id pair = gradient.send->info().pair;
     return early_.try_emplace(pair, std::move(gradient)).second;

@@ -7,7 +7,7 @@
 namespace distag {
 namespace {
 
-// Delays of the rounds of a FAST pass that does not move: the first, and what they double up to.
+// Delays of the rounds of a FAST pass that does not move: the first, and the limit up to which they double.
 constexpr Nanos kFirstProbe = 100 * kMillisecond;
 constexpr Nanos kLastProbe = 2 * kSecond;
 
@@ -18,8 +18,8 @@ void FastRounds::begin_soon() {
   schedule(kFirstProbe);
 }
 
-// A round that is under way does not ask a new one: another has to. Asked for first, as it may find no memory: the
-// message that names the new one is heard again then.
+// A round under way does not ask a new participant: another has to. Scheduled first, as that may find no memory: then
+// the message that names the new participant is handled again.
 void FastRounds::add(Incarnation worker) {
   assert_on_loop(shared_.environment.loop);
   if (participants_.contains(worker)) return;

@@ -12,16 +12,16 @@ namespace distag {
 // The rounds of probes by which the initiator of a FAST pass finds out that nothing can move any more: a send that the
 // roots do not depend on waits for ever. On the loop.
 //
-// A round asks all that are not done, and is judged once, when all have answered it. Two rounds running in which all
-// were idle, as many GRADs received as sent, and no number changed between them, mean that no message is on its way.
+// A round asks all workers that are not done, and is judged once, when all have answered it. No message is on its way
+// if in two successive rounds all were idle, as many GRADs were received as sent, and no number changed between them.
 class FastRounds {
  public:
   class Owner {
    public:
     virtual ~Owner() = default;
-    // Before a round: a participant is lost, and the pass has ended.
+    // Called before a round. True: a participant is lost, and the pass has ended.
     virtual bool has_lost_participant() = 0;
-    // The state of this worker's own part, which is not done.
+    // Sets the state of this worker's own part, which is not done.
     virtual void note_own(Participants::State& own) = 0;
     virtual void on_unreached(const Error& error) = 0;
   };
@@ -29,9 +29,9 @@ class FastRounds {
   FastRounds(DautogradShared& shared, Participants& participants, Owner& owner, const Id& context, const Id& pass)
       : shared_(shared), participants_(participants), owner_(owner), context_(context), pass_(pass) {}
 
-  // A round is due soon: something has happened, which may have been the last thing.
+  // Schedules a round soon: something has happened, which may have been the last thing.
   void begin_soon();
-  // A further participant: the next round asks it as well.
+  // Adds a participant: the next round asks it as well.
   void add(Incarnation worker);
   void on_answer(const Peer& from, const wire::ProbeAnswer& answer);
   void stop();
@@ -51,7 +51,7 @@ class FastRounds {
   Nanos delay_ = 0;
   uint64_t round_ = 0;
   uint64_t judged_ = 0;
-  std::vector<uint64_t> last_counts_;  // of the round before, if all were idle and nothing was on its way
+  std::vector<uint64_t> last_counts_;  // from the round before, if all were idle and nothing was on its way
 };
 
 }  // namespace distag

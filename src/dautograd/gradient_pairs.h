@@ -11,16 +11,16 @@
 namespace distag {
 
 // The pairs that the GRADs of one pass with create_graph make on one worker: their gradients leave and arrive with
-// their history, as the values of calls do. They become pairs of the context with the commit of the pass. On the loop.
+// their history, as the values of calls do. They become pairs of the context when the pass commits. On the loop.
 class GradientPairs {
  public:
   using Sends = std::unordered_map<Id, std::shared_ptr<SendNode>>;
 
   GradientPairs(DautogradShared& shared, DistributedContext& context) : shared_(shared), context_(context) {}
 
-  // The gradients for what came by `recv` go out. No pair where none has a history. Throws OVERLOADED.
+  // For gradients that go out for what came by `recv`. No pair if none has a history. Throws OVERLOADED.
   wire::AutogradMetadata on_send(const PairInfo& recv, const Values& gradients);
-  // The gradients for what went out by `send` have come; they get a history. Throws Violation, and changes nothing
+  // Gives a history to the gradients that have come for what went out by `send`. Throws Violation, and changes nothing
   // then.
   void on_receive(const PairInfo& send, const wire::AutogradMetadata& metadata, const Values& gradients);
 
@@ -30,7 +30,7 @@ class GradientPairs {
   // prepare_commit() may find no memory, and changes nothing then; commit() needs none.
   void prepare_commit();
   void commit() noexcept;
-  // Forgets them. The sends, which may hold a large graph.
+  // Forgets the pairs. Returns the sends, which may hold a large graph.
   Sends drop();
 
  private:
@@ -42,7 +42,7 @@ class GradientPairs {
 };
 
 // The send of a pair of the context, also one of a pass that is done here: its verdict may be on its way, and known to
-// others. nullptr where the context has no such pair. On the loop.
+// other workers. nullptr if the context has no such pair. On the loop.
 std::shared_ptr<SendNode> find_send(const DistributedContext& context, const Id& pair);
 GradientPairs::Sends all_sends(const DistributedContext& context);
 void forget_send(DistributedContext& context, const Id& pair);

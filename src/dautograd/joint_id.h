@@ -4,11 +4,11 @@
 
 namespace distag {
 
-// The contexts that all members of a mesh share have ids that each of them knows without a word: the mesh's, and how
-// many the mesh has had. Their creator is the worker that numbered the mesh, its member of the lowest rank. Other
+// The contexts that all members of a mesh share have ids that each of them knows without a message: the mesh's id, and
+// a number that counts them. Their creator is the worker that numbered the mesh, its member of the lowest rank. Other
 // contexts have counters without the top bit.
 inline constexpr uint64_t kJointBit = uint64_t{1} << 63;
-inline constexpr uint64_t kMostMeshes = uint64_t{1} << 31;  // of one worker, for such ids
+inline constexpr uint64_t kMostMeshes = uint64_t{1} << 31;  // for one worker, in such ids
 inline constexpr uint64_t kMostJointContexts = uint64_t{1} << 32;
 
 inline bool is_joint(const Id& context) { return (context.counter & kJointBit) != 0; }

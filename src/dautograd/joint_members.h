@@ -15,11 +15,11 @@ namespace distag {
 class JointMembers {
  public:
   bool is_made() const { return is_made_; }
-  // None is left that has yet to release the context; also before it is made.
+  // No member is left that has yet to release the context; true also before it is made.
   bool is_empty() const { return members_.empty(); }
 
   bool has_released(Incarnation member) const { return released_.contains(member); }
-  // Of `members` those count that have not released it.
+  // `members`: those that have not released the context.
   void make(std::set<Incarnation> members) {
     members_ = std::move(members);
     released_.clear();
@@ -32,7 +32,7 @@ class JointMembers {
       released_.insert(member);
     }
   }
-  // It is lost. Whether it was the last one that counted.
+  // The member is lost. Returns whether it was the last one that counted.
   bool lose(Incarnation member) { return members_.erase(member) != 0 && members_.empty(); }
 
  private:

@@ -52,7 +52,7 @@ void JointSteps::enter(std::vector<GraphTask::Entering> entering) {
   }
 }
 
-// It may arrive before GO: the member that sent it may have received its own GO earlier.
+// ENTERED may arrive before GO: the member that sent it may have received its own GO earlier.
 void JointSteps::enter_elsewhere(const Peer& from, const wire::EntryName& name) {
   assert_on_loop(shared_.environment.loop);
   const auto node = find(from, name);

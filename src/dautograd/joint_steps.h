@@ -20,7 +20,7 @@ namespace distag {
 //   searching -> searched   note_searched(): all workers have searched, so no entry follows
 //   searched  -> begun      begin(), once the graph has gone that far
 //
-// A gradient of an entry that is there before the steps have begun, here or on another member, waits in this object;
+// A gradient of an entry that arrives before the steps have begun, here or on another member, waits in this object;
 // later ones go to the run of their mesh at once. An entry ends exactly once: by the run of its mesh, or forgotten by
 // end().
 class JointSteps {
@@ -30,8 +30,8 @@ class JointSteps {
 
   // The entry of that name that this worker has; nullptr: it is gone. Throws Violation.
   std::shared_ptr<autograd::Node> find(const Peer& from, const wire::EntryName& name) const;
-  // Entries were reached, or named by other members. Gives those that are new: the other members have yet to hear of
-  // them.
+  // Adds entries that were reached, or named by other members. Returns the new ones: the other members have yet to be
+  // told of them.
   std::vector<std::shared_ptr<autograd::Node>> add(std::vector<std::shared_ptr<autograd::Node>> entries);
   bool is_empty() const { return entries_.empty(); }
   // The part is not done before they have begun.
@@ -44,7 +44,7 @@ class JointSteps {
     if (stage_ == Stage::kSearching) stage_ = Stage::kSearched;
   }
   void begin(const std::shared_ptr<const autograd::JointSaved>& saved);
-  // Gradients of entries are there, here or on the member that sent this. Throws Violation.
+  // Gradients of entries have arrived, here or on the member that sent this. Throws Violation.
   void enter(std::vector<autograd::GraphTask::Entering> entering);
   void enter_elsewhere(const Peer& from, const wire::EntryName& name);
   void end() noexcept;
@@ -60,7 +60,7 @@ class JointSteps {
   Stage stage_ = Stage::kSearching;
   std::set<std::shared_ptr<autograd::Node>> entries_;
   std::map<Id, std::shared_ptr<autograd::JointRun>> runs_;  // by mesh
-  // Before they have begun.
+  // Entered before the steps have begun.
   std::vector<autograd::GraphTask::Entering> entered_;
   std::set<std::pair<std::shared_ptr<autograd::Node>, Incarnation>> entered_elsewhere_;
 };

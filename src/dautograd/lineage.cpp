@@ -10,7 +10,7 @@ bool is_known_to(const std::vector<Incarnation>& workers, Incarnation worker) {
   return std::find(workers.begin(), workers.end(), worker) != workers.end();
 }
 
-// False where it has too many values.
+// False if the send has too many values.
 bool add_links(const LineageLimits& limits, const SendNode& send, Lineage::Links* links) {
   const Id& pair = send.info().pair;
   if (limits.records_per_context == 0 || send.slots() > Lineage::kMaxSlots) return false;
@@ -47,7 +47,7 @@ Lineage::Links Lineage::tell(const LineageLimits& limits, const SendNode& send) 
   return told;
 }
 
-// False where it is not known here, or known there.
+// False if the pair is not known here, or is known to `to`.
 bool Lineage::add_told(const LineageLimits& limits, const Id& pair, Incarnation to, Links* told) {
   const auto other = records_.find(pair);
   std::vector<Incarnation>* known_to = nullptr;

@@ -4,7 +4,7 @@
 
 namespace distag {
 
-// How much lineage is kept and sent. With 0 records of a context nothing is, and each pass searches.
+// How much lineage is kept and sent. If records_per_context is 0, nothing is, and each pass searches.
 struct LineageLimits {
   size_t origins_per_slot = 64;  // more: the slot is open
   size_t links_per_message = 100;

@@ -50,7 +50,7 @@ GraphTask::CheckRecv LocalPass::make_recv_check(const ContextRecord& context) {
   };
 }
 
-// Where something of it finds no memory here, the pass fails.
+// If a step finds no memory here, the pass fails.
 void LocalPass::on_worked(const std::optional<Id>& walk, PassGraph::Outcome outcome) {
   assert_on_loop(shared_.environment.loop);
   const auto self = shared_from_this();
@@ -178,7 +178,7 @@ void LocalPass::fail_here(const Error& error) {
   assert_on_loop(shared_.environment.loop);
   const auto self = shared_from_this();
   if (!state_.is_done()) return state_.fail(error);
-  // Its initiator may commit what is not whole here.
+  // The initiator may commit a pass that is not complete here.
   context_->record->lose_verdict(
       info_.pass, Error(error.status(), fmt::format("gradients: the end of pass {} failed here: {}", info_.pass.counter,
                                                     error.message())));

@@ -31,7 +31,7 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, public P
   LocalPass(const LocalPass&) = delete;
   LocalPass& operator=(const LocalPass&) = delete;
 
-  // A walk meets a recv: it has to be of this context. Any thread.
+  // Checks that a recv that a walk meets is of this context. Any thread.
   static autograd::GraphTask::CheckRecv make_recv_check(const ContextRecord& context);
 
   PartState& state() { return state_; }
@@ -41,34 +41,35 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, public P
   const PassGrads& grads() const { return grads_; }
   const PassInfo& info() const { return info_; }
 
-  // The initiator's: what its walk from the roots has reached is a plan, of which this is the part of this worker.
+  // At the initiator, when its walk from the roots has led to a plan: follows the part of this worker.
   void follow_plan(const std::vector<wire::PairBits>& sends, uint64_t check);
-  // The initiator's, once it is known what the roots depend on.
+  // At the initiator, once it is known what the roots depend on.
   void run_roots(std::vector<autograd::Edge> roots, Tensors seeds);
 
-  // Throw Violation for what their sender may not say, and any other Error for what cannot be done here.
+  // Throw Violation for what their sender may not send, and any other Error for what cannot be done here.
   void on_grad(const Peer& from, wire::Grad& grad);
   Heard on_go();
   Heard on_entered(const Peer& from, const wire::EntryName& entry);
   void on_gone(Incarnation peer, const Error& error);
 
-  // Of those that wait for a gradient, for reports.
+  // Whether nothing moves here; and, for reports, the calls that wait for a gradient.
   bool is_idle() const { return graph_->is_idle() && grads_.are_numbered(); }
   std::vector<std::string> waiting_calls() const;  // only when idle
-  // The pairs that its GRADs have made, once it is done; nullptr before, and where gradients have no history.
+  // The pairs that its GRADs have made, once it is done; nullptr before, and if gradients have no history.
   GradientPairs* ready_pairs() const { return state_.is_done() ? grads_.pairs() : nullptr; }
   // The work that this part does, and the workers, tasks and gradients that it waits for.
   std::vector<std::string> waits_for() const;
   std::set<Incarnation> take_peers() { return reach_.take_peers(); }  // before its end
 
-  // The context ends: tells the lead, and is over.
+  // The context ends: reports that, and is over.
   void end(const Error& why);
-  // Something about it failed here, whatever has been reported.
+  // Something about the part failed here, whatever it has reported.
   void fail_here(const Error& error);
   void commit();
-  void commit_if_done();  // of another initiator
+  void commit_if_done();  // for a pass of another initiator
   void drop(Status why);
-  // This worker has lost it. A worker that waits for an answer from here may hear it still, and pass the error on.
+  // This worker has lost the initiator. A worker that waits for an answer from here may still reach it, and pass the
+  // error on.
   void lose_initiator(const Error& error);
 
  private:

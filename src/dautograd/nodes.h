@@ -10,12 +10,12 @@
 
 namespace distag {
 
-// One half of a pair: what both kinds know.
+// A half of a pair: the facts that both kinds of nodes have.
 struct PairInfo {
   Id pair;
   Id context;
   uint64_t context_number = 0;  // for people
-  Incarnation peer = 0;         // who has the other half
+  Incarnation peer = 0;         // has the other half
   std::string call;             // `call "embed" on "ps1"`; of gradients: all that describe() says
   bool is_answer = false;
   bool is_gradient = false;  // made by a GRAD
@@ -63,14 +63,14 @@ class RecvNode final : public autograd::Node, public std::enable_shared_from_thi
   const PairInfo& info() const { return info_; }
 
  private:
-  // Lives as long as what depends on it.
+  // Keeps this node alive, for as long as something depends on it.
   autograd::Origins origins_of_recv(uint32_t slot) const override {
     const autograd::Origin* origin = many_ == nullptr ? &one_ : &many_[slot];
     return {std::shared_ptr<const autograd::Origin[]>(shared_from_this(), origin), 0};
   }
 
   const PairInfo info_;
-  const autograd::Origin one_;  // of the only slot, as it mostly is
+  const autograd::Origin one_;  // for the only slot, the usual case
   std::unique_ptr<autograd::Origin[]> many_;
 };
 

@@ -37,7 +37,7 @@ class OpenPasses {
     const auto found = parts_of_others_.find(other);
     return found == parts_of_others_.end() ? 0 : found->second;
   }
-  // As they are now: what is done with one may end others.
+  // A copy: what is done with one pass may end others.
   std::vector<std::pair<Id, std::shared_ptr<DistributedContext>>> all() const {
     return {contexts_.begin(), contexts_.end()};
   }

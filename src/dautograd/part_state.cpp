@@ -60,7 +60,7 @@ void PartState::report_done(wire::Grad* last) {
     observer_->on_done(last);
   } catch (const std::bad_alloc&) {
     if (is_over()) throw;
-    state_ = State::kRunning;  // it was not
+    state_ = State::kRunning;  // the part was not done
     fail(shared_.sign(current_error()));
   }
 }
@@ -78,7 +78,7 @@ void PartState::fail(const Error& error) {
   }
 }
 
-// Its initiator would wait for ever.
+// Tries again later: the initiator would wait for ever.
 void PartState::fail_later() {
   if (is_over()) return;
   Loop& loop = shared_.environment.loop;

@@ -12,11 +12,11 @@ namespace distag {
 
 class LocalPass;
 
-// Whether the part of a pass on one worker runs, and what its observer hears of that. On the loop.
+// Whether the part of a pass on one worker runs, and what it reports to its observer. On the loop.
 //
 //   running -> done     report_done(): all nodes have run, and all GRADs are numbered
 //   running -> failed   fail(); the graph stops
-//   done    -> failed   where the report of the end finds no memory
+//   done    -> failed   the report of the end finds no memory
 //   any     -> over     close(); nothing is reported after that
 //
 // A part counts as one that is open on this worker, and in its context, from begin() to close().
@@ -28,7 +28,7 @@ class PartState {
   PartState(DautogradShared& shared, PassGraph& graph, Holder& holder, std::shared_ptr<ContextRecord> context,
             const PassInfo& info);
 
-  // Last of all that may fail when the part is made. Throws why the context is over, and has done nothing then.
+  // The last step that may fail when the part is made. Throws why the context is over, and has done nothing then.
   void begin();
   void observe(std::unique_ptr<PassObserver> observer);  // owned
   void observe(PassObserver* observer) { observer_ = observer; }
@@ -40,15 +40,15 @@ class PartState {
   bool is_over() const { return state_ == State::kOver; }
   Nanos age() const { return shared_.environment.loop.now() - begun_; }
 
-  // A message of the pass counts here: the part has not failed, and gradients have a history where it comes from as
-  // they have here. Where they differ the part has failed then.
+  // Whether a message of the pass counts here: the part has not failed, and gradients have a history where it comes
+  // from if they have one here. If the two differ, the part fails.
   bool takes(const Peer& from, bool creates_graph);
   // `last` may be nullptr: see PassObserver.
   void report_done(wire::Grad* last);
-  // The first counts.
+  // The first failure counts.
   void fail(const Error& error);
-  // A gradient has come that fits nothing here. The initiator takes a part that is done for whole, and would wait for
-  // the gradient to be counted: it hears of this all the same.
+  // A gradient has come that fits nothing here. The initiator takes a part that is done as complete, and would wait for
+  // the gradient to be counted: it is told even then.
   void fail_by_grad(const Error& error);
   // Why the part ends, for traces; the first counts.
   void note_end(Status why);

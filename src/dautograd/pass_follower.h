@@ -4,14 +4,14 @@
 
 namespace distag {
 
-// Leads the part of a pass on a worker that did not begin it: reports go to the initiator as messages. On the loop.
+// Observes the part of a pass on a worker that did not begin it: reports to the initiator by messages. On the loop.
 class PassFollower final : public PassObserver {
  public:
   // The part owns this.
   PassFollower(DautogradShared& shared, std::shared_ptr<ContextRecord> context, const LocalPass& part)
       : shared_(shared), context_(std::move(context)), part_(part) {}
 
-  void on_planned(const std::set<Incarnation>&, bool) override {}  // it begins no walk of its own
+  void on_planned(const std::set<Incarnation>&, bool) override {}  // a follower begins no walk of its own
 
   void on_done(wire::Grad* last) override {
     assert_on_loop(shared_.environment.loop);

@@ -74,7 +74,7 @@ PassGrads::Gradient PassGrads::take(const std::shared_ptr<SendNode>& node, wire:
     gradients[i] = gradient;
   }
   if (next != grad.gradients.end()) violation("too many gradients came for {}", send.name());
-  grad.gradients.clear();  // so that they have one holder
+  grad.gradients.clear();  // leaves each gradient a single holder
   return {node, std::move(grad.live), std::move(gradients)};
 }
 

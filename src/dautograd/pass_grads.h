@@ -24,22 +24,22 @@ class PassGrads {
   struct Gradient {
     std::shared_ptr<SendNode> send;
     autograd::Bits live;
-    Tensors tensors;  // one per slot
+    Tensors tensors;  // per slot
   };
   class Owner {
    public:
     virtual ~Owner() = default;
-    // A GRAD has its number. `last` as PassObserver has it.
+    // A GRAD has got its number. `last`: see PassObserver.
     virtual void report_if_done(wire::Grad* last) = 0;
   };
 
   PassGrads(DautogradShared& shared, PassGraph& graph, PartState& state, DistributedContext& context,
             const PassInfo& info);
 
-  // Those to the initiator last: it may hear by the last one of all that this part is done. The owner hears of none
-  // before all are counted.
+  // Sends those to the initiator last: the last one of all may report that this part is done. The owner is called for
+  // none before all are counted.
   void send(std::vector<autograd::GraphTask::Leaving> leaving, bool is_planned, const std::shared_ptr<Owner>& owner);
-  // Takes the gradients out of the message. Throws Violation for such as are none of the send's values.
+  // Takes the gradients out of the message. Throws Violation if they do not fit the send's values.
   Gradient take(const std::shared_ptr<SendNode>& send, wire::Grad& grad);
   void deliver(Gradient gradient);
 

@@ -12,9 +12,9 @@ using autograd::GraphTask;
 
 namespace {
 
-// Up to here a graph is walked, run (where its nodes are cheap) and freed on the loop, in a fraction of a millisecond;
-// where no other pass is open here, so is a graph that passes over no more than kFewBytes. Another thread would
-// often run it on another core, where nothing of it is at hand.
+// Up to kFewNodes a graph is walked, run (if its nodes are cheap) and freed on the loop, in a fraction of a
+// millisecond; while no other pass is open here, so is a graph that passes over no more than kFewBytes. Another thread
+// would often run it on another core, whose cache has nothing of it.
 constexpr size_t kFewNodes = 32;
 constexpr size_t kFewBytes = size_t{8} << 20;
 
@@ -48,7 +48,7 @@ void PassGraph::take_up() {
   post_work(std::nullopt, [](GraphTask& task) { task.take_up(); });
 }
 
-// The room for the outcome is there before the work, so that its end is told without memory.
+// The room for the outcome is made before the work, so that its end is reported without memory.
 void PassGraph::post_work(const std::optional<Id>& walk, Work action) {
   auto room = std::make_unique<Outcome>();
   Task task = [self = shared_from_this(), walk, action = std::move(action), outcome = std::move(room)]() mutable {
@@ -147,7 +147,7 @@ void PassGraph::on_host_step(GraphTask::HostStep step, std::optional<Error> erro
 
 // ---- joint steps ----
 
-// The room for its end is there before it begins.
+// The room for its end is made before it begins.
 void PassGraph::run_joint(std::shared_ptr<autograd::JointRun> run) {
   assert_on_loop(shared_->environment.loop);
   auto room = std::make_shared<JointEnd>();
@@ -168,7 +168,7 @@ void PassGraph::run_joint(std::shared_ptr<autograd::JointRun> run) {
   ++joint_runs_;
 }
 
-// For a result of joint steps, whose end nothing else reports. What is large is not added up on the loop.
+// For a result of joint steps, whose end nothing else reports. Large gradients are not added up on the loop.
 void PassGraph::work_or_fail(Work action, bool is_large) {
   try {
     is_large ? post_work(std::nullopt, std::move(action)) : work(std::nullopt, std::move(action));
@@ -221,7 +221,7 @@ void PassGraph::close(bool frees_saved, Leftovers leftovers) noexcept {
   if (busy_ == 0) discard();
 }
 
-// Where it is small, or there is no memory for a task, right here.
+// Frees at once if the graph is small, or if there is no memory for a task.
 void PassGraph::discard() noexcept {
   if (task_ == nullptr) return;
   const bool is_small = task_->visited() <= kFewNodes && !is_partial_;

@@ -48,17 +48,17 @@ class PassGraph : public std::enable_shared_from_this<PassGraph> {
   // Begins with `action`, then walks and runs what it can.
   void work(const std::optional<Id>& walk, Work action);
   void take_up();
-  // Of some send not all values are live: the others may hang on a large graph.
+  // Not all values of some send are live: the others may hold a large graph.
   void note_partial() { is_partial_ = true; }
 
-  // The joint steps of a mesh: on a thread that may wait for others. Their gradients come as those of other work.
+  // Runs the joint steps of a mesh, on a thread that may wait for others. Their gradients come as those of other work.
   void run_joint(std::shared_ptr<autograd::JointRun> run);
 
   bool is_idle() const { return busy_ == 0 && host_steps_ == 0 && joint_runs_ == 0; }
   // Sources whose gradients have not come; only when idle, and before close().
   std::vector<std::shared_ptr<autograd::Node>> waiting_sources() const { return task_->waiting_sources(); }
 
-  // Gives up between two nodes; nothing more is told.
+  // Gives up between two nodes; nothing more is reported.
   void stop() { stop_ = true; }
   // The rest of a pass, which may take long to free.
   struct Leftovers {
@@ -66,8 +66,8 @@ class PassGraph : public std::enable_shared_from_this<PassGraph> {
     std::vector<Gradients::Entry> staged;
     std::unordered_map<Id, std::shared_ptr<SendNode>> gradient_sends;
   };
-  // The same for good: frees what the pass held, and with `frees_saved` the graph itself. `leftovers` go with it. Needs
-  // no memory.
+  // Stops for good: frees what the pass held, and with `frees_saved` the graph itself. `leftovers` go with it. Needs no
+  // memory.
   void close(bool frees_saved, Leftovers leftovers) noexcept;
 
  private:

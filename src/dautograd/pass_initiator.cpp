@@ -45,7 +45,7 @@ void PassInitiator::begin() {
 
 bool PassInitiator::on_walked(const std::vector<autograd::GraphTask::Reached>& reached) {
   assert_on_loop(shared_.environment.loop);
-  if (reached.empty()) return false;  // it does not leave this worker
+  if (reached.empty()) return false;  // the pass does not leave this worker
   if (!plan_.searches) {
     auto plan = make_pass_plan(context_->lineage, shared_.lineage.limits, shared_.self.incarnation, reached);
     if (plan && tell_plan(*std::move(plan))) return true;
@@ -54,7 +54,7 @@ bool PassInitiator::on_walked(const std::vector<autograd::GraphTask::Reached>& r
   return false;
 }
 
-// False where it names workers that are not there.
+// False if the plan names workers that are gone.
 bool PassInitiator::tell_plan(PassPlan plan) {
   const Incarnation self = shared_.self.incarnation;
   for (const auto& [worker, part] : plan.parts) {
@@ -81,7 +81,7 @@ bool PassInitiator::tell_plan(PassPlan plan) {
   return true;
 }
 
-// Under a new id: nothing of the old one counts, and who takes part in it hears so.
+// Searches under a new id: nothing of the old pass counts, and its participants are told so.
 void PassInitiator::search_instead() {
   if (is_over_) return;
   const auto self = shared_from_this();
@@ -102,7 +102,7 @@ void PassInitiator::search_instead() {
   EachStep each;
   each([this] { tell_verdict(false, Error(Status::kCancelled, "the plan of the pass did not hold")); });
   each([this] { part_->drop(Status::kCancelled); });
-  --shared_.counters.passes_run;  // it is one with the next
+  --shared_.counters.passes_run;  // the pass counts as one with the next
   --shared_.counters.passes_failed;
   each([this, &next] { shared_.passes->begin(context_->id(), std::move(next)); });
   each([this] { finish(); });
@@ -116,7 +116,7 @@ void PassInitiator::on_planned(const std::set<Incarnation>& participants, bool h
   if (!has_lost_participant()) run();
 }
 
-// A loss is between two workers: others may still hear one that this worker does not, but its DONE would never come.
+// A loss is between two workers: others may still reach a worker that this one has lost, but its DONE would never come.
 bool PassInitiator::has_lost_participant() {
   for (const auto& [worker, participant] : participants_.all()) {
     const Error* gone = participant.is_done ? nullptr : shared_.session->gone(worker);
@@ -131,14 +131,14 @@ void PassInitiator::run() {
   is_planned_ = true;
   if (has_entries_) tell_to_go();
   if (is_over_) return;
-  if (follows_plan_) {  // they are needed once more where it does not hold
+  if (follows_plan_) {  // the roots are needed again if the plan does not hold
     part_->run_roots(plan_.roots.edges, plan_.roots.seeds);
   } else {
     part_->run_roots(std::move(plan_.roots.edges), std::move(plan_.roots.seeds));
   }
 }
 
-// Joint steps begin everywhere, also where no gradient comes.
+// Joint steps begin everywhere, even where no gradient comes.
 void PassInitiator::tell_to_go() {
   const auto self = shared_from_this();
   for (const auto& [worker, participant] : participants_.all()) {
@@ -168,7 +168,7 @@ void PassInitiator::on_holders(const std::vector<Incarnation>& holders) {
 void PassInitiator::begin_fast(const std::vector<Incarnation>& holders) {
   const auto self = shared_from_this();
   for (Incarnation holder : holders) {
-    // The graph of one that is gone is gone too: a send whose gradient has to come from there says so.
+    // The graph of a lost worker is lost too: a send whose gradient has to come from there reports that.
     if (holder == shared_.self.incarnation || shared_.is_gone(holder)) continue;
     participants_.add(holder);
     try {
@@ -260,14 +260,14 @@ std::vector<std::string> PassInitiator::waits_for() const {
 
 void PassInitiator::on_deadline() {
   assert_on_loop(shared_.environment.loop);
-  std::string waits, lack;  // that of the first one
+  std::string waits, lack;  // `lack`: from the first worker that has one
   for (const auto& [worker, participant] : participants_.all()) {
     if (participant.is_done) continue;
     waits += (waits.empty() ? "" : ", ") + shared_.describe(worker);
     if (lack.empty() && shared_.session != nullptr) lack = shared_.session->lack_text(worker);
   }
   const char* phase = is_planned_ ? "not done: " : "still finding out what the roots depend on, from ";
-  // For longer than a moment only a worker that breaks the protocol counts otherwise than the others.
+  // If this lasts, a worker breaks the protocol: it counts differently from the others.
   if (waits.empty() && is_planned_) {
     const Participants::Sums sums = participants_.sums();
     waits = fmt::format("all say that they are, but {} gradients were sent and {} received", sums.sent, sums.received);
@@ -291,7 +291,7 @@ void PassInitiator::commit() {
     return;
   }
   const auto self = shared_from_this();
-  // First, as without memory for it no worker may hear of a commit.
+  // First: if there is no memory for it, no worker may be told of a commit.
   try {
     part_->commit();
   } catch (...) {
@@ -318,14 +318,14 @@ void PassInitiator::abort(Error error) {
   assert_on_loop(shared_.environment.loop);
   if (is_over_) return;
   const auto self = shared_from_this();
-  const Owed<Value> owed(plan_.future);  // when there is no memory to say more
+  const Owed<Value> owed(plan_.future);  // if there is no memory to say more
   is_over_ = true;
   EachStep text;  // the shorter one says enough
   text([this, &error] {
     if (error.origin_rank() == shared_.self.rank) error.set_origin_rank(-1);
     error.add_context("backward pass");
   });
-  if (part_ == nullptr) {  // it has not begun
+  if (part_ == nullptr) {  // the pass has not begun
     plan_.future->fail(std::move(error));
     return;
   }

@@ -24,10 +24,10 @@ class PassInitiator final : public PassObserver, public std::enable_shared_from_
     Nanos timeout = kForever;
     Nanos deadline = kNever;
     std::shared_ptr<Future<Value>> future;
-    bool searches = false;  // in any case
-    // Where the canceller of the future finds who leads the pass; touched on the loop only. May be nullptr.
+    bool searches = false;  // even if there is a plan
+    // By this the canceller of the future finds the initiator of the pass; touched on the loop only. May be nullptr.
     std::shared_ptr<std::weak_ptr<PassInitiator>> leader = nullptr;
-    // When the caller's thread has walked from the roots already.
+    // Set if the caller's thread has walked from the roots already.
     std::shared_ptr<autograd::GraphTask> task;
     std::vector<autograd::GraphTask::Reached> reached;
     std::vector<std::shared_ptr<autograd::Node>> entries;

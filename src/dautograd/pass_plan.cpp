@@ -7,7 +7,7 @@
 namespace distag {
 namespace {
 
-// Slots of pairs that the records lead to and that are planned; each is counted once, for who holds its recv.
+// Collects the slots of pairs that the records lead to; each counts once, for the worker that holds its recv.
 class Planner {
  public:
   Planner(const Lineage& lineage, const LineageLimits& limits, Incarnation self) : lineage_(lineage), limits_(limits) {
@@ -58,7 +58,7 @@ class Planner {
 
   const Lineage& lineage_;
   const LineageLimits& limits_;
-  Lineage::Links links_;  // of one pair
+  Lineage::Links links_;  // links of one pair
   PassPlan plan_;
   std::unordered_map<Id, Planned> pairs_;
   std::vector<Id> unfinished_;

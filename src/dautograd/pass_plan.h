@@ -15,13 +15,13 @@ namespace distag {
 // The plan that discovery would find, from records alone.
 struct PassPlan {
   struct Part {
-    std::vector<wire::PairBits> sends;  // that the pass reaches
-    uint64_t check = 0;                 // of the recvs that it reaches from them; the initiator's: and from the roots
+    std::vector<wire::PairBits> sends;  // sends that the pass reaches
+    uint64_t check = 0;                 // sum over the recvs reached from them; at the initiator also from the roots
   };
-  std::map<Incarnation, Part> parts;  // of all who take part, the initiator included
+  std::map<Incarnation, Part> parts;  // for all participants, the initiator included
 };
 
-// Of a pass of `self` whose walk from the roots has reached these recvs; nullopt when some record is missing or open.
+// The plan of a pass of `self` whose walk from the roots reached these recvs; nullopt if a record is missing or open.
 std::optional<PassPlan> make_pass_plan(const Lineage& lineage, const LineageLimits& limits, Incarnation self,
                                        const std::vector<autograd::GraphTask::Reached>& reached);
 

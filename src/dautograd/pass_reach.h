@@ -32,7 +32,7 @@ class PassReach {
   // nullptr: not reached.
   std::shared_ptr<SendNode> find(const Id& pair) const;
   const Sends& sends() const { return sends_; }
-  // Over the slots of all recvs that were added: what a plan is compared with.
+  // The sum over the slots of all recvs that were added, to compare with a plan.
   uint64_t checksum() const { return checksum_; }
 
   void need(Incarnation peer) { peers_.insert(peer); }
@@ -41,9 +41,9 @@ class PassReach {
   // ---- the end ----
 
   std::set<Incarnation> take_peers() { return std::move(peers_); }
-  // The context and its records have these pairs no more.
+  // Removes these pairs from the context and its records.
   void forget_pairs(LineageBudget& budget);
-  // They may hold a large graph.
+  // The sends may hold a large graph.
   Sends take_sends() { return std::move(sends_); }
 
  private:

@@ -11,8 +11,8 @@ class PassInitiator;
 
 // The verdict of a pass, on its way to all that wait for it. On the loop.
 //
-// A worker is forgotten when it has been told, and not before: where there is no memory, those that are left hear it
-// later, as without the verdict they would wait for ever. So the pass's participants are gone in the end.
+// A worker is forgotten when it has been told, and not before: without memory the rest are told later, since they would
+// wait for ever without the verdict. So no participant is left in the end.
 class PassVerdict {
  public:
   PassVerdict(DautogradShared& shared, Participants& participants, const Id& context, const Id& pass)

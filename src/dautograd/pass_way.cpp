@@ -4,8 +4,8 @@
 
 namespace distag {
 
-// The part of the graph that the pass has reached depends on its initiator too: a GRAD that does not fit to it need not
-// be its sender's fault.
+// The part of the graph that the pass has reached depends on its initiator too: a GRAD that does not fit need not be
+// its sender's fault.
 std::shared_ptr<SendNode> PassWay::find_send(const Peer& from, const Id& pair) {
   assert_on_loop(part_.shared.environment.loop);
   if (auto found = part_.reach.find(pair)) {

@@ -44,9 +44,9 @@ class PassWay {
   PassWay(const PassWay&) = delete;
   PassWay& operator=(const PassWay&) = delete;
 
-  // At the worker that begins the pass. Where a walk from the roots is over already, with what it has reached.
+  // At the worker that begins the pass. If a walk from the roots is over already, with what it has reached.
   virtual void begin(std::vector<autograd::Edge> roots, Reached reached, Entries entries) = 0;
-  // `entries` are those of which the other members have yet to hear. This may be gone afterwards.
+  // `entries` are those of which the other members have yet to be told. This may be gone afterwards.
   virtual void on_walked(const Id& walk, const Reached& reached, const Entries& entries) = 0;
   virtual void on_walk_failed(const Id& walk, const Error& error) = 0;
 
@@ -54,7 +54,7 @@ class PassWay {
   virtual bool end_search() { return true; }
   // The send of a gradient that has come. nullptr: it fits nothing here, and the part has failed. Throws Violation.
   virtual std::shared_ptr<SendNode> find_send(const Peer& from, const Id& pair);
-  // Delivers it, now or when all is checked.
+  // Delivers the gradient, now or when all is checked.
   virtual void take(PassGrads::Gradient gradient) { part_.grads.deliver(std::move(gradient)); }
   virtual bool may_be_done() const { return true; }
 
@@ -64,15 +64,15 @@ class PassWay {
   // For reports: the workers and messages without which the part cannot run.
   virtual std::vector<std::string> waits_for() const { return {}; }
 
-  // Throw Violation for what their sender may not say, and any other Error for what cannot be done here.
+  // Throw Violation for what their sender may not send, and any other Error for what cannot be done here.
   virtual void on_discover(const Peer& from, const wire::Discover& discover);
   virtual Heard on_discovered(const Peer& from, const wire::Discovered& discovered);
   virtual void on_expect(const Peer& from, const wire::Expect& expect);
-  // No one waits for its end any more; a worker may still wait for an answer.
+  // No initiator waits for the end of the part any more; a worker may still wait for an answer.
   virtual void on_initiator_lost(const Error&) {}
 
  protected:
-  // For a gradient that fits nothing here.
+  // The error for a gradient that fits nothing here.
   virtual Error unreached(const SendNode& recorded) const;
 
   Part part_;

@@ -41,7 +41,7 @@ Heard Passes::handle(const Peer& from, wire::Message& message) {
         if constexpr (requires { this->handle(from, body); }) {
           return handle(from, body);
         } else {
-          return Heard::kStale;  // of another layer: never led here
+          return Heard::kStale;  // for another layer: never passed here
         }
       },
       message.body);
@@ -59,7 +59,7 @@ std::shared_ptr<PassInitiator> Passes::find_initiator(const Id& context_id, cons
   return pass == nullptr ? nullptr : pass->initiator;
 }
 
-// Of a pass that was begun elsewhere. Throws why it cannot be made: then nothing would ever end it.
+// Finds or makes the part of a pass that was begun elsewhere. Throws why it cannot be made: nothing would ever end it.
 std::shared_ptr<LocalPass> Passes::find_or_make(const std::shared_ptr<DistributedContext>& context,
                                                 const PassInfo& info, const Peer& from) {
   auto found = context->passes.find(info.pass);
@@ -98,7 +98,7 @@ Heard Passes::handle(const Peer& from, wire::Discover& discover) {
   }
   const auto context = contexts_.find(discover.context);
   if (discover.pass.maker == shared_.self.incarnation && find(discover.context, discover.pass) == nullptr) {
-    return Heard::kStale;  // all that the pass reached hear of its end
+    return Heard::kStale;  // all workers that the pass reached are told of its end
   }
   if (context == nullptr && discover.pairs.empty()) {
     fail(Status::kInvalidState,
@@ -111,7 +111,7 @@ Heard Passes::handle(const Peer& from, wire::Discover& discover) {
   return Heard::kHandled;
 }
 
-// Each has an id of its own, made here: one that is not open any more is late.
+// Each DISCOVER has an id of its own, made here: an answer to one that is not open any more is late.
 Heard Passes::handle(const Peer& from, wire::Discovered& discovered) {
   if (discovered.request.maker != shared_.self.incarnation || discovered.request.counter > shared_.last_request) {
     violation("worker \"{}\" answers a DISCOVER that was never sent", from.name);
@@ -162,7 +162,7 @@ Heard Passes::handle(const Peer& from, wire::Expect& expect) {
   return Heard::kHandled;
 }
 
-// Of a planned pass the initiator's own comes after its EXPECT. A DONE that rides on it counts after it.
+// In a planned pass the initiator's own GRAD comes after its EXPECT. A DONE that a GRAD carries counts after it.
 Heard Passes::handle(const Peer& from, wire::Grad& grad) {
   const auto context = contexts_.find(grad.context);
   if (context == nullptr) return Heard::kStale;
@@ -319,7 +319,7 @@ void Passes::on_gone(Incarnation peer, const Error& error) {
   }
 }
 
-// A part tells the initiator of its pass, and that tells the other participants, where they can.
+// A part tells the initiator of its pass, and that tells the other participants, if they can.
 void Passes::on_long_lack(Incarnation peer, const Error& lack) {
   assert_on_loop(shared_.environment.loop);
   for (const auto& [id, context] : shared_.open_passes.all()) {

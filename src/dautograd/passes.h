@@ -7,8 +7,8 @@
 
 namespace distag {
 
-// The passes of all contexts on one worker: begins those of its own, and leads messages and losses to their parts. On
-// the loop.
+// The passes of all contexts on one worker: begins its own, and passes messages and losses on to their parts. On the
+// loop.
 class Passes {
  public:
   static constexpr size_t kMaxPerInitiator = 4096;  // open at a time, of each other worker
@@ -18,7 +18,7 @@ class Passes {
   // Completes plan.future, whatever happens. Returns the initiator, nullptr when it never began.
   std::shared_ptr<PassInitiator> begin(const Id& context, PassInitiator::Plan plan);
 
-  // Throws Violation for what its sender may not say, and any other Error for what fails here: refuse() follows.
+  // Throws Violation for what its sender may not send, and any other Error for what fails here: refuse() follows.
   Heard handle(const Peer& from, wire::Message& message);
   // Fails the one thing that the message is about.
   void refuse(const Peer& from, const wire::Message& outline, const Error& why);

@@ -55,14 +55,14 @@ void PlanWay::on_walk_failed(const Id&, const Error& error) {
   misplan(error.message());
 }
 
-// The initiator searches; what it finds counts.
+// The initiator then searches, and the result of that counts.
 void PlanWay::misplan(const std::string& why) {
   if (part_.state.is_failed()) return;
   is_misplanned_ = true;
   part_.state.fail_by_grad(part_.shared.sign(Error(Status::kGraphFreed, "the plan of the pass does not hold: " + why)));
 }
 
-// Before EXPECT has come any may be meant.
+// Before EXPECT has come, any send may be meant.
 std::shared_ptr<SendNode> PlanWay::find_send(const Peer& from, const Id& pair) {
   assert_on_loop(part_.shared.environment.loop);
   const std::shared_ptr<SendNode> reached = part_.reach.find(pair);

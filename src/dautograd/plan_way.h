@@ -11,8 +11,8 @@
 namespace distag {
 
 // A part that is told which pairs it reaches. It walks from them, and runs once the walk has reached the recvs that the
-// plan says. GRADs of other workers may come before the plan, or before the walk is over: they wait in the Expectation.
-// Where the plan does not hold the part fails as misplanned, and the initiator searches. On the loop.
+// plan names. GRADs of other workers may come before the plan, or before the walk is over: they wait in the
+// Expectation. Where the plan does not hold the part fails as misplanned, and the initiator searches. On the loop.
 class PlanWay final : public PassWay {
  public:
   explicit PlanWay(Part part) : PassWay(part) {}
@@ -20,7 +20,7 @@ class PlanWay final : public PassWay {
   // The gradients of these sends will come. Walks, and checks, before any of them is delivered.
   void follow(const std::vector<wire::PairBits>& sends, uint64_t check);
 
-  void begin(std::vector<autograd::Edge>, Reached, Entries) override {}  // by the search that it takes the place of
+  void begin(std::vector<autograd::Edge>, Reached, Entries) override {}  // done by the search that this replaces
   void on_walked(const Id& walk, const Reached& reached, const Entries& entries) override;
   void on_walk_failed(const Id& walk, const Error& error) override;
   std::shared_ptr<SendNode> find_send(const Peer& from, const Id& pair) override;

@@ -46,7 +46,7 @@ wire::AutogradMetadata Recorder::on_send(const Id& id, const Peer& to, const std
     contexts_.note_told(*context, to.incarnation, metadata.joined);
     metadata.lineage = context->lineage.tell(shared_.lineage.limits, *kept->second);
   } catch (...) {
-    context->sends.erase(kept);  // no peer hears of it
+    context->sends.erase(kept);  // no peer will learn of it
     throw;
   }
   context->note_counts();
@@ -58,7 +58,7 @@ void Recorder::on_thrown_away(const wire::AutogradMetadata& metadata, const Peer
   if (const auto context = contexts_.find(metadata.context)) keep_told(*context, metadata, from);
 }
 
-// The sender does not tell it again.
+// Kept in any case: the sender does not send it again.
 void Recorder::keep_told(DistributedContext& context, const wire::AutogradMetadata& metadata, const Peer& from) {
   contexts_.note_holders(context, metadata.joined);
   context.lineage.take(shared_.lineage, metadata.lineage, from.incarnation, shared_.self.incarnation);

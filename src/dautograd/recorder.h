@@ -16,7 +16,7 @@ class Recorder {
                                  const std::string& call, bool is_answer);
   void on_receive(const wire::AutogradMetadata& metadata, const Peer& from, const std::vector<const Value*>& values,
                   const std::string& call, bool is_answer);
-  // The message is not taken, but what it says about the context is true all the same.
+  // The message is not taken, but what it says about the context still holds.
   void on_thrown_away(const wire::AutogradMetadata& metadata, const Peer& from);
 
  private:

@@ -24,7 +24,7 @@ void SearchWay::begin(std::vector<autograd::Edge> roots, Reached reached, Entrie
   on_walked(Id(), reached, part_.joint.add(std::move(entries)));
 }
 
-// Where what lies behind the roots is known, a plan has taken the place of this.
+// If what lies behind the roots is known, a plan has taken the place of this.
 void SearchWay::on_walked(const Id& walk, const Reached& reached, const Entries& entries) {
   assert_on_loop(part_.shared.environment.loop);
   if (is_over_) return;
@@ -47,7 +47,7 @@ void SearchWay::on_failed_search(const Error& error) {
   part_.state.fail(error);
 }
 
-// Then no part may run yet.
+// False while it searches: no part may run yet.
 bool SearchWay::end_search() {
   assert_on_loop(part_.shared.environment.loop);
   if (is_searching()) return false;

@@ -11,8 +11,8 @@
 namespace distag {
 
 // A part that searches, with a Discovery: the walks reach recvs, whose other halves are asked for, and so on, until all
-// are answered. Its end is for good: then the part runs, which another worker's part notices by its first GRAD, or by
-// GO. On the loop.
+// are answered. The search ends for good: then the part runs, which another worker's part learns from its first GRAD,
+// or from GO. On the loop.
 class SearchWay final : public PassWay, Discovery::Owner {
  public:
   explicit SearchWay(Part part);
@@ -35,7 +35,7 @@ class SearchWay final : public PassWay, Discovery::Owner {
   void on_planned(const std::set<Incarnation>& participants, bool has_entries) override;
   void on_failed_search(const Error& error) override;
 
-  // What a DISCOVER names. False: something of it is gone, and the answer says so.
+  // Add what a DISCOVER names. False: something of it is gone, and the answer says so.
   bool add_sources(const Peer& from, const wire::Discover& discover, Sources& sources);
   bool add_entries(const Peer& from, const wire::Discover& discover, Entries& entries);
 

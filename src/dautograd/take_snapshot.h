@@ -6,7 +6,7 @@
 
 namespace distag {
 
-// What a report says about a context: its facts, and its sends, oldest first. On the loop.
+// Take what a report says about a context: its facts, and its sends, oldest first. On the loop.
 ContextSnapshot take_snapshot(const DautogradShared& shared, const DistributedContext& context);
 PassSnapshot take_snapshot(const Id& id, const DistributedContext::Pass& pass);
 void add_sends(ContextSnapshot& snapshot, const DautogradShared& shared, const DistributedContext& context);

@@ -10,7 +10,7 @@
 namespace distag {
 namespace {
 
-// The answer to a call that is late tells who did not come; it is awaited this much longer.
+// The answer to a late call names the members that did not come; it is awaited this much longer.
 constexpr Nanos kPatience = kSecond;
 
 std::string describe(const Ranks& ranks) { return fmt::format("all_gather of {}", describe_ranks(ranks)); }
@@ -65,7 +65,7 @@ std::shared_ptr<Future<Value>> AllGather::begin(const Value& value, std::optiona
 std::vector<int32_t> AllGather::group() const {
   std::vector<int32_t> ranks;
   for (const MemberRecord& member : shared_.membership.all()) {
-    // A static group is whole with all its members only.
+    // In a static group the round needs all members, even lost ones.
     if (shared_.is_open_world && member.state != Standing::kMember) continue;
     if (ranks.empty() || ranks.back() != member.peer.rank) ranks.push_back(member.peer.rank);
   }
@@ -80,7 +80,7 @@ void AllGather::try_to_enqueue(const TurnPointer& turn) {
   }
 }
 
-// There is no memory for it. Where it was under way, the next of its ranks begins.
+// Fails a turn for which there is no memory. If it was under way, the next turn of its ranks begins.
 void AllGather::give_up(const TurnPointer& turn, Error why) {
   cancel_timer(*turn);
   EachStep each;
@@ -134,7 +134,7 @@ void AllGather::send(const TurnPointer& turn) {
   try {
     check_serving();
     for (const int32_t rank : turn->ranks) shared_.check_rank_present(rank);
-    // It is answered at its deadline there. Until then the values may still come.
+    // The callee answers at the deadline. Until then the values may still come.
     const Peer first = shared_.membership.find_by_rank(turn->ranks.front())->peer;
     answer = shared_.service->ask(first, kFunction, std::move(request).encode());
   } catch (...) {
@@ -176,14 +176,14 @@ void AllGather::on_answer(const TurnPointer& turn, const Future<Value>& answer) 
     if (!turn->has_values) fail(Status::kProtocol, "the round is over, and its values have not come");
   } catch (...) {
     Error error = current_error();
-    EachStep each;  // without memory for the words it fails all the same
+    EachStep each;  // without memory for the context it still fails
     each([&error, &turn] { error.add_context(describe(turn->ranks)); });
-    each([&error, &turn] { turn->future->fail(std::move(error)); });  // unless it has them
+    each([&error, &turn] { turn->future->fail(std::move(error)); });  // has no effect if the values have come
   }
   send_next_soon(turn);
 }
 
-// As a task of its own: what ended the turn may be in the middle of its work.
+// Posts a task, as the code that ended the turn may be in the middle of its work.
 void AllGather::send_next_soon(const TurnPointer& turn) {
   shared_.loop.post_or_drop(turn->next, [weak = weak_from_this(), turn] {
     if (const auto self = weak.lock()) self->send_next(*turn);
@@ -207,7 +207,7 @@ void AllGather::try_to_send(const TurnPointer& turn) {
   }
 }
 
-// Whether it waits for an answer alone: for their callers all before it have ended.
+// Whether the turn waits only for an answer: all turns before it have completed for their callers.
 bool AllGather::is_next(const Turn& turn) const {
   const std::deque<TurnPointer>& queue = turns_.at(turn.ranks);
   return queue.size() > 1 && queue[1].get() == &turn && queue[0]->future->is_done();
@@ -233,7 +233,7 @@ void AllGather::on_due(const TurnPointer& turn) {
                                                           describe(turn->ranks), describe_time(turn->timeout))));
 }
 
-// The member that is to answer does not, though it lives. No caller waits for the values, but the turn is not over.
+// The member that should answer does not, though it lives. No caller waits for the values, but the turn is not over.
 void AllGather::on_late(Turn& turn) {
   assert_on_loop(shared_.loop);
   turn.timer = 0;
@@ -243,7 +243,7 @@ void AllGather::on_late(Turn& turn) {
                                    shared_.lack_text_of_rank(turn.ranks.front())));
 }
 
-// One that waits for its turn leaves the queue. The one under way withdraws its call, and is over with that.
+// A waiting turn leaves the queue. The turn under way withdraws its call, which ends the turn.
 void AllGather::on_cancelled(const TurnPointer& turn) {
   cancel_timer(*turn);
   if (turn->call != nullptr) return turn->call->cancel();

@@ -13,24 +13,25 @@
 
 namespace distag {
 
-// Brings the values of several members to each of them: every one calls the one of lowest rank, from which the values
-// of all come down a tree once all have come (GatherTree), and then the answer. A worker has one call under way for a
-// set of ranks, until it is answered or its callee is lost; the next ones wait for it, so the first meets the first of
-// the others, the second the second, and values that come are those of the one under way. One that failed does not
-// count. Shared with what it posts to the loop.
+// Brings the values of several members to each of them. Every member calls the one of lowest rank. Once all have
+// called, the values come down a tree (GatherTree), and then the calls are answered. For each set of ranks, one call of
+// a worker is under way at a time, until it is answered or its callee is lost; the next ones wait. So the first call of
+// a member meets the first of the others, the second meets the second, and arriving values belong to the call under
+// way. A failed call does not count. Shared with the tasks that it posts to the loop.
 class AllGather : public std::enable_shared_from_this<AllGather> {
  public:
   static constexpr const char* kFunction = "distag.all_gather";
-  // Sets of ranks that have a turn, which is as many as the lowest of them takes half of; and turns of one set.
+  // Limits: the number of sets of ranks with a turn, half of what their lowest rank accepts; and the turns of one set.
   static constexpr size_t kMostSets = GatherRounds::kMost / 2;
   static constexpr size_t kMostTurns = 4096;
 
   explicit AllGather(GroupShared& shared) : shared_(shared) {}
 
-  // Without ranks: the group of this moment. The list is in the order of `ranks`. Any thread. Throws INVALID_STATE
-  // unless started, INVALID_ARGUMENT for the ranks and for a value that cannot travel, DISCONNECTED naming who is gone.
+  // Without `ranks`, all current members of the group. The result is in the order of `ranks`. Any thread. Throws
+  // INVALID_STATE unless started, INVALID_ARGUMENT for invalid ranks or a value that cannot travel, DISCONNECTED naming
+  // a lost member.
   std::shared_ptr<Future<Value>> begin(const Value& value, std::optional<std::vector<int32_t>> ranks, Nanos timeout);
-  // On the loop. Whether that turn of these ranks is the one under way, and the arrival of its values.
+  // On the loop. expects(): whether `turn` is the one under way for these ranks. take(): its values have arrived.
   bool expects(const Ranks& ranks, int64_t turn) const;
   void take(const Ranks& ranks, const Value& values);
   void stop();
@@ -38,16 +39,16 @@ class AllGather : public std::enable_shared_from_this<AllGather> {
  private:
   struct Turn {
     Ranks ranks;
-    std::vector<int32_t> order;  // as the caller gave them
-    int64_t number = 0;          // random: no other turn has it, of an earlier incarnation either
+    std::vector<int32_t> order;  // the ranks in the caller's order
+    int64_t number = 0;          // random: no other turn has it, not even one of an earlier incarnation
     Value value;
     Nanos timeout = kForever;
     Nanos deadline = kNever;
-    Loop::TimerId timer = 0;              // ends its future
-    std::shared_ptr<Future<Value>> call;  // once it is under way
+    Loop::TimerId timer = 0;              // times out the future
+    std::shared_ptr<Future<Value>> call;  // set once the turn is under way
     bool is_under_way = false;
     bool has_values = false;
-    TaskPlace next;  // for the next of its ranks to begin
+    TaskPlace next;  // for the task that begins the next turn of these ranks
     std::shared_ptr<Future<Value>> future = Future<Value>::make();
   };
   using TurnPointer = std::shared_ptr<Turn>;
@@ -71,7 +72,7 @@ class AllGather : public std::enable_shared_from_this<AllGather> {
   void send_next(const Turn& turn);
 
   GroupShared& shared_;
-  std::map<Ranks, std::deque<TurnPointer>> turns_;  // the first of each is under way; on the loop
+  std::map<Ranks, std::deque<TurnPointer>> turns_;  // the first of each queue is under way; on the loop
 };
 
 }  // namespace distag

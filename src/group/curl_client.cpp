@@ -18,10 +18,10 @@ namespace distag {
 namespace {
 
 constexpr Nanos kConnectTimeout = 2 * kSecond;
-constexpr int kLongestPoll = 1000;  // milliseconds; a wake ends it
+constexpr int kLongestPoll = 1000;  // milliseconds; a wake-up ends it
 constexpr int kPollOfEnd = 20;
 
-// libcurl as this process has it now.
+// The functions of libcurl, loaded into this process.
 class Curl {
  public:
   explicit Curl(const std::vector<std::string>& names) : library_(names) {
@@ -72,7 +72,7 @@ class Curl {
   const SharedLibrary library_;
 };
 
-// No answer, for this reason.
+// An answer for a request that failed with `error`.
 HttpAnswer no_answer(const Error& error) {
   HttpAnswer answer;
   if (error.status() == Status::kOutOfMemory) answer.outcome = HttpAnswer::Outcome::kNoMemory;
@@ -86,7 +86,7 @@ void post(Loop& loop, Task task) {
 
 long milliseconds(Nanos time) { return std::max<long>(1, time / kMillisecond); }
 
-// One request on its way. Of the client's thread.
+// A request under way. Used on the client's thread.
 class Transfer {
  public:
   Transfer(const Curl& curl, Loop& loop, HttpRequest given)
@@ -161,7 +161,7 @@ class Transfer {
     set(CURLOPT_WRITEFUNCTION, &Transfer::on_bytes);
   }
 
-  // For libcurl: another number than `count` ends the transfer.
+  // Called by libcurl; a result other than `count` ends the transfer.
   static size_t on_bytes(char* bytes, size_t, size_t count, void* transfer) noexcept {
     try {
       return static_cast<Transfer*>(transfer)->take({bytes, count}) ? count : 0;
@@ -218,7 +218,7 @@ class Transfer {
   bool is_too_large_ = false;
 };
 
-// All requests on their way. Of the client's thread.
+// All requests under way. Used on the client's thread.
 class Transfers {
  public:
   Transfers(const Curl& curl, Loop& loop) : curl_(curl), loop_(loop), multi_(curl.multi_init()) {
@@ -251,7 +251,7 @@ class Transfers {
     open_.erase(found);
   }
 
-  // Moves bytes, and gives the answers that are whole.
+  // Moves bytes, and passes on the answers that are complete.
   void move() {
     int running = 0;
     curl_.multi_perform(multi_, &running);
@@ -268,7 +268,7 @@ class Transfers {
     }
   }
 
-  // Ends all.
+  // Ends all requests with an error.
   void refuse(const Error& error) {
     const HttpAnswer answer = no_answer(error);
     while (!open_.empty()) {
@@ -278,7 +278,7 @@ class Transfers {
     }
   }
 
-  // Any but streams.
+  // Whether any request other than a stream is under way.
   bool has_requests() const {
     return std::any_of(open_.begin(), open_.end(), [](const auto& entry) { return !entry.second->request.read_line; });
   }
@@ -302,13 +302,13 @@ struct CurlClient::State {
         reserve(std::move(given_reserve)),
         names(std::move(given_names)) {}
 
-  // A request, or without one the end of that of its number.
+  // Starts a request or, if it is empty, cancels the request of this number.
   struct Command {
     uint64_t id;
     std::optional<HttpRequest> request;
   };
 
-  // Others wake the thread by it as long as it lives.
+  // Lets other threads wake the client's thread as long as it lives.
   class WayToWake {
    public:
     WayToWake(State& state, std::function<void()> wake) : state_(state) {
@@ -336,7 +336,7 @@ struct CurlClient::State {
 
   Loop& loop;
   const ThreadHooks hooks;
-  const std::shared_ptr<Reserve> reserve;  // of the thread; nullptr: none
+  const std::shared_ptr<Reserve> reserve;  // used by the thread; nullptr: none
   const std::vector<std::string> names;
   uint64_t next_id = 1;
   std::thread thread;
@@ -344,8 +344,8 @@ struct CurlClient::State {
   Mutex mutex;
   std::deque<Command> commands GUARDED_BY(mutex);
   std::function<void()> wake GUARDED_BY(mutex);
-  std::optional<HttpAnswer> refusal GUARDED_BY(mutex);  // to all, since the thread has ended
-  std::optional<Nanos> end GUARDED_BY(mutex);           // by when the thread ends
+  std::optional<HttpAnswer> refusal GUARDED_BY(mutex);  // answer to all requests since the thread has ended
+  std::optional<Nanos> end GUARDED_BY(mutex);           // the time by which the thread ends
 };
 
 std::vector<std::string> CurlClient::libraries() { return {"libcurl.so.4", "libcurl-gnutls.so.4"}; }
@@ -381,7 +381,7 @@ void CurlClient::stop(Nanos patience) {
   state_->thread.join();
 }
 
-// Where it was short of something another one takes its place; a machine without libcurl stays so.
+// A thread that ended for lack of a resource is replaced; a machine without libcurl keeps the refusal.
 void CurlClient::State::join_failed_thread() {
   {
     MutexLock lock(mutex);
@@ -432,20 +432,20 @@ void CurlClient::State::serve(const Curl& curl) {
   }
 }
 
-// The last of the thread.
+// The last action of the thread.
 void CurlClient::State::give_up(const Error& error, Transfers* transfers) {
   try {
     refuse_all(error);
     if (transfers != nullptr) transfers->refuse(error);
   } catch (...) {
-    // There is no memory to tell it either. Who has asked does not wait for ever.
+    // There is no memory for the answers either: these requests get none, but their callers have timeouts.
     MutexLock lock(mutex);
     if (!refusal) refusal.emplace().outcome = HttpAnswer::Outcome::kNoMemory;
     commands.clear();
   }
 }
 
-// False: it is time to end.
+// Returns false when it is time to end.
 bool CurlClient::State::take_commands(Transfers& transfers) {
   std::deque<Command> taken;
   std::optional<Nanos> until;

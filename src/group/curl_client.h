@@ -12,14 +12,14 @@ namespace distag {
 
 class Reserve;
 
-// HTTP by libcurl, which is loaded with the first request, on a thread that starts with it: where libcurl is not there,
-// each answer is UNSUPPORTED. Where memory is short the thread answers all with that and ends, and the next request
-// starts another one. Proxies, .netrc and redirections are not for it. On the loop.
+// HTTP by libcurl. The first request loads libcurl and starts a thread; without libcurl each answer is UNSUPPORTED.
+// When memory is short the thread answers all requests with that error and ends, and the next request starts another
+// thread. Proxies, .netrc and redirections are not used. On the loop.
 class CurlClient final : public HttpClient {
  public:
-  static std::vector<std::string> libraries();  // names of libcurl, the best one first
+  static std::vector<std::string> libraries();  // names of libcurl, the preferred first
 
-  // The thread falls back on the reserve.
+  // The thread allocates from the reserve when memory is short.
   CurlClient(Loop& loop, ThreadHooks hooks, std::shared_ptr<Reserve> reserve = nullptr,
              std::vector<std::string> names = libraries());
   ~CurlClient() override;  // stops at once
@@ -27,8 +27,8 @@ class CurlClient final : public HttpClient {
   uint64_t send(HttpRequest request) override;
   void cancel(uint64_t id) override;
 
-  // Lets what was sent come to its end, streams aside, for so long; then ends and joins the thread. Any thread but that
-  // one, once the loop has stopped.
+  // Lets the sent requests, except streams, finish for up to `patience`; then ends and joins the thread. Any thread but
+  // that one, once the loop has stopped.
   void stop(Nanos patience);
 
  private:

@@ -8,17 +8,17 @@
 namespace distag {
 namespace {
 
-// Three servers may be mute before a lease runs out. Each round in which none has answered doubles it, for servers that
-// are slow.
+// Three servers may fail to answer before a lease runs out. Each round in which none has answered doubles the timeout,
+// for slow servers.
 constexpr Nanos kAnswerTimeout = kSecond;
 constexpr size_t kMostDoublings = 2;
 constexpr Nanos kFarewellTimeout = kSecond;
 constexpr Nanos kFirstRetry = 50 * kMillisecond;
 constexpr Nanos kLongestRetry = kSecond;
-constexpr size_t kMostBytes = size_t{16} << 20;       // of an answer: a record of 1.5 MiB and 65536 members fit
-constexpr size_t kMostBytesOfLine = size_t{8} << 20;  // of a watch: all events of one moment
+constexpr size_t kMostBytes = size_t{16} << 20;       // limit of an answer: a record of 1.5 MiB and 65536 members fit
+constexpr size_t kMostBytesOfLine = size_t{8} << 20;  // limit of a watch's line: all events of one revision
 
-// Codes of gRPC.
+// gRPC codes.
 constexpr int kInvalidArgument = 3;
 constexpr int kNotFound = 5;
 constexpr int kPermissionDenied = 7;
@@ -78,7 +78,7 @@ void EtcdClient::authenticate() {
   });
 }
 
-// The answer is read beside the loop; only the task that comes of it touches this.
+// The answer is read off the loop; only the resulting task uses this object.
 void EtcdClient::post(HttpRequest request, bool is_authenticating, Read read) {
   auto own = std::make_shared<uint64_t>(0);
   request.read = [this, alive = std::weak_ptr<char>(alive_), own, is_authenticating,
@@ -175,7 +175,7 @@ void EtcdClient::on_failure(const Failure& failure) {
   events_.on_failed(pause, failure.error);
 }
 
-// Each server fails in a way that time does not mend.
+// True if each server fails in a way that will not pass.
 bool EtcdClient::is_hopeless() const {
   return std::all_of(failures_.begin(), failures_.end(), [](const std::optional<Failure>& failure) {
     return failure && (failure->kind == Kind::kUntrusted || failure->kind == Kind::kGarbage);

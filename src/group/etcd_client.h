@@ -14,21 +14,22 @@
 
 namespace distag {
 
-// Asks the servers of an etcd, one after the other when one does not answer, as a user if there is one. On the loop.
+// Sends requests to the servers of an etcd, as a user if there is one; when a server does not answer, the next is
+// tried. On the loop.
 class EtcdClient {
  public:
   struct Events {
-    // A call: it may be made again after the pause.
+    // A call has failed; it may be made again after the pause.
     std::function<void(Nanos pause, const Error& error)> on_failed;
-    std::function<void(const Error& error)> on_refused;  // a call: another one would fare no better
+    std::function<void(const Error& error)> on_refused;  // a call was refused and would be refused again
     std::function<void()> on_no_lease;                   // a call names a lease that has run out
-    std::function<void()> on_news;                       // the watch, or its end
+    std::function<void()> on_news;                       // the watch has reported a change, or has ended
   };
-  // Of a body with status 200, beside the loop: gives the task that goes on with it. Throws PROTOCOL for one that is
-  // none.
+  // Reads a body with status 200, off the loop, and returns the task that continues with it. Throws PROTOCOL for an
+  // invalid body.
   using Read = std::function<Task(const std::string& body)>;
 
-  // `first`: the place of the server that is asked first, so that not all ask the same.
+  // `first`: the index of the server that is asked first, so that clients spread over the servers.
   EtcdClient(EtcdSettings settings, Loop& loop, HttpClient& http, uint64_t first, Events events);
   ~EtcdClient();
   EtcdClient(const EtcdClient&) = delete;
@@ -36,21 +37,21 @@ class EtcdClient {
 
   const std::string& prefix() const { return settings_.prefix; }
 
-  // One at a time.
+  // Only one call at a time.
   void call(const std::string& path, std::string body, Read read);
   bool is_calling();
-  // At the server that is asked now. One at a time; it ends with the server, or when the
-  // revision is too old.
+  // Watches at the current server. Only one watch at a time; it ends when the client moves to another server, or when
+  // the revision is too old.
   void watch(std::string body);
   bool is_watching() const { return watch_ != 0; }
   void end_watch();
-  // Sends without waiting for an answer.
+  // Sends a request whose answer is ignored.
   void say(const std::string& path, std::string body);
-  // Of the call and the watch nothing is heard any more.
+  // Ends the call and the watch; neither reports anything any more.
   void drop();
 
-  bool has_failed() const { return failures_in_row_ != 0; }  // the last call
-  std::string describe() const;                              // each server with its last failure
+  bool has_failed() const { return failures_in_row_ != 0; }  // has the last call failed?
+  std::string describe() const;                              // lists each server with its last failure
 
  private:
   enum class Kind { kPassing, kUntrusted, kGarbage, kNoToken, kNoLease, kRefused };
@@ -78,11 +79,11 @@ class EtcdClient {
   HttpClient& http_;
   const Events events_;
   size_t server_;
-  std::vector<std::optional<Failure>> failures_;  // the last one of each server, until it answers
+  std::vector<std::optional<Failure>> failures_;  // the last failure of each server, until it answers
   size_t failures_in_row_ = 0;
   Nanos pause_ = 0;
   std::string token_;
-  bool token_is_fresh_ = false;  // nothing was asked with it so far
+  bool token_is_fresh_ = false;  // no request has used it so far
   Call call_;
   uint64_t request_ = 0;  // 0: no call
   Nanos overdue_ = 0;

@@ -9,9 +9,9 @@
 
 namespace distag {
 
-// The lease of a worker at etcd, with which its entry ends. Its time runs from before it was asked for, so etcd never
-// drops it earlier than this says. One call of it at a time, after which `then` runs, whether there is a lease or not.
-// What owns it is on the loop, and outlives the calls or has the client drop them.
+// The lease of a worker at etcd; when it runs out, etcd removes the worker's entry. Its time counts from before it was
+// asked for, so etcd never drops it earlier than this object says. Only one call at a time; `then` runs after the
+// answer, whether there is a lease or not. The owner is on the loop, and outlives the calls or drops the client.
 class EtcdLease {
  public:
   explicit EtcdLease(const Loop& loop);
@@ -23,7 +23,7 @@ class EtcdLease {
 
   void take(EtcdClient& client, std::function<void()> then);
   void renew(EtcdClient& client, std::function<void()> then);
-  // It has run out.
+  // The lease has run out.
   void lose() { id_ = 0; }
   void give_up(EtcdClient& client);
 

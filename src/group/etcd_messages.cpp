@@ -27,7 +27,7 @@ Json parse(std::string_view text) {
   return json;
 }
 
-// nullptr: it has no such key.
+// nullptr: there is no such key.
 const Json* find(const Json& json, const char* key) {
   if (!json.is_object()) fail_answer();
   const auto found = json.find(key);
@@ -40,7 +40,7 @@ const Json& member_of(const Json& json, const char* key) {
   return *found;
 }
 
-// 64 bits are text in JSON, and zero is left out.
+// JSON has 64-bit numbers as text, and omits zero.
 int64_t number_of(const Json& json, const char* key) {
   const Json* const value = find(json, key);
   if (value == nullptr) return 0;
@@ -74,7 +74,7 @@ std::string bytes_of(const Json& json, const char* key) {
   return *bytes;
 }
 
-// Only what a person may read of a text that came from there.
+// Replaces all but printable characters in a text from the server.
 std::string printable(std::string text) {
   if (text.size() > kLongestRefusal) text.resize(kLongestRefusal);
   for (char& c : text) {
@@ -129,7 +129,7 @@ Json is_at_revision(const std::string& key, int64_t revision) {
       {"key", to_base64(key)}, {"target", "MOD"}, {"result", "EQUAL"}, {"mod_revision", std::to_string(revision)}};
 }
 
-// Of the key, or of all keys from it to the end.
+// True if the key, or every key from it to `end`, is absent.
 Json is_absent(const std::string& key, const std::string& end = {}) {
   Json compare{{"key", to_base64(key)}, {"target", "CREATE"}, {"result", "EQUAL"}, {"create_revision", "0"}};
   if (!end.empty()) compare["range_end"] = to_base64(end);
@@ -152,7 +152,7 @@ void read_group_into(View& view, const Json& kvs) {
   view.group = read_group_record(bytes_of(kvs[0], "value"));
 }
 
-// `kvs` of one response of two; an empty list is left out.
+// `kvs` of one of the two responses; etcd omits an empty list.
 Json kvs_of(const Json& responses, size_t which) {
   const Json* const found = find(member_of(responses[which], "response_range"), "kvs");
   return found == nullptr ? Json::array() : *found;
@@ -269,7 +269,7 @@ News read_news(std::string_view line) {
   const Json json = Json::parse(line, nullptr, false);
   if (!json.is_object() || !json.contains("result")) return News::kEnd;
   const Json& result = json["result"];
-  // Also when the revision is compacted: who watches reads anew.
+  // Also when the revision is compacted: the watcher reads the group anew.
   if (!result.is_object() || result.contains("canceled")) return News::kEnd;
   return result.contains("events") ? News::kChange : News::kNone;
 }
@@ -283,7 +283,7 @@ Refusal read_refusal(const std::string& answer) {
   if (code != nullptr && code->is_number_integer()) {
     refusal.code = static_cast<int>(std::clamp<int64_t>(code->get<int64_t>(), -1, 1000));
   }
-  for (const char* key : {"error", "message"}) {  // by the version of etcd
+  for (const char* key : {"error", "message"}) {  // the key depends on the version of etcd
     const Json* const said = find(json, key);
     if (said != nullptr && said->is_string()) refusal.text = printable(said->get<std::string>());
   }

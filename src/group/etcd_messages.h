@@ -10,23 +10,22 @@
 #include "base/ids.h"
 #include "group/group_record.h"
 
-// The words of etcd v3, by its JSON gateway: bodies of requests, and what their answers say. Who reads an answer throws
-// PROTOCOL when it is not from etcd, or holds keys of something else. Any thread.
+// The messages of etcd v3 in its JSON gateway: writes the bodies of requests and reads their answers. Reading throws
+// PROTOCOL for an answer that is not from etcd, or that has foreign keys. Any thread.
 //
-//   <prefix>/group           the record of the group (group_record.h). It changes only by transactions that name the
-//                            revision of it that they have seen
-//   <prefix>/member/<id>     there as long as the member of this incarnation (16 hexadecimal digits) lives: it goes
-//   with
-//                            the member's lease. Put together with the entry in the record
+//   <prefix>/group           the record of the group (group_record.h). Only transactions that name the revision
+//                            which they have read may change it
+//   <prefix>/member/<id>     exists while the member of this incarnation (16 hexadecimal digits) lives: it is bound
+//                            to the member's lease. Written together with the entry in the record
 namespace distag::etcd {
 
-// The group as it was at one revision of etcd.
+// The group at one revision of etcd.
 struct View {
   std::optional<GroupRecord> group;
-  int64_t group_revision = 0;  // of its record; 0: no record
-  std::set<Incarnation> here;  // whose leases live
+  int64_t group_revision = 0;  // revision of the record; 0: no record
+  std::set<Incarnation> here;  // incarnations whose leases live
   int64_t revision = 0;
-  bool is_whole = false;  // else only the revision is known
+  bool is_whole = false;  // otherwise only the revision is known
 };
 
 struct Lease {
@@ -36,10 +35,10 @@ struct Lease {
 
 // A transaction that puts the entry of a member.
 struct Entry {
-  int64_t group_revision = 0;        // the record has to be that of this revision
-  std::optional<std::string> group;  // and becomes this
-  std::vector<Incarnation> gone;     // none of them may have come back
-  bool is_first = false;             // no member may be here
+  int64_t group_revision = 0;        // the record must have this revision
+  std::optional<std::string> group;  // and is replaced by this text
+  std::vector<Incarnation> gone;     // none of these may have an entry
+  bool is_first = false;             // no member may have an entry
   Incarnation self = 0;
   int64_t lease = 0;
 };
@@ -54,27 +53,27 @@ bool read_is_alive(const std::string& answer);
 std::string revoke(int64_t lease);
 
 std::string read_group(const std::string& prefix);
-// The same, or no more than the revision if this member is there.
+// The same, but only the revision if this member has its entry.
 std::string read_group_without(const std::string& prefix, Incarnation self);
 View read_view(const std::string& prefix, const std::string& answer);
 
 std::string enter(const std::string& prefix, const Entry& entry);
-// Puts the record alone.
+// Replaces only the record.
 std::string replace_group(const std::string& prefix, int64_t group_revision, const std::string& group);
 bool read_succeeded(const std::string& answer);
-// Takes the entry away, and the record with the last one.
+// Removes the entry of this member, and the record if it was the last.
 std::string leave(const std::string& prefix, Incarnation self);
-// Takes the entries of others away if that of this member is there.
+// Removes the entries of other members if this member has its entry.
 std::string remove(const std::string& prefix, Incarnation self, const std::vector<Incarnation>& members);
 
-// Of all members after a revision; or of one.
+// Watches all members, or one, after a revision.
 std::string watch_members(const std::string& prefix, int64_t after);
 std::string watch_member(const std::string& prefix, Incarnation member, int64_t after);
 enum class News { kNone, kChange, kEnd };
 News read_news(std::string_view line);
 
 struct Refusal {
-  int code = -1;  // of gRPC; -1: not said
+  int code = -1;  // code of gRPC; -1: not given
   std::string text;
 };
 Refusal read_refusal(const std::string& answer);

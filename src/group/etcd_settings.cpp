@@ -42,7 +42,7 @@ bool is_endpoint(std::string_view text) {
   return colon != std::string_view::npos && is_host(text.substr(0, colon)) && is_port(text.substr(colon + 1));
 }
 
-// As far as its name says.
+// Judged by the name alone.
 bool is_on_this_machine(std::string_view endpoint) {
   const std::string_view host = endpoint.substr(0, endpoint.rfind(':'));
   const auto is_digit_or_dot = [](char c) { return c == '.' || (c >= '0' && c <= '9'); };
@@ -55,7 +55,7 @@ struct Address {
   std::string prefix;
 };
 
-// Nothing of the address is in an error before it is known to be without a password.
+// Errors quote the address only after it is known to contain no password.
 Address parse(const std::string& uri) {
   std::string_view rest = std::string_view(uri).substr(kScheme.size());
   if (rest.find('@') != std::string_view::npos) {
@@ -143,14 +143,14 @@ EtcdSettings read_etcd_settings(const std::string& uri, const Getter& get_enviro
 }
 
 std::string find_way_to_etcd(const std::string& uri, const std::function<std::string(const std::string&)>& find_way) {
-  if (uri.find('@') != std::string::npos) return {};  // which is refused later
+  if (uri.find('@') != std::string::npos) return {};  // an address with a user is refused later
   for (const std::string& endpoint : parse(uri).endpoints) {
     if (!is_endpoint(endpoint)) continue;
     try {
       std::string way = find_way("tcp://" + endpoint);
       if (!way.empty()) return way;
     } catch (...) {
-      // The others may do better.
+      // The next server may be found.
     }
   }
   return {};

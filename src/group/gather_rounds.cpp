@@ -73,7 +73,7 @@ void GatherRounds::on_call(const GroupCall& call) {
   try {
     add(round, std::move(request), call.from, call.defer());
   } catch (...) {
-    // It fails, and may come once more.
+    // The contribution fails, and may come once more.
     const auto found = rounds_.find(ranks);
     if (found != rounds_.end()) remove(found->second, call.from.rank);
     throw;
@@ -90,7 +90,7 @@ void GatherRounds::check(const GatherRequest& request, const Peer& caller) const
   for (const int32_t rank : ranks) shared_.check_rank_present(rank);
 }
 
-// In number, and in bytes: one that is larger than all that is taken goes alone.
+// Limits the number and the bytes of contributions. A value above the limit is accepted if it is the only one.
 void GatherRounds::check_room(const GatherRequest& request, const Peer& caller) {
   size_t count = 0;
   uint64_t bytes = 0;
@@ -169,7 +169,7 @@ void GatherRounds::add(Round& round, GatherRequest request, const Peer& caller, 
   }
 }
 
-// A member that has not been heard of yet would not be missed: a stream to each tells when one is lost.
+// Opens a stream to each missing member, so that the loss of one is noticed: no other message may have been sent to it.
 void GatherRounds::look_for_missing(const Ranks& ranks, const Round& round) {
   for (const int32_t rank : ranks) {
     if (rank == shared_.self.rank || round.came.contains(rank)) continue;
@@ -178,7 +178,7 @@ void GatherRounds::look_for_missing(const Ranks& ranks, const Round& round) {
     try {
       shared_.session->send(member->peer.incarnation, wire::Ping{});
     } catch (const Error&) {
-      // Its loss is being reported.
+      // The member's loss is being reported.
     }
   }
 }
@@ -205,7 +205,7 @@ void GatherRounds::remove(Round& round, int32_t rank) {
 }
 
 void GatherRounds::complete(const Ranks& given) {
-  const Ranks ranks = given;  // may be that of the round
+  const Ranks ranks = given;  // a copy, as `given` may belong to the round
   auto round = std::make_shared<Round>(std::move(rounds_.at(ranks)));
   rounds_.erase(ranks);
   for (auto& [rank, contribution] : round->came) {
@@ -218,7 +218,7 @@ void GatherRounds::complete(const Ranks& given) {
     turns.push_back(contribution.turn);
   }
   spread_(ranks, turns, Value::list(std::move(values)), [round](const LeftOut* left_out) {
-    const Error unknown(Status::kOutOfMemory, "no memory");  // whoever has the values does not mind it
+    const Error unknown(Status::kOutOfMemory, "no memory");  // no effect on members that have the values
     for (const auto& [rank, contribution] : round->came) {
       const Error* why = &unknown;
       if (left_out != nullptr) {
@@ -230,7 +230,7 @@ void GatherRounds::complete(const Ranks& given) {
   });
 }
 
-// One that finds no memory keeps none of the others from theirs.
+// A failure for lack of memory does not keep the other replies from going out.
 void GatherRounds::answer(PendingReply& reply, const Error* why) noexcept {
   EachStep each;
   each([&reply, why] {
@@ -262,7 +262,7 @@ void GatherRounds::on_peer_gone(const Peer& peer, const Error& error) {
     if (came != round.came.end() && came->second.from == peer.incarnation) remove(round, peer.rank);
     hit.push_back(ranks);
   }
-  // A worker that is there again under this rank may still come.
+  // A restarted worker under this rank may still come.
   const auto latest = shared_.membership.find_by_rank(peer.rank);
   if (latest && latest->peer.incarnation != peer.incarnation) return;
   for (const Ranks& ranks : hit) fail_round(ranks, error);

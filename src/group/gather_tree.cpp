@@ -81,7 +81,7 @@ void GatherTree::on_call(const GroupCall& call) {
     });
     if (each.has_failed()) reply->fail(Error(Status::kOutOfMemory, "no memory"));
   };
-  // First: what is on its way is held as it is now, whatever the host does with what it gets.
+  // First: the values are held for sending as they are now, whatever the host does with its copy.
   send_below(spread, own);
   receiver_.take(ranks, values);
   close(*spread);
@@ -98,7 +98,7 @@ void GatherTree::send(const SpreadPointer& spread, size_t place) {
   try {
     const auto member = shared_.membership.find_by_rank(spread->ranks[place]);
     if (!member) fail(Status::kNotFound, "there is no rank {} any more", spread->ranks[place]);
-    const auto answer = shared_.service->ask(member->peer, kFunction, spread->args);  // its loss ends it
+    const auto answer = shared_.service->ask(member->peer, kFunction, spread->args);  // the member's loss ends the call
     answer->on_done([weak = weak_from_this(), spread, place, raw = answer.get()] {
       if (const auto self = weak.lock()) self->on_answer(spread, place, *raw);
     });
@@ -116,7 +116,7 @@ void GatherTree::on_answer(const SpreadPointer& spread, size_t place, const Futu
   close(*spread);
 }
 
-// Whatever finds no memory here, those below it are tried, and all end.
+// Without memory for the note, the ranks below are tried nevertheless, and the spread ends.
 void GatherTree::leave_out(const SpreadPointer& spread, size_t place, Error why) {
   note_left_out(*spread, spread->ranks[place], std::move(why));
   if (shared_.phase.load() == GroupPhase::kServing) send_below(spread, place);
@@ -131,7 +131,7 @@ void GatherTree::note_left_out(Spread& spread, int32_t rank, Error why) noexcept
 
 void GatherTree::close(Spread& spread) noexcept {
   if (--spread.open > 0) return;
-  EachStep each;  // replies that it holds fail when it does
+  EachStep each;  // the replies that it holds fail when it is destroyed
   each([&spread] { spread.done(spread.forgets ? nullptr : &spread.left_out); });
 }
 

@@ -10,22 +10,20 @@
 
 namespace distag {
 
-// Brings the values of a complete round from the lowest rank to all others down a binary tree of the ranks: the place p
-// of them sends to the places 2p + 1 and 2p + 2. So no worker sends them more than twice, and they arrive after as many
-// steps as the number of ranks has binary digits. A worker answers for all below it, once they have them.
+// Brings the values of a complete round from the lowest rank to all others, down a binary tree of the ranks: place p
+// sends to the places 2p + 1 and 2p + 2, so no worker sends more than twice. A worker answers for all below it, once
+// they have the values.
 //
-// Bad days. A worker to which the values cannot be sent, because it is lost or short of memory, is left out: who meant
-// to send to it sends to those below it instead, and says in its own answer who was left out and why. One that is lost
-// with what is below it still to be served, too. One that gets them twice has them. Each contribution bears a number of
-// its own, and the values the numbers of all: a worker that no longer waits for that round, as it gave up, began the
-// next one or was restarted, refuses and is left out likewise. An answer about ranks that are not below its worker is a
-// defect of that worker, which is left out with all that it should have reported. On the loop; shared with the calls
-// it makes.
+// Failures. A worker that cannot get the values (it is lost, or short of memory) is left out: its sender serves those
+// below it instead, and names it with the reason in its answer. The same holds for a worker lost before those below are
+// served. Values come with the numbers of all contributions. A worker that no longer waits for that round (it gave up,
+// began the next round or was restarted) refuses and is left out. So is a worker whose answer names ranks outside the
+// round. On the loop; shared with the calls it makes.
 class GatherTree : public std::enable_shared_from_this<GatherTree> {
  public:
   static constexpr const char* kFunction = "distag.all_gather_values";
 
-  // nullptr: some were left out, but there was no memory to note which.
+  // nullptr: some were left out, but there was no memory to note them.
   using Done = UniqueFunction<void(const LeftOut*)>;
   struct Receiver {
     std::function<bool(const Ranks&, int64_t turn)> expects;
@@ -34,19 +32,19 @@ class GatherTree : public std::enable_shared_from_this<GatherTree> {
 
   GatherTree(GroupShared& shared, Receiver receiver) : shared_(shared), receiver_(std::move(receiver)) {}
 
-  // From the first of the ranks, which is this worker's.
+  // Starts at the first of the ranks, which must be this worker's.
   void spread(const Ranks& ranks, const std::vector<int64_t>& turns, const Value& values, Done done);
   // The function behind "distag.all_gather_values".
   void on_call(const GroupCall& call);
 
  private:
-  // At one worker, for all below it.
+  // The spread at one worker, for all ranks below it.
   struct Spread {
     Ranks ranks;
     Values args;
-    size_t open = 1;  // calls, and who begins it
+    size_t open = 1;  // open calls, plus one for the code that begins it
     LeftOut left_out;
-    bool forgets = false;  // there was no memory for one of them
+    bool forgets = false;  // there was no memory to note a rank that was left out
     Done done;
   };
   using SpreadPointer = std::shared_ptr<Spread>;

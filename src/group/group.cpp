@@ -35,7 +35,7 @@ struct Group::State {
   GatherRounds gather_rounds;
   std::vector<std::function<bool()>> idle_checks;
 
-  // The shutdown.
+  // State of the shutdown.
   const std::shared_ptr<Future<ShutdownReport>> left = Future<ShutdownReport>::make();
   Nanos deadline = kNever;
   Loop::TimerId timer = 0;
@@ -94,7 +94,7 @@ void Group::send(const Peer& to, wire::Body body, Task on_acknowledged) {
   try {
     shared_->session->send(to.incarnation, std::move(body), std::move(options));
   } catch (const Error&) {
-    // The peer is lost, of which the loop has yet to tell.
+    // The peer is lost; the loop will report that.
   }
 }
 
@@ -145,7 +145,7 @@ void Group::State::on_gone(const Peer& peer, Standing standing, const Error& err
 
 void Group::on_joined(const Peer& peer) {
   assert_on_loop(shared_->loop);
-  // The one before of its rank is gone: nothing is counted for it any more.
+  // The earlier member of this rank is gone: nothing is counted for it any more.
   const auto before = shared_->membership.find_by_rank(peer.rank);
   if (before && before->peer.incarnation != peer.incarnation) shared_->peers.erase(before->peer.incarnation);
   shared_->membership.add(peer);
@@ -236,11 +236,11 @@ void Group::cut_off() {
   if (state_->timer != 0) shared.loop.cancel_timer(std::exchange(state_->timer, 0));
   EachStep each;
   each([this] { state_->end_service(false, Error(Status::kCancelled, "shut down")); });
-  shared.session = nullptr;  // whatever has failed: it is destroyed next
+  shared.session = nullptr;  // in any case: the session is destroyed next
   each.check();
 }
 
-// The last step: nothing begins any more, what is open ends, and the streams say LEAVE.
+// The last step: no new work begins, open work ends, and the streams send LEAVE.
 void Group::State::leave(bool is_quiet, const Error& why) {
   assert_on_loop(shared.loop);
   if (is_leaving) return;
@@ -254,7 +254,7 @@ void Group::State::leave(bool is_quiet, const Error& why) {
   shared.service->end_calls(why, [this] { try_to_say_leave(); });
 }
 
-// Should it find no memory, it is tried by a task of its own: if that fails as well, the worker ends by that failure.
+// If there is no memory, a task tries again; if that fails as well, the worker ends with that failure.
 void Group::State::try_to_say_leave() noexcept {
   EachStep each;
   each([this] { say_leave(); });
@@ -262,7 +262,7 @@ void Group::State::try_to_say_leave() noexcept {
 }
 
 void Group::State::say_leave() {
-  if (shared.session == nullptr) return;  // it was cut off
+  if (shared.session == nullptr) return;  // cut_off() has run
   ShutdownReport report = end_service(leaves_quiet, *leaves_for);
   const Nanos patience = deadline_after(shared.loop.now(), lease);
   shared.session->leave(std::min(deadline, patience), [this, report = std::move(report)] {

@@ -25,7 +25,7 @@ Json member_to_json(const wire::Member& member) {
               {"max_message_bytes", member.max_message_bytes}};
 }
 
-// JSON turns numbers into any other kind on demand: these are whole and in their range, or refused.
+// The JSON library converts numbers silently, so numbers that are not whole or not in their range are refused here.
 template <typename Number>
 Number number_of(const Json& value, Number least, Number most) {
   if (value.is_number_unsigned()) {
@@ -83,7 +83,7 @@ Json book_to_json(const RankTable::Book& book) {
               {"misled", {{"name", book.misled.name}, {"world_size", book.misled.world_size}}}};
 }
 
-// One name, one rank and one incarnation each; a generation is one that was given.
+// Each name, rank and incarnation occurs once; no generation is above the last one given.
 void check_seats(const RankTable::Book& book, int32_t world_size) {
   std::set<std::string> names;
   std::set<uint64_t> incarnations;
@@ -110,7 +110,7 @@ RankTable::Book book_from_json(const Json& json, int32_t world_size) {
   for (const auto& [name, count] : json.at("generations").items()) {
     book.generations[name_of(name)] = number_of<uint64_t>(count, 1, UINT64_MAX - 1);
   }
-  if (json.contains("misled")) {  // a version before this one wrote none
+  if (json.contains("misled")) {  // older versions wrote none
     const Json& misled = json.at("misled");
     const auto size = number_of<int32_t>(misled.at("world_size"), -1, INT32_MAX);
     if (size != 0) book.misled = {name_of(misled.at("name")), size};

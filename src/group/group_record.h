@@ -7,7 +7,7 @@
 
 namespace distag {
 
-// A group as text (JSON), for a rendezvous that keeps it outside of any member.
+// A group as text (JSON), for a rendezvous that keeps the record outside its members.
 struct GroupRecord {
   std::string job;
   uint32_t protocol = 0;
@@ -17,12 +17,12 @@ struct GroupRecord {
 
 std::string write_group_record(const GroupRecord& record);
 
-// Of a text that others have written: throws PROTOCOL unless each part of it, and all of them together, could be those
-// of a group.
+// Reads a text that others have written: throws PROTOCOL unless each part, and all parts together, are valid for a
+// group.
 GroupRecord read_group_record(const std::string& text);
 
-// Throws when the joiner expects another group than the one at `where`: PROTOCOL, DENIED (another job),
-// INVALID_ARGUMENT (another size of the world, which the record then tells).
+// Throws when the joiner expects a group other than the one at `where`: PROTOCOL, DENIED (another job),
+// INVALID_ARGUMENT (another world size, which is then noted in the record).
 void check_same_group(const std::string& where, GroupRecord& record, const wire::Join& join);
 
 }  // namespace distag

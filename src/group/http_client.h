@@ -11,51 +11,51 @@
 
 namespace distag {
 
-// Files in PEM. Empty: none.
+// PEM files. Empty: none.
 struct TlsFiles {
-  std::string authorities;  // whose certificates are believed
-  std::string certificate;  // of this side, with its key
+  std::string authorities;  // the certificates that are trusted
+  std::string certificate;  // certificate of this side, which belongs to `key`
   std::string key;
 };
 
 struct HttpAnswer {
   enum class Outcome {
     kAnswered,
-    kUnreachable,  // or it did not answer in time, or with more bytes than are wanted
-    kCut,          // there was a connection, which the other side ended
-    kUntrusted,    // its certificate does not fit
-    kNoMemory,     // for the request or its answer
-    kUnsupported,  // this machine lacks the means
+    kUnreachable,  // also: no answer in time, or one larger than allowed
+    kCut,          // the other side ended the connection
+    kUntrusted,    // the certificate of the server is not trusted
+    kNoMemory,     // no memory for the request or its answer
+    kUnsupported,  // this machine lacks the libraries
   };
   Outcome outcome = Outcome::kUnreachable;
-  int status = 0;    // of HTTP
-  std::string body;  // nothing of a stream
-  std::string why;   // when there is no answer
+  int status = 0;    // HTTP status
+  std::string body;  // empty for a stream
+  std::string why;   // the reason if there is no answer
 };
 
-// A POST with JSON.
+// A POST request with JSON.
 struct HttpRequest {
   std::string url;  // http:// or https://
   std::string body;
-  std::string token;  // nullable: "Authorization"
+  std::string token;  // value of "Authorization"; empty: none
   TlsFiles tls;
-  Nanos timeout = kNever;  // for all of it; a stream has until it is cancelled
-  size_t most_bytes = 0;   // of the answer, or of a line of a stream
-  // Both run on a thread of the client (or within send(), where all is refused), and give the task that goes on with it
-  // on the loop. `read` once; `read_line`, if it is given, for each line of the answer, which then goes on until either
-  // side ends it.
+  Nanos timeout = kNever;  // for the whole request; a stream lasts until it is cancelled
+  size_t most_bytes = 0;   // limit of the answer, or of a line of a stream
+  // Both run on a thread of the client (or within send(), if all requests are refused), and return the task that
+  // continues on the loop. `read` runs once. `read_line`, if set, runs for each line of the answer, which then goes on
+  // until either side ends it.
   std::function<Task(const HttpAnswer&)> read;
   std::function<Task(std::string_view)> read_line;
 };
 
-// Speaks HTTP beside a loop. On that loop.
+// HTTP requests that run beside a loop. All methods on that loop.
 class HttpClient {
  public:
   virtual ~HttpClient() = default;
 
-  // Gives a number for cancel(), never 0.
+  // Returns a number for cancel(), never 0.
   virtual uint64_t send(HttpRequest request) = 0;
-  // Nothing is read of it any more. A task that was posted before may still come.
+  // Nothing more is read for the request. A task that was posted before may still run.
   virtual void cancel(uint64_t id) = 0;
 };
 

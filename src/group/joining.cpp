@@ -59,7 +59,7 @@ void Joining::join(const JoinRequest& request, Callback done) {
   }
 }
 
-// A start that takes long says what it waits for.
+// Logs what a long start waits for.
 void Joining::log_in_a_while() {
   log_timer_ = loop_.start_timer(deadline_after(loop_.now(), kLongStart), [this] {
     log_timer_ = 0;

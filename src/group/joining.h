@@ -9,8 +9,8 @@
 
 namespace distag {
 
-// The part that every kind of rendezvous has in common: one request, its deadline, and an outcome that is told once, by
-// a task of its own. On the loop.
+// The part that all kinds of rendezvous share: one request, its deadline, and an outcome that is reported once, by a
+// task of its own. On the loop.
 class Joining : public Rendezvous {
  public:
   Joining(Loop& loop, Log& log, std::string uri);
@@ -19,16 +19,16 @@ class Joining : public Rendezvous {
   void join(const JoinRequest& request, Callback done) final;
 
  protected:
-  // The request is sound and the clock runs. The error that it throws is the outcome.
+  // Called when the request is valid and the deadline runs. An error that it throws is the outcome.
   virtual void begin() = 0;
-  // Why there is no group yet: the outcome once time is up, and what a long start logs.
+  // The reason why there is no group yet: the outcome at the deadline, and the text that a long start logs.
   virtual Error awaited() = 0;
-  // Time is up: this worker withdraws.
+  // The deadline has passed: this worker withdraws.
   virtual void on_deadline() {}
 
-  // Throws PROTOCOL for members that are no group with this worker in it: they may come from others.
+  // Throws PROTOCOL unless the members form a group with this worker in it: they may come from other processes.
   void check_members(const std::vector<Peer>& members) const;
-  // With members that pass it.
+  // Requires members that pass check_members().
   void succeed(std::vector<Peer> members);
   void give_up(Error error);
   bool is_over() const { return is_over_; }
@@ -37,12 +37,12 @@ class Joining : public Rendezvous {
   const std::string& uri() const { return uri_; }
   wire::Join join_message() const;
 
-  // Runs the task at `when` unless this is gone by then; a timer that is set anew replaces the one before.
+  // Runs the task at `when` unless this object is gone by then; a new timer replaces the earlier one.
   void set_timer(Nanos when, Task task);
   void cancel_timer();
-  // For tasks that others post: expired once this is gone.
+  // For tasks that others post: expired once this object is gone.
   std::weak_ptr<char> alive() const { return alive_; }
-  // `pause`, doubled up to `longest`, with the first value when it is 0.
+  // Doubles `pause` up to `longest`; returns `first` when it is 0.
   static Nanos next_pause(Nanos pause, Nanos first, Nanos longest);
 
   Loop& loop_;

@@ -4,11 +4,11 @@
 
 namespace distag {
 
-// One kind of launcher: the variables by which a process learns its place. nullptr: the launcher tells no such thing.
+// A kind of launcher: the environment variables that describe the place of a process. nullptr: the launcher has none.
 struct LauncherRow {
   const char* name;        // at most 15 characters
-  const char* started_by;  // for the document
-  const char* seen_by;     // set beside rank and world_size
+  const char* started_by;  // for the documentation
+  const char* seen_by;     // must be set beside rank and world_size
   const char* rank;
   const char* world_size;
   const char* local_rank;
@@ -16,11 +16,11 @@ struct LauncherRow {
   const char* node;
   const char* node_count;
   const char* restart;
-  const char* meeting;  // for the document
+  const char* meeting;  // for the documentation
 };
 
-// In the order in which they are looked for: the first whose place is complete counts. The environment is read through
-// this table alone. `distag doctor` prints it, and docs/launchers.md has it; so this header includes nothing of distag.
+// In the order of the search: the first launcher whose place is complete counts. The environment is read through this
+// table alone. `distag doctor` prints it, and docs/launchers.md has it; so this header includes nothing of distag.
 inline constexpr std::array<LauncherRow, 5> kLaunchers = {{
     {"own", "distag run, a script of yours", nullptr, "DISTAG_RANK", "DISTAG_WORLD_SIZE", "DISTAG_LOCAL_RANK",
      "DISTAG_LOCAL_WORLD_SIZE", "DISTAG_GROUP_RANK", "DISTAG_GROUP_WORLD_SIZE", "DISTAG_RESTART_COUNT",
@@ -43,7 +43,7 @@ inline constexpr const LauncherRow& kPmix = kLaunchers[2];
 inline constexpr const LauncherRow& kSlurm = kLaunchers[3];
 inline constexpr const LauncherRow& kKubernetes = kLaunchers[4];
 
-// Set by mpirun beside those of PMIx; the Slurm variables that it passes on are then those of its daemons.
+// Set by mpirun besides the variables of PMIx; the Slurm variables that mpirun passes on then describe its daemons.
 inline constexpr const char* kMpiRank = "OMPI_COMM_WORLD_RANK";
 
 }  // namespace distag

@@ -21,7 +21,7 @@ bool is_set(const char* name, const EnvironmentReader& get_environment) {
   return find_exact(name, get_environment).has_value();
 }
 
-// A variable of a row. Those of torchrun and the size for Kubernetes may have DISTAG_ before them.
+// A variable of a row. The variables of torchrun and the size for Kubernetes may have the prefix DISTAG_.
 std::optional<EnvironmentVariable> find_of(const LauncherRow& row, const char* name,
                                            const EnvironmentReader& get_environment) {
   if (name == nullptr) return std::nullopt;
@@ -38,7 +38,7 @@ bool is_complete(const LauncherRow& row, const EnvironmentReader& get_environmen
 LauncherSearch found(const LauncherRow& row) { return {&row, ""}; }
 LauncherSearch missing(std::string text) { return {nullptr, std::move(text)}; }
 
-// An open world, in which the group may give the rank. An Indexed Job counts its members all the same.
+// An open world, in which the group may assign the rank. An Indexed Job numbers its members nevertheless.
 LauncherSearch find_open(const EnvironmentVariable& size, const EnvironmentReader& get_environment) {
   if (is_set(kKubernetes.rank, get_environment)) return found(kKubernetes);
   return found(size.name.starts_with(kOwnPrefix) ? kOwnLauncher : kTorchrun);
@@ -105,7 +105,7 @@ LauncherSearch find_launcher(const EnvironmentReader& get_environment) {
 LaunchPlace read_rank(const LauncherRow& row, const EnvironmentReader& get_environment) {
   LaunchPlace place;
   place.launcher = row.name;
-  if (row.world_size == nullptr) {  // PMIx tells it
+  if (row.world_size == nullptr) {  // PMIx provides it
     place.rank = read_number(*find_of(row, row.rank, get_environment), 0, INT32_MAX);
     return place;
   }
@@ -114,7 +114,7 @@ LaunchPlace read_rank(const LauncherRow& row, const EnvironmentReader& get_envir
   place.world_size = read_number(*size, &row == &kSlurm ? 1 : -1, kRanks);
   if (place.world_size == 0) fail(Status::kInvalidArgument, "{} is 0; -1 is an open world", size->name);
   const auto rank = find_of(row, row.rank, get_environment);
-  if (!rank) return place;  // of an open world
+  if (!rank) return place;  // an open world assigns it
   const bool is_open = place.world_size < 0;
   place.rank = read_number(*rank, is_open ? -1 : 0, is_open ? kRanks - 1 : place.world_size - 1);
   return place;
@@ -122,7 +122,7 @@ LaunchPlace read_rank(const LauncherRow& row, const EnvironmentReader& get_envir
 
 namespace {
 
-// A number that the launcher may tell, or not.
+// A number that the launcher may or may not provide.
 std::optional<int32_t> read_optional(const LauncherRow& row, const char* name, int32_t least, int32_t most,
                                      const EnvironmentReader& get_environment) {
   const auto variable = find_of(row, name, get_environment);

@@ -18,23 +18,23 @@ struct MemberRecord {
   Standing state = Standing::kMember;
 };
 
-// The members of the group, as the host hears of them: the latest incarnation under each rank, which belongs to one
-// name. Written on the loop when the layers hear of a change, read anywhere. The session, not this class, says which
+// The members of the group, as reported to the host: the latest incarnation under each rank, which belongs to one name.
+// Written on the loop when the layers learn of a change, read on any thread. The session, not this class, decides which
 // message may be sent to which member.
 class Membership {
  public:
-  void add(const Peer& peer);  // one that is known stays as it is; one that is older than a known one is not taken
-  void set_state(Incarnation incarnation, Standing state);  // of one that is not the latest of its rank: nothing
+  void add(const Peer& peer);  // ignores a known incarnation, and one older than the known one of its rank
+  void set_state(Incarnation incarnation, Standing state);  // ignores all but the latest incarnation of a rank
 
-  std::optional<MemberRecord> find(Incarnation incarnation) const;  // only the latest of its rank
+  std::optional<MemberRecord> find(Incarnation incarnation) const;  // only the latest incarnation of its rank
   std::optional<MemberRecord> find_by_name(const std::string& name) const;
   std::optional<MemberRecord> find_by_rank(int32_t rank) const;
   // The same as find_by_name without a copy; nullptr when no member has the name.
   std::shared_ptr<const Peer> peer_named(const std::string& name) const;
-  std::shared_ptr<const Peer> peer_with(Incarnation incarnation) const;  // likewise
+  std::shared_ptr<const Peer> peer_with(Incarnation incarnation) const;  // the same, by incarnation
   std::vector<MemberRecord> all() const;                                 // by rank
   size_t alive_count() const;
-  Incarnation lowest_alive() const;                      // of lowest rank; 0: none
+  Incarnation lowest_alive() const;                      // the living member of lowest rank; 0: none
   std::vector<Incarnation> those(Standing state) const;  // by rank
 
  private:
@@ -49,7 +49,7 @@ class Membership {
 
   mutable Mutex mutex_;
   Entries entries_ GUARDED_BY(mutex_);   // by rank
-  size_t alive_ GUARDED_BY(mutex_) = 0;  // of them
+  size_t alive_ GUARDED_BY(mutex_) = 0;  // number of living members in entries_
   std::unordered_map<std::string, int32_t> rank_of_name_ GUARDED_BY(mutex_);
   std::unordered_map<Incarnation, int32_t> rank_of_ GUARDED_BY(mutex_);
 };

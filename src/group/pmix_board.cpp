@@ -18,21 +18,21 @@
 
 namespace distag {
 
-// An exchange: its thread, the threads of libpmix and the loop meet here.
+// An exchange: shared by its thread, the threads of libpmix and the loop.
 struct PmixBoard::Shared {
   std::string key;
   std::string text;
   std::vector<std::string> names;
-  Parker parker;  // of the exchange's thread
+  Parker parker;  // for the exchange's thread
   std::atomic<bool> is_withdrawn = false;
   std::atomic<bool> is_fenced = false;
   std::atomic<pmix_status_t> fence_status = PMIX_SUCCESS;
 
   Mutex mutex;
   std::set<int32_t> present GUARDED_BY(mutex);
-  size_t asked GUARDED_BY(mutex) = 0;  // and not answered
+  size_t asked GUARDED_BY(mutex) = 0;  // requests without an answer so far
 
-  // On the loop.
+  // Used on the loop.
   Done done;
   OnMissing on_missing;
 };
@@ -41,14 +41,14 @@ namespace {
 
 using Shared = PmixBoard::Shared;
 
-constexpr Nanos kFirstLookForMissing = 500 * kMillisecond;  // after those who are missing
+constexpr Nanos kFirstLookForMissing = 500 * kMillisecond;  // before the first query for missing processes
 constexpr Nanos kLongestWaitForLook = 8 * kSecond;
 constexpr int kSecondsOfALook = 1;
-constexpr int kSecondsOfAGet = 10;  // of what is there already
+constexpr int kSecondsOfAGet = 10;  // for data that is there already
 constexpr size_t kLongestText = 65536;
 constexpr int64_t kMostProcesses = 65536;
 
-// What libpmix reads of a request until it calls back: it lives by itself, as that may be never.
+// Data that libpmix reads until it calls back. It owns itself, as the callback may never come.
 struct Asked {
   std::shared_ptr<Shared> shared;
   int32_t rank = -1;
@@ -64,7 +64,7 @@ struct FreePmixValue {
 };
 using PmixValue = std::unique_ptr<pmix_value_t, FreePmixValue>;
 
-// libpmix as this process has it now, connected to the server that its launcher runs on this machine.
+// libpmix as loaded into this process, connected to the server that its launcher runs on this machine.
 class Pmix {
  public:
   explicit Pmix(const std::vector<std::string>& names) : library_(names) {
@@ -84,7 +84,7 @@ class Pmix {
   Pmix(const Pmix&) = delete;
   Pmix& operator=(const Pmix&) = delete;
 
-  // Its threads are not in a child that was forked.
+  // A forked child does not have the threads of libpmix.
   bool is_of_parent() const { return process_generation() != generation_; }
   uint64_t count_exchange() { return ++exchanges_; }
   int32_t rank() const { return static_cast<int32_t>(self_.rank); }
@@ -98,17 +98,17 @@ class Pmix {
     check(commit_(), "PMIx_Commit");
   }
 
-  // What all have put goes along.
+  // The fence also distributes all texts.
   void begin_fence(std::unique_ptr<Asked> asked, pmix_op_cbfunc_t done) const {
     asked->process = process(PMIX_RANK_WILDCARD);
     asked->info = flag(PMIX_COLLECT_DATA);
     const pmix_status_t status = fence_(&asked->process, 1, &asked->info, 1, done, asked.get());
-    if (status == PMIX_OPERATION_SUCCEEDED) return done(PMIX_SUCCESS, asked.release());  // it is over already
+    if (status == PMIX_OPERATION_SUCCEEDED) return done(PMIX_SUCCESS, asked.release());  // the fence is over already
     check(status, "PMIx_Fence");
     (void)asked.release();
   }
 
-  // Waits a while for a process that has not put it.
+  // Waits a while for the text of a process that has not put it.
   void begin_get(std::unique_ptr<Asked> asked, pmix_value_cbfunc_t done) const {
     asked->process = process(static_cast<pmix_rank_t>(asked->rank));
     asked->info = patience(kSecondsOfALook);
@@ -116,12 +116,12 @@ class Pmix {
     (void)asked.release();
   }
 
-  // What the process of that rank has put. Empty: nothing.
+  // The text that the process of that rank has put. Empty: none.
   std::string get_text(int32_t rank, const std::string& key) const {
     return text_of(get(static_cast<pmix_rank_t>(rank), key.c_str(), patience(kSecondsOfAGet)), key);
   }
 
-  // What the launcher says of the job. Empty: nothing.
+  // A text that the launcher has about the job. Empty: none.
   std::string get_job_text(const char* key) const {
     return text_of(get(PMIX_RANK_WILDCARD, key, patience(kSecondsOfAGet)), key);
   }
@@ -241,7 +241,7 @@ void on_pmix_got(pmix_status_t status, pmix_value_t* /*value*/, void* data) {
   asked->shared->parker.unpark();
 }
 
-// PMIx serves a process once: who has let go of it counts as gone for the others, also if it connects again. So the
+// PMIx serves a process once: for the others, a process that disconnects is gone, even if it connects again. So the
 // connection lasts as long as the process, or until distag is unloaded.
 std::shared_ptr<Pmix> connect(const std::vector<std::string>& names) {
   struct Kept {
@@ -251,7 +251,7 @@ std::shared_ptr<Pmix> connect(const std::vector<std::string>& names) {
   if (std::getenv(kPmix.seen_by) == nullptr) {
     fail(Status::kDisconnected, "{} is not set: no launcher that speaks PMIx serves this process", kPmix.seen_by);
   }
-  // First: a thread of the parent may hold the lock for ever.
+  // Checked before the lock: a forked child may find the lock held for ever by a thread of its parent.
   constinit static std::atomic<uint32_t> begun_in{0};
   uint32_t begun = 0;
   if (!begun_in.compare_exchange_strong(begun, process_generation()) && begun != process_generation()) {
@@ -265,15 +265,15 @@ std::shared_ptr<Pmix> connect(const std::vector<std::string>& names) {
   return kept.pmix;
 }
 
-// On the thread of the exchange.
+// Runs on the thread of the exchange.
 class PmixExchange {
  public:
   PmixExchange(Loop& loop, const std::shared_ptr<Shared>& shared)
       : loop_(loop), shared_(shared), pmix_(connect(shared->names)), size_(static_cast<int32_t>(pmix_->job_size())) {}
 
-  // Nothing once it is withdrawn.
+  // Returns nothing once it is withdrawn.
   std::optional<JobBoard::Outcome> run() {
-    // What was put is not replaced in what others have read: each exchange has a key of its own.
+    // Other processes may cache a text, which is never replaced there, so each exchange has a key of its own.
     shared_->key += fmt::format(".{}", pmix_->count_exchange());
     pmix_->put(shared_->key, shared_->text);
     pmix_->begin_fence(std::make_unique<Asked>(Asked{shared_}), on_pmix_fenced);
@@ -348,7 +348,7 @@ void run_exchange(Loop& loop, const std::shared_ptr<Shared>& shared) {
   });
 }
 
-// The first of "n1,n2" that is not number `own`.
+// The first host in "n1,n2" whose index is not `own`.
 std::string other_of(const std::string& nodes, int64_t own) {
   const size_t comma = nodes.find(',');
   if (comma == std::string::npos) return {};

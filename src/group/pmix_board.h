@@ -12,9 +12,9 @@
 
 namespace distag {
 
-// The board of PMIx, by libpmix, which is loaded where it is used and let go again: where it is not there the outcome
-// is UNSUPPORTED, and DISCONNECTED where no launcher serves this process. A thread of its own talks to the launcher for
-// as long as an exchange takes.
+// The board of PMIx, by libpmix, which is loaded on use and released again. The outcome is UNSUPPORTED if libpmix is
+// missing, and DISCONNECTED if no launcher serves this process. A separate thread talks to the launcher during an
+// exchange.
 class PmixBoard final : public JobBoard {
  public:
   static std::vector<std::string> libraries();  // names of libpmix
@@ -33,11 +33,11 @@ class PmixBoard final : public JobBoard {
   Loop& loop_;
   const ThreadHooks hooks_;
   const std::vector<std::string> names_;
-  std::shared_ptr<Shared> shared_;  // of the exchange that runs
+  std::shared_ptr<Shared> shared_;  // state of the running exchange
   std::thread thread_;
 };
 
-// Blocks, for as long as libpmix takes to load and the launcher to answer. Throws as the outcome of a board.
+// Blocks while libpmix loads and the launcher answers. Throws the errors that a board has as outcome.
 PmixPlace ask_pmix(const std::vector<std::string>& names = PmixBoard::libraries());
 
 }  // namespace distag

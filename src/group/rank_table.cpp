@@ -74,7 +74,7 @@ void RankTable::check_world(const wire::Join& join) {
   }
 }
 
-// Of a place without a holder.
+// Checks a joiner whose place has no holder.
 void RankTable::check_place(const wire::Member& member) const {
   if (member.rank < 0 && rank_for(member.name) >= kRanks) {
     fail(Status::kOverloaded, "rendezvous \"{}\": all {} ranks have been given", where_, kRanks);
@@ -100,7 +100,7 @@ const RankTable::Seat* RankTable::seat_of(const std::string& name) const {
   return nullptr;
 }
 
-// The one it had, else the lowest that no member has had. kRanks or more: no rank is left.
+// The rank that the name had, else the lowest rank without a member so far. kRanks or more: no rank is left.
 int32_t RankTable::rank_for(const std::string& name) const {
   if (const Seat* old = seat_of(name)) return old->peer.rank;
   int32_t rank = 0;
@@ -229,7 +229,7 @@ void RankTable::note_refused(const std::string& name, std::string text) {
   note_refused(Refused{name, std::move(text), {}});
 }
 
-// It says itself where it is, if at all.
+// The place is named only if the joiner sent it.
 void RankTable::note_refused(const wire::Join& join, const Error& error) {
   Refused refused{join.member.name, error.message(), {}};
   if (!join.member.endpoint.empty()) refused.text += fmt::format(" (at {})", join.member.endpoint);
@@ -255,7 +255,7 @@ Error RankTable::missing_error() const {
   }
   const Misled& misled = book_.misled;
   if (misled.world_size == 0) return error;
-  if (seat_of(misled.name) != nullptr) return error;  // it came again, with the right one
+  if (seat_of(misled.name) != nullptr) return error;  // the worker came again, with the right size
   return Error(error.status(), fmt::format("{}; worker \"{}\" expects {}, and was refused", error.message(),
                                            misled.name, describe_world(misled.world_size)));
 }

@@ -20,7 +20,7 @@ constexpr std::string_view kEnvironmentUri = "env://";
 constexpr std::string_view kSlurmUri = "slurm://";
 constexpr std::string_view kPmixUri = "pmix://";
 
-// All that is wanted of the environment and missing there, at once. Gives the launcher; nullptr: none is seen whole.
+// Reports all variables at once that are needed and missing. Returns the launcher; nullptr: none is complete.
 const LauncherRow* check_environment(bool wants_world, bool wants_address, const EnvironmentReader& get_environment) {
   std::string missing;
   const auto want = [&missing](bool is_there, const std::string& text) {
@@ -50,8 +50,8 @@ EnvironmentVariable get_variable(const std::string& name, const EnvironmentReade
   fail(Status::kInvalidArgument, "{} is not set in the environment", name);
 }
 
-// "env://" means DISTAG_RENDEZVOUS, or the address and the port that PyTorch's programs read, or the job of the
-// launcher.
+// "env://" stands for DISTAG_RENDEZVOUS, or for the address and port that PyTorch's programs read, or for the job of
+// the launcher.
 std::string read_address(const LauncherRow* launcher, const EnvironmentReader& get_environment) {
   const char* const uri = get_environment("DISTAG_RENDEZVOUS");
   if (uri != nullptr && *uri != '\0') {
@@ -63,7 +63,7 @@ std::string read_address(const LauncherRow* launcher, const EnvironmentReader& g
   if (!named && launcher == &kPmix) return std::string(kPmixUri);
   const std::string host = get_variable("MASTER_ADDR", get_environment).value;
   int32_t port = read_number(get_variable("MASTER_PORT", get_environment), 1, 65535);
-  // The agent of torchrun listens at the port itself then, so rank 0 takes the next one, in each attempt.
+  // In this case the agent of torchrun itself listens at the port, so rank 0 takes the next one, in each attempt.
   const char* const agent = get_environment("TORCHELASTIC_USE_AGENT_STORE");
   const bool is_taken = agent != nullptr && std::string_view(agent) == "True";
   if (is_taken && get_variable("MASTER_PORT", get_environment).name == "MASTER_PORT") port += port < 65535 ? 1 : -1;

@@ -15,24 +15,24 @@
 namespace distag {
 namespace {
 
-constexpr Nanos kPoll = 2 * kSecond;                 // for what a watch has missed
-constexpr Nanos kWatchPause = 500 * kMillisecond;    // from the begin of one to that of the next
-constexpr Nanos kFirstRacePause = 2 * kMillisecond;  // of two that came in at once
+constexpr Nanos kPoll = 2 * kSecond;                 // polling for changes that a watch has missed
+constexpr Nanos kWatchPause = 500 * kMillisecond;    // from the start of one watch to the start of the next
+constexpr Nanos kFirstRacePause = 2 * kMillisecond;  // for workers that joined at the same time
 constexpr Nanos kLongestRacePause = 100 * kMillisecond;
-constexpr Nanos kPauseOfMember = 5 * kSecond;  // that etcd refuses
-constexpr Nanos kPauseOfCall = kSecond;        // until it is looked whether a call is overdue
-constexpr std::ptrdiff_t kMostInOne = 64;      // entries that one transaction takes away
+constexpr Nanos kPauseOfMember = 5 * kSecond;  // for a member that etcd refuses
+constexpr Nanos kPauseOfCall = kSecond;        // until a call is checked for being overdue
+constexpr std::ptrdiff_t kMostInOne = 64;      // entries that one transaction removes
 constexpr size_t kMostAskedInEtcd = 4096;
 constexpr const char* kTransaction = "/v3/kv/txn";
 
-// The members that are gone, whose places in etcd are to be made free. A member that has just come back may itself have
-// been gone for the others: until its lease would have run out it takes no place away.
+// Members that are gone, whose places in etcd have to be freed. A member that has just come back may itself have been
+// gone for the others: until its lease would have run out it frees no place.
 class GonePlaces {
  public:
   explicit GonePlaces(const Loop& loop) : loop_(loop) {}
 
   bool are_there() const { return !gone_.empty(); }
-  // False: not now.
+  // Returns false while removals are held back.
   bool add(Incarnation incarnation) {
     if (loop_.now() < removes_from_) return false;
     gone_.push_back(incarnation);
@@ -54,7 +54,7 @@ class GonePlaces {
   Nanos removes_from_ = 0;
 };
 
-// When etcd is watched, which ends whenever a server does, and what the watch has told.
+// When the watch of etcd is due, as it ends with each change of server, and whether it has reported news.
 class EtcdWatch {
  public:
   explicit EtcdWatch(const Loop& loop) : loop_(loop) {}
@@ -65,7 +65,7 @@ class EtcdWatch {
     next_ = deadline_after(loop_.now(), kWatchPause);
     client.watch(std::move(body));
   }
-  // For another one, at once.
+  // Another watch may begin at once.
   void end(EtcdClient& client) {
     client.end_watch();
     next_ = 0;
@@ -80,8 +80,8 @@ class EtcdWatch {
   bool has_news_ = false;
 };
 
-// Goes round one step at a time: a lease, its renewal, the places of those that are gone, a look at the group; and then
-// the step that follows from it.
+// Repeats these steps one at a time: a lease, its renewal, the places of lost members, a look at the group; then the
+// step that follows from the look.
 class EtcdJoining final : public Joining {
  public:
   EtcdJoining(const std::string& uri, EtcdSettings settings, Loop& loop, Transport& transport, Log& log,
@@ -117,7 +117,7 @@ class EtcdJoining final : public Joining {
   Incarnation self() const { return request().self.incarnation; }
   const std::string& prefix() const { return client_->prefix(); }
 
-  // Each ends with a call, with wait(), or with the outcome.
+  // Each step ends with a call, with wait(), or with the outcome.
   void go_on();
   void remove_gone();
   void look();
@@ -147,15 +147,15 @@ class EtcdJoining final : public Joining {
   HttpClient& http_;
   std::optional<EtcdClient> client_;
   EtcdLease lease_;
-  std::optional<etcd::View> view_;  // the last one
-  RankTable::Book known_;           // a member: the group, whatever etcd forgets
+  std::optional<etcd::View> view_;  // from the last look
+  RankTable::Book known_;           // for a member: the group, even if etcd loses its record
   GonePlaces gone_;
   std::vector<std::pair<Incarnation, Answer>> asked_;
-  std::optional<Error> refusal_;  // by a rival whose lease may run out
-  Nanos patience_ = 0;            // with it
-  bool may_be_in_ = false;        // its entry was sent
+  std::optional<Error> refusal_;  // because of a rival whose lease may run out
+  Nanos patience_ = 0;            // deadline for the rival
+  bool may_be_in_ = false;        // the entry was sent
   bool is_member_ = false;
-  bool is_cut_off_ = false;  // no server has answered to the member
+  bool is_cut_off_ = false;  // a member that no server answers
   EtcdWatch watch_;
   Nanos pause_ = 0;
 };
@@ -211,7 +211,7 @@ void EtcdJoining::go_on() {
   }
 }
 
-// Does nothing where the entry of this member is not there: come_back() says why.
+// Does nothing if the entry of this member is missing: come_back() has the reason.
 void EtcdJoining::remove_gone() {
   const std::vector<Incarnation> some = gone_.first();
   client_->call(kTransaction, etcd::remove(prefix(), self(), some),
@@ -232,7 +232,7 @@ void EtcdJoining::look() {
       });
 }
 
-// `asked`: how many of the questions, the first ones, were there before it looked.
+// `asked`: the number of questions that had come before the look.
 void EtcdJoining::on_view(etcd::View view, size_t asked) {
   if (std::exchange(is_cut_off_, false)) {
     log_.write(LogLevel::kInfo, fmt::format("rendezvous \"{}\": etcd answers again", uri()));
@@ -307,7 +307,7 @@ void EtcdJoining::come_in() {
   enter(std::move(entry));
 }
 
-// Of another world: the record tells the others, who will miss this worker.
+// Called for another world size: the record names this worker to the others, which will miss it.
 void EtcdJoining::refuse(const wire::Join& join, const GroupRecord& group, Error error) {
   if (group.job != join.job || group.world_size == join.world_size) return fail_for(std::move(error));
   client_->call(kTransaction, etcd::replace_group(prefix(), view_->group_revision, write_group_record(group)),
@@ -326,7 +326,7 @@ void EtcdJoining::enter(etcd::Entry entry) {
         pause_ = 0;
         return go_on();
       }
-      // Another one was faster. Those that come at once spread out.
+      // Another worker was faster. Workers that join at the same time spread out.
       pause_ = next_pause(pause_, kFirstRacePause, kLongestRacePause);
       const Nanos spread = static_cast<Nanos>(self() % 16) * pause_ / 16;
       set_timer(deadline_after(loop_.now(), pause_ + spread), [this] { go_on(); });
@@ -357,8 +357,9 @@ void EtcdJoining::become_member(const RankTable& table) {
 
 // ---- a member ----
 
-// Its entry was not there: its lease has run out, others have lost it, or etcd was restored from an older snapshot,
-// which may have another record, or none. Workers of that time seem to be here until their leases have run out.
+// The entry was missing: the lease has run out, others have lost this member, or etcd was restored from an older
+// snapshot, which may have another record, or none. Workers of that time seem to be here until their leases have run
+// out.
 void EtcdJoining::keep_place() {
   const RankTable::Book found = view_->group ? view_->group->book : RankTable::Book();
   Restored restored = restore(known_, found, view_->here);
@@ -391,8 +392,8 @@ void EtcdJoining::give_up_place() {
   leave();
 }
 
-// Perhaps the others have lost this member, as one that was stopped: those that it loses now live. For the time of a
-// lease it takes no member's place away; the leases of those that are gone all the same run out in that time.
+// The others may have lost this member while it was stopped; members that it loses now may live. For the time of a
+// lease it frees no member's place; the leases of members that are really gone run out in that time.
 void EtcdJoining::come_back(std::optional<std::string> group) {
   gone_.hold_back(lease_.time());
   etcd::Entry entry;
@@ -429,7 +430,7 @@ void EtcdJoining::on_failed(Nanos pause, const Error& error) {
 
 void EtcdJoining::on_refused(Error error) { fail_for(error.add_context(fmt::format("rendezvous \"{}\"", uri()))); }
 
-// A member has its group, whatever etcd says.
+// A member keeps its group, whatever etcd answers.
 void EtcdJoining::fail_for(Error error) {
   if (is_member_) {
     if (!std::exchange(is_cut_off_, true)) log_.write(LogLevel::kWarning, error.message());
@@ -440,7 +441,7 @@ void EtcdJoining::fail_for(Error error) {
   give_up(std::move(error));
 }
 
-// The words of this go out although it is gone then.
+// The requests sent here go out even after this object is gone.
 void EtcdJoining::leave() {
   is_member_ = false;
   cancel_timer();
@@ -451,7 +452,7 @@ void EtcdJoining::leave() {
   lease_.give_up(*client_);
 }
 
-// As of the last look: those whose entry is not there are gone.
+// The table of the last look: members whose entry is missing are gone.
 RankTable EtcdJoining::table() const {
   RankTable::Book book = view_->group ? view_->group->book : RankTable::Book();
   for (auto& [rank, seat] : book.seats) seat.is_gone = false;

@@ -9,17 +9,18 @@
 
 namespace distag {
 
-// "etcd://host:port[,host:port...]/prefix": workers meet in an etcd, which outlives any of them (etcd_messages.h has
-// the keys). Each member has a lease of 5 s that it renews; it comes in by a transaction that holds only for the record
-// of the group that it has read, so that ranks, names and generations are given once.
+// "etcd://host:port[,host:port...]/prefix": workers meet in an etcd, which outlives them (etcd_messages.h has the
+// keys). Each member renews a lease of 5 s. It joins by a transaction that requires the record of the group to be as it
+// was read, so ranks, names and generations are unique.
 //
-// A place is free when its holder has left, when a member has told here that it lost it, or when its lease has run out;
-// until then who wants it waits, and is refused once the lease was renewed for so long that its holder lives. A member
-// whose entry is gone although it lives (it was stopped, or others lost it) makes it again, unless another one has
-// taken its place. A group without members is followed by the next one. The last one to leave takes the record away.
+// A place is free when its holder has left, when a member has reported its loss here, or when its lease has run
+// out. Until then a worker that wants the place waits; it is refused once renewals show that the holder lives. A
+// living member whose entry is gone (it was stopped, or others lost it) writes it again, unless another worker
+// has its place. A group without members is replaced by the next one. The last member to leave removes the
+// record.
 //
-// While no majority of the servers answers, no worker can join; members go on, and try again. The values are those of
-// others: each is checked.
+// While no majority of the servers answers, no worker can join; members go on, and try again. Values that were read are
+// checked.
 std::unique_ptr<Rendezvous> make_etcd_rendezvous(const std::string& uri, EtcdSettings settings, Loop& loop,
                                                  Transport& transport, Log& log, HttpClient& http);
 

@@ -20,7 +20,7 @@ constexpr Nanos kFirstLook = 2 * kMillisecond;
 constexpr Nanos kLongestLook = 50 * kMillisecond;
 constexpr const char* kScheme = "file://";
 
-// Bytes of the lock file.
+// Bytes of the lock file that are locked.
 constexpr uint64_t kMutex = 0;
 constexpr uint64_t kFirstSeat = 1;
 
@@ -34,10 +34,10 @@ std::optional<GroupRecord> read_group(const fs::path& path) {
   }
 }
 
-// One file says what the group is: written by who joins, with the first byte of another file locked, and read by who
-// waits. Of that other file each member has a byte of its own locked as long as it lives, by which its place is known
-// to be taken; so a directory that a killed job has left needs no clearing. The member that leaves last takes both
-// files away.
+// The record of the group is in a single file. Joining workers write it while they hold the first byte of a lock file,
+// and waiting workers read it. Each member keeps a byte of the lock file locked as long as it lives, which shows that
+// its place is taken; so a directory that a killed job has left needs no cleaning. The last member that leaves removes
+// both files.
 class FileJoining final : public Joining {
  public:
   FileJoining(const std::string& uri, Loop& loop, Log& log)
@@ -64,7 +64,7 @@ class FileJoining final : public Joining {
     try {
       error = rank_table(read_group(group_path())).missing_error();
     } catch (...) {
-      // The text without it says enough.
+      // The text without the missing ranks is enough.
     }
     return error;
   }
@@ -90,7 +90,7 @@ class FileJoining final : public Joining {
     set_timer(deadline_after(loop_.now(), pause_), [this] { go_on(); });
   }
 
-  // Nothing happens while somebody else is at it.
+  // Does nothing while another process holds the mutex.
   void come_in() {
     if (!enter()) return;
     std::optional<GroupRecord> record = read_group(group_path());
@@ -105,17 +105,17 @@ class FileJoining final : public Joining {
     lock_.unlock(kMutex);
   }
 
-  // Throws when the others want something else than we do.
+  // Throws when the others expect another group.
   void check_group(GroupRecord record, const wire::Join& join) {
     EachStep each;
     each([&] { check_same_group(uri(), record, join); });
-    each([&] {  // for those who will miss this worker
+    each([&] {  // for the workers that will miss this one
       if (record.job == join.job && record.world_size != join.world_size) write_group(record);
     });
     each.check();
   }
 
-  // Takes the mutex, whose file must not have been removed meanwhile. False: try again.
+  // Takes the mutex, whose file must not have been removed meanwhile. Returns false to try again.
   bool enter() {
     if (!lock_.is_open()) lock_.open(lock_path().string());
     if (lock_.try_lock(kMutex) && lock_.is_at_its_path()) return true;
@@ -123,7 +123,7 @@ class FileJoining final : public Joining {
     return false;
   }
 
-  // Those who have died or left are gone.
+  // Members that have died or left are removed.
   RankTable rank_table(const std::optional<GroupRecord>& record) const {
     RankTable group(uri(), request().job, request().world_size, record ? record->book : RankTable::Book());
     const RankTable::Book book = group.book();
@@ -168,18 +168,19 @@ class FileJoining final : public Joining {
     if (!lock_.is_open()) return;
     if (rank_ >= 0) lock_.unlock(kFirstSeat + static_cast<uint64_t>(std::exchange(rank_, -1)));
     try {
-      // Another one who is at it may have looked before our seat was free: each looks again when it has let go.
+      // A process that held the mutex may have looked before this seat was free: each looks again after it has
+      // unlocked.
       while (enter() && !remove_deserted()) {
         lock_.unlock(kMutex);
         if (!rank_table(read_group(group_path())).is_deserted()) break;
       }
     } catch (...) {
-      // Then the files stay, and the next job finds no member there.
+      // The files stay then, and the next job finds no member there.
     }
     lock_.close();
   }
 
-  // With the mutex held. Whether no member was there, so that the files are gone.
+  // Requires the mutex. Returns true if no member was there, so that the files are removed.
   bool remove_deserted() {
     if (!rank_table(read_group(group_path())).is_deserted()) return false;
     std::error_code ignored;
@@ -190,7 +191,7 @@ class FileJoining final : public Joining {
 
   const fs::path directory_;
   LockFile lock_;
-  int32_t rank_ = -1;  // once it has a seat
+  int32_t rank_ = -1;  // set once it has a seat
   Nanos pause_ = 0;
 };
 

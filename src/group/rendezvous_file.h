@@ -7,13 +7,14 @@
 
 namespace distag {
 
-// "file:///dir": workers that share a file system meet in a directory, which is empty at the start of a job.
+// "file:///dir": workers that share a file system meet in a directory. What a killed job has left there does not
+// matter.
 //
-//   rank.<rank>     one member: who it is and what it expects. Its name exists once, made whole (a hard link)
-//   name.<name>     the same file, so that a name is taken once as well
-//   group           all members, or why they cannot be a group; made whole by who finds out first
+//   group   the record of the group (group_record.h), replaced as a whole by each worker that joins
+//   lock    byte ranges of it are locked: one while the group changes, and one by each member as long as it lives
+//   draft   the next record, which becomes the group by a rename
 //
-// Each member takes its own two away when it leaves, and the last one the group's.
+// The last member that leaves removes the files.
 std::unique_ptr<Rendezvous> make_file_rendezvous(const std::string& uri, Loop& loop, Log& log);
 
 }  // namespace distag

@@ -33,7 +33,7 @@ Error RendezvousGuest::awaited() {
                   uri(), found()));
 }
 
-// An attempt that has only begun has found nothing yet.
+// An attempt that has only just begun has found nothing yet.
 std::string RendezvousGuest::found() const {
   std::string text = found_;
   if (connection_ != nullptr && (text.empty() || loop_.now() - dialled_at_ >= kRepeat)) text = connection_->found();
@@ -55,7 +55,7 @@ void RendezvousGuest::dial() {
   try {
     connection_ = transport_.dial(uri(), std::move(events));
   } catch (...) {
-    // Out of descriptors or memory: by the next attempt that may have changed, and a member has a place to keep.
+    // Descriptors or memory were short, which may be over by the next attempt; a member has a place to keep.
     if (is_member_) return redial();
     give_up(current_error().add_context(fmt::format("rendezvous \"{}\"", uri())));
   }
@@ -63,7 +63,7 @@ void RendezvousGuest::dial() {
 
 void RendezvousGuest::say_join() {
   if (is_done() || connection_ == nullptr) return;
-  if (!say(0)) return;  // on_writable says it again
+  if (!say(0)) return;  // on_writable sends it again
   for (const auto& [incarnation, answer] : asked_) {
     if (!say(incarnation)) return;
   }
@@ -83,7 +83,7 @@ void RendezvousGuest::look_up(Incarnation incarnation, Answer answer) {
   if (!is_member_) return answer(std::nullopt);
   if (asked_.size() >= kMostAsked && !asked_.contains(incarnation)) return;
   asked_[incarnation] = std::move(answer);
-  if (connection_ != nullptr) say(incarnation);  // else, or if it takes nothing now, it is said when it is there again
+  if (connection_ != nullptr) say(incarnation);  // otherwise it is sent when the connection takes messages again
 }
 
 void RendezvousGuest::on_message(const Frames& frames) {
@@ -118,7 +118,7 @@ void RendezvousGuest::on_roster(const wire::Roster& roster) {
   missing_ = roster.missing;
   if (roster.members.empty()) return;
   if (roster.offset == 0) roster_.clear();
-  if (roster.offset != roster_.size()) return;  // it begins again with our next JOIN
+  if (roster.offset != roster_.size()) return;  // the next JOIN gets all pages again
   roster_.insert(roster_.end(), roster.members.begin(), roster.members.end());
   if (roster_.size() == roster.total) on_whole_roster(std::exchange(roster_, {}));
 }
@@ -137,7 +137,7 @@ void RendezvousGuest::on_whole_roster(const std::vector<wire::Member>& roster) {
   succeed(std::move(members));
 }
 
-// Its connection was made again. The worker that serves there now may be another.
+// The connection of a member was made again. Another worker may serve there now.
 void RendezvousGuest::on_word_to_member(const wire::Roster& roster) {
   pause_ = 0;
   if (!roster.refused) return;
@@ -151,7 +151,7 @@ void RendezvousGuest::on_answer(const wire::Roster& roster) {
   if (auto asked = asked_.extract(roster.asked)) asked.mapped()(found);
 }
 
-// A member dials on: the worker that serves there now may be of another group.
+// A member goes on dialling: the worker that serves there now may belong to another group.
 void RendezvousGuest::on_denied() {
   if (is_over()) return;
   give_up(

@@ -10,8 +10,8 @@
 
 namespace distag {
 
-// All ranks but 0 of a tcp rendezvous: dials until rank 0 answers, and says JOIN until it has the roster. The
-// connection then stays, and is made again should it drop: by it rank 0 knows that the place is taken.
+// A rank other than 0 at a tcp rendezvous: dials until rank 0 answers, and repeats JOIN until it has the roster. The
+// connection then stays, and is made again if it drops: it shows rank 0 that the place is taken.
 class RendezvousGuest final : public Joining {
  public:
   RendezvousGuest(const std::string& uri, Loop& loop, Transport& transport, Log& log);
@@ -32,19 +32,19 @@ class RendezvousGuest final : public Joining {
   void on_word_to_member(const wire::Roster& roster);
   void on_answer(const wire::Roster& roster);
   void on_denied();
-  // Closes the connection from outside of its callbacks, and dials again after a pause.
+  // Closes the connection outside its callbacks, and dials again after a pause.
   void redial();
   bool is_done() const { return is_over() && !is_member_; }
 
   Transport& transport_;
   std::unique_ptr<Connection> connection_;
   Nanos dialled_at_ = 0;
-  std::string found_;  // by the last attempt that is over
+  std::string found_;  // result of the last finished attempt
   bool was_answered_ = false;
   bool is_member_ = false;
-  wire::Member self_;  // as the group knows it
+  wire::Member self_;  // with the rank, name and generation that the group assigned
   std::vector<int32_t> missing_;
-  std::vector<wire::Member> roster_;  // the pages that have come
+  std::vector<wire::Member> roster_;  // the pages received so far
   std::map<Incarnation, Answer> asked_;
   Nanos pause_ = 0;
 };

@@ -8,9 +8,10 @@
 namespace distag {
 namespace {
 
-// A failure is told to the guests this long before it is told here, since the socket closes with it.
+// Guests get a failure this long before it is reported here, since the socket closes with the report.
 constexpr Nanos kFarewell = 100 * kMillisecond;
-// Members in a page of a roster, and missing ranks in one: with names and endpoints of any length they fit a message.
+// Members in a page of a roster, and missing ranks in a roster: these fit a message with names and endpoints of any
+// length.
 constexpr size_t kPageMembers = 40;
 constexpr size_t kMostMissing = 8192;
 
@@ -76,7 +77,7 @@ void RendezvousHost::take_join(const ConnectionToken& from, const wire::Join& jo
   }
 }
 
-// A key says whose name it is; who gives no name has that of its key.
+// A key belongs to a name; a worker without a name gets that of its key.
 wire::Join RendezvousHost::with_name_of_key(const ConnectionToken& from, wire::Join join) const {
   const std::string owner = acceptor_->name_of(from);
   if (owner.empty() || owner == join.member.name) return join;
@@ -114,7 +115,7 @@ void RendezvousHost::on_join(const ConnectionToken& from, const wire::Join& join
   }
 }
 
-// One who may not speak for the member would have its connection count as that of the member.
+// Otherwise the connection of an impostor would count as that of the member.
 void RendezvousHost::check_is_the_same(const Peer& known, const wire::Member& member) const {
   const bool is_host = known.incarnation == request().self.incarnation;
   if (!is_host && (member.name.empty() || member.name == known.name)) return;
@@ -139,8 +140,8 @@ bool RendezvousHost::admit(const ConnectionToken& from, const wire::Join& join) 
   return true;
 }
 
-// The place of a member is free once that is lost. While its connection here is there, it lives; without it that has to
-// be asked, by the stream to it. Before the group has met there are no streams, and no member that could miss it.
+// The place of a member is free once the member is lost. It lives while its connection here is open; otherwise the
+// stream to it has to show that. Before the group has met there are no streams, and no member that could miss it.
 bool RendezvousHost::waits_for_rival(const ConnectionToken& from, const wire::Join& join) {
   const Peer* const rival = rank_table_->find_rival(join.member);
   if (rival == nullptr) return false;
@@ -160,7 +161,7 @@ bool RendezvousHost::waits_for_rival(const ConnectionToken& from, const wire::Jo
   return true;
 }
 
-// The claimant of the place is heard again, or hears that its rival lives.
+// The JOIN of the claimant is handled again, or refused because its rival lives.
 void RendezvousHost::on_probed(Incarnation rival, bool is_alive) {
   assert_on_loop(loop_);
   const auto probe = probes_.extract(rival);
@@ -206,7 +207,7 @@ wire::Roster RendezvousHost::roster_of_missing() const {
   return roster;
 }
 
-// Page by page. False: the guest is gone. One that cannot take all of it now asks again.
+// Sends the roster in pages. Returns false if the guest is gone. A guest that cannot take all of it now asks again.
 bool RendezvousHost::answer_with_roster(const ConnectionToken& to) {
   if (!rank_table_->has_met()) return answer(to, roster_of_missing());
   wire::Roster roster;

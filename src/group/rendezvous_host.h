@@ -12,9 +12,9 @@
 
 namespace distag {
 
-// Rank 0 of a tcp rendezvous: takes JOINs until all are there, then tells everybody who is in the group. Goes on for
-// who comes back, and in an open world for everyone. A mistake of one joiner is answered to that joiner alone; the
-// deadline ends it for all while the group gathers. A member is here as long as its connection is.
+// Rank 0 of a tcp rendezvous: takes JOINs until all ranks are there, then sends the roster to all. It goes on serving
+// workers that come back, and all workers in an open world. An error of one joiner is answered to that joiner alone;
+// the deadline fails the whole group while it gathers. A member counts as here as long as its connection is open.
 class RendezvousHost final : public Joining {
  public:
   RendezvousHost(const std::string& uri, Loop& loop, Transport& transport, Log& log);
@@ -33,7 +33,7 @@ class RendezvousHost final : public Joining {
   void take_join(const ConnectionToken& from, const wire::Join& join);
   void on_join(const ConnectionToken& from, const wire::Join& join);
   void check_is_the_same(const Peer& known, const wire::Member& member) const;
-  // Throws when the joiner may not come in. False: it waits for the word on its rival.
+  // Throws when the joiner may not join. Returns false if it waits until its rival has been probed.
   bool admit(const ConnectionToken& from, const wire::Join& join);
   bool waits_for_rival(const ConnectionToken& from, const wire::Join& join);
   void on_probed(Incarnation rival, bool is_alive);
@@ -49,9 +49,9 @@ class RendezvousHost final : public Joining {
   std::unique_ptr<Acceptor> acceptor_;
   std::optional<RankTable> rank_table_;
   std::map<Incarnation, ConnectionToken> guests_;
-  // By the member whose connection is gone, and whose place another one wants: it may live all the same.
+  // By the member whose connection is gone and whose place another worker wants: it may still live.
   struct Probe {
-    ConnectionToken connection;  // of the one that wants it, with what it said last
+    ConnectionToken connection;  // connection of the claimant, whose latest JOIN is `join`
     wire::Join join;
   };
   std::map<Incarnation, Probe> probes_;

@@ -19,8 +19,8 @@ struct Group {
   std::map<Incarnation, InprocJoining*> here;
 };
 
-// The groups of this process, by uri; there only while they have members. An entry and the object that it points to go
-// together under the lock, so posts to the loops of others are made while it is held: it is no leaf.
+// The groups of this process, by uri, as long as they have members. An entry and the object that it points to are
+// removed together under the lock. So posts to the loops of others are made while it is held: it is no leaf lock.
 struct Groups {
   std::map<std::string, Group>* by_uri = nullptr;
 };

@@ -63,7 +63,7 @@ class PmixJoining final : public Joining {
     }
   }
 
-  // The options of a worker may say something else than its launcher.
+  // The options of a worker may contradict its launcher.
   void check_place(const JobBoard::Outcome& outcome) const {
     const auto size = static_cast<int64_t>(outcome.texts.size());
     if (request().self.rank == outcome.rank && request().world_size == size) return;
@@ -75,7 +75,7 @@ class PmixJoining final : public Joining {
 
   RankTable table() const { return {uri(), request().job, request().world_size}; }
 
-  // What the others wrote is checked as a JOIN is.
+  // The texts of the others are checked like JOINs.
   std::vector<Peer> read_members(const std::vector<std::string>& texts) const {
     RankTable group = table();
     int32_t rank = 0;
@@ -107,7 +107,7 @@ class PmixJoining final : public Joining {
   }
 
   JobBoard& board_;
-  std::vector<int32_t> missing_;  // by what the board has said
+  std::vector<int32_t> missing_;  // as the board last reported
   std::vector<Peer> members_;
 };
 

@@ -8,9 +8,9 @@
 namespace distag {
 
 // "tcp://host:port": rank 0 listens there, over the transport that the workers use, and the others dial it until their
-// deadline. Each says JOIN, again every half second; rank 0 answers ROSTER: who is missing, all members, or why not.
-// Rank 0 goes on answering for as long as it lives, so that whoever comes late hears that the group is complete.
-// Throws INVALID_ARGUMENT for an address without a port that all can know.
+// deadline. Each repeats JOIN every half second; rank 0 answers ROSTER with the missing ranks, all members, or an
+// error. Rank 0 serves as long as it lives, so that a late worker learns that the group is complete. Throws
+// INVALID_ARGUMENT for an address with port 0.
 std::unique_ptr<Rendezvous> make_tcp_rendezvous(const std::string& uri, Loop& loop, Transport& transport, Log& log);
 
 }  // namespace distag

@@ -6,7 +6,7 @@
 
 namespace distag {
 
-// How a worker's shutdown went.
+// The result of a worker's shutdown.
 struct ShutdownReport {
   bool clean = true;
   std::vector<std::string> missing;

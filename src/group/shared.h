@@ -16,15 +16,15 @@ class GroupService;
 
 enum class GroupPhase { kCreated, kServing, kStopped };
 
-// A member as requests see it. On the loop.
+// A member and the requests counted for it. On the loop.
 struct GroupPeer {
   std::shared_ptr<const Peer> peer;
   uint64_t requests_sent = 0;
   uint64_t requests_received = 0;
 };
 
-// The state that the parts of the group, and the calls above it, have in common. It lives as long as what the host
-// keeps of its calls.
+// The state that the parts of the group share with the calls above it. Calls that the host keeps hold
+// it.
 struct GroupShared {
   GroupShared(Loop& loop_, Random& random_) : loop(loop_), random(random_) {}
 
@@ -36,7 +36,7 @@ struct GroupShared {
   std::atomic<GroupPhase> phase{GroupPhase::kCreated};
   Trace trace;
 
-  // Set before the start, then as it is.
+  // Set before the start and not changed after it.
   GroupService* service = nullptr;
 
   // On the loop.
@@ -45,7 +45,7 @@ struct GroupShared {
   bool is_open_world = false;
   std::unordered_map<Incarnation, GroupPeer> peers;
 
-  // On the loop. Throws what requests to it fail with, if it is gone; of a rank, to its latest member.
+  // On the loop. Throws the error with which requests to a lost member fail; for a rank, that of its latest member.
   void check_present(Incarnation worker) const {
     assert_on_loop(loop);
     const Error* gone = session == nullptr ? nullptr : session->gone(worker);
@@ -54,7 +54,7 @@ struct GroupShared {
   void check_rank_present(int32_t rank) const {
     if (const auto member = membership.find_by_rank(rank)) check_present(member->peer.incarnation);
   }
-  // Session::lack_text.
+  // See Session::lack_text.
   std::string lack_text(Incarnation worker) const { return session == nullptr ? "" : session->lack_text(worker); }
   std::string lack_text_of_rank(int32_t rank) const {
     const auto member = membership.find_by_rank(rank);

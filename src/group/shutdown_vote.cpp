@@ -7,7 +7,7 @@ namespace distag {
 namespace {
 
 constexpr Nanos kFirstPace = kMillisecond;
-// For each member that is to be told who is missing: so the leader says that to one of them each millisecond at most.
+// The leader reports missing members to at most one waiting member per such time.
 constexpr Nanos kTellPace = kMillisecond;
 
 }  // namespace
@@ -33,7 +33,7 @@ void ShutdownVote::on_members_changed() {
   assert_on_loop(shared_.loop);
   if (!is_over_) ticks_.attempt([this] { answer_early_ask(); });
   if (!is_stopping_ || is_over_) return;
-  round_.mark_stale();  // until the next one begins
+  round_.mark_stale();  // until the next round begins
   ticks_.attempt([this] {
     if (shared_.is_open_world) {
       look_whether_idle();
@@ -43,7 +43,7 @@ void ShutdownVote::on_members_changed() {
     } else if (round_.number() == 0) {
       start_round();
     } else {
-      ticks_.pace(kFirstPace);  // others may go in the same moment
+      ticks_.pace(kFirstPace);  // others may go at the same moment
     }
   });
 }
@@ -83,7 +83,7 @@ void ShutdownVote::start_round() {
   examine_round();
 }
 
-// Without memory for it, it comes again.
+// If there is no memory, the answer comes again.
 void ShutdownVote::on_answer(const Peer& from, const wire::ShutdownAnswer& answer) {
   assert_on_loop(shared_.loop);
   if (is_over_ || !is_leader() || !round_.take(from.incarnation, answer)) return;
@@ -113,7 +113,7 @@ void ShutdownVote::tell_missing_soon() {
   });
 }
 
-// Those that wait want to name the missing ones in their report.
+// Waiting members name the missing ones in their reports.
 void ShutdownVote::tell_missing() {
   std::vector<Incarnation> missing = missing_to_leader();
   if (missing == told_missing_) return;
@@ -123,7 +123,7 @@ void ShutdownVote::tell_missing() {
   told_missing_ = std::move(missing);
 }
 
-// Where it is not complete, the next answer wakes us.
+// If the round is incomplete, the next answer continues it.
 void ShutdownVote::examine_round() {
   if (!round_.is_own_ready()) {
     round_.set_own(shared_.self.incarnation, own_answer());
@@ -147,7 +147,7 @@ void ShutdownVote::finish() {
   be_quiet();
 }
 
-// As a task of its own: should it find no memory half way, the worker ends by that failure.
+// A task of its own: if it finds no memory half way, the worker ends with that failure.
 void ShutdownVote::be_quiet() {
   stop();
   shared_.loop.post_or_drop(quiet_place_, [this] { callbacks_.on_quiet(); });
@@ -167,7 +167,7 @@ bool ShutdownVote::on_ask(const Peer& from, const wire::ShutdownPoll& ask) {
   return true;
 }
 
-// It has heard of the end of a lower rank before this worker did.
+// The sender learned of the end of a lower rank before this worker did.
 void ShutdownVote::answer_early_ask() {
   std::erase_if(early_asks_, [this](const auto& ask) { return shared_.session->gone(ask.first) != nullptr; });
   const auto early = early_asks_.find(leader());
@@ -184,7 +184,7 @@ void ShutdownVote::answer(Incarnation from, const wire::ShutdownPoll& ask) {
   const bool is_final = is_ready(given);
   const bool is_stopping = given.stopping;
   send(from, std::move(given));
-  // It is asked again when there was no memory for the answer.
+  // After the send: if there was no memory for the answer, the leader asks again.
   leader_ = from;
   asked_round_ = ask.round;
   is_answer_final_ = is_final;
@@ -195,7 +195,7 @@ void ShutdownVote::answer(Incarnation from, const wire::ShutdownPoll& ask) {
   });
 }
 
-// Makes a stream to the leader, by which we hear of its end even if it never begins a round.
+// Makes a stream to the leader, which reports its end even if it never begins a round.
 void ShutdownVote::greet_leader() {
   const Incarnation now = leader();
   if (now == greeted_) return;
@@ -205,7 +205,7 @@ void ShutdownVote::greet_leader() {
   greeted_ = now;
 }
 
-// Another answer only where it helps the leader: when we want to stop, and when we are idle as well.
+// Sends another answer only if it helps the leader: when this worker wants to stop, and when it is idle as well.
 void ShutdownVote::answer_leader() {
   if (leader_ == 0 || is_answer_final_ || !is_stopping_) return;
   wire::ShutdownAnswer answer = own_answer();
@@ -232,7 +232,7 @@ std::vector<std::string> ShutdownVote::missing() const {
   if (is_leader()) {
     missing = missing_to_leader();
   } else if (leader_ == 0) {
-    missing = {leader()};  // it has not begun
+    missing = {leader()};  // the leader has not begun
   }
   std::vector<std::string> names;
   for (const MemberRecord& member : shared_.membership.all()) {
@@ -242,15 +242,15 @@ std::vector<std::string> ShutdownVote::missing() const {
   return names;
 }
 
-// ---- of an open group ----
+// ---- an open group ----
 
-// It waits for no other member.
+// Waits for no other member.
 void ShutdownVote::look_whether_idle() {
   if (!callbacks_.is_idle()) return ticks_.pace(kFirstPace);
   be_quiet();
 }
 
-// ---- all ----
+// ---- all members ----
 
 void ShutdownVote::tick() {
   assert_on_loop(shared_.loop);
@@ -266,7 +266,7 @@ void ShutdownVote::go_on() {
     return;
   }
   if (round_.is_stale() || round_.is_own_ready()) {
-    start_round();  // members have changed, or the counts of the last one did not match
+    start_round();  // members have changed, or the counts of the last round did not match
   } else {
     examine_round();
   }
@@ -276,7 +276,7 @@ void ShutdownVote::send(Incarnation to, wire::Body body) {
   try {
     shared_.session->send(to, std::move(body));
   } catch (const Error&) {
-    // It is lost, of which we are told otherwise.
+    // The member is lost; on_members_changed() follows.
   }
 }
 

@@ -11,15 +11,16 @@
 
 namespace distag {
 
-// How the members of a static group find out that none of them has anything left to do: the lowest living rank leads.
-// It asks in rounds; each member answers whether it wants to stop, is idle, and how many requests it sent to and got
-// from each peer. Two rounds in a row with all stopping and idle and equal counts, in which each pair has got what it
-// sent, are quiet: nothing can have been on its way between them. Members that are lost, and pairs that lost each
-// other, are left out. In an open group each is quiet by itself once it is idle. On the loop.
+// How the members of a static group find out that none of them has work left. The lowest living rank leads and
+// asks in rounds. Each member answers whether it wants to stop, whether it is idle, and how many requests it sent
+// to and received from each peer. The group is quiet after two rounds in a row in which all are stopping and
+// idle, the counts are equal, and each pair has received what it sent: then no request was on its way. Lost
+// members, and pairs that lost each other, are left out. In an open group each member is quiet once it is idle.
+// On the loop.
 //
-//   waiting -> asked      the leader's ShutdownPoll: answered now, and again whenever the answer is another
+//   waiting -> asked      the leader's ShutdownPoll: answered now, and again whenever the answer changes
 //   any     -> leading    this is the lowest living rank and wants to stop
-//   any     -> quiet      the leader's verdict, or its own; the last state
+//   any     -> quiet      the leader's verdict, or its own as leader; the last state
 class ShutdownVote {
  public:
   struct Callbacks {
@@ -29,23 +30,23 @@ class ShutdownVote {
 
   ShutdownVote(GroupShared& shared, Callbacks callbacks);
 
-  void begin();  // the shutdown was asked for here
+  void begin();  // a shutdown was requested here
   void stop();   // cancels the timer; nothing happens after it
 
-  // False: this worker does not know that the one that asks leads; should it learn so later, it answers then.
+  // Returns false if this worker does not know that `from` leads; if it learns that later, it answers then.
   bool on_ask(const Peer& from, const wire::ShutdownPoll& ask);
   void on_answer(const Peer& from, const wire::ShutdownAnswer& answer);
   void on_verdict(const Peer& from, const wire::ShutdownVerdict& verdict);
   void on_members_changed();
 
-  // The members that are known here as lost, or as keeping the group from being quiet by not asking for it. By
+  // The members known here as lost, or as not asking to stop and so keeping the group from being quiet. By
   // rank.
   std::vector<std::string> missing() const;
 
  private:
   bool is_leader() const { return leader() == shared_.self.incarnation; }
   Incarnation leader() const;               // the lowest living rank
-  std::vector<Incarnation> others() const;  // that live
+  std::vector<Incarnation> others() const;  // all other living members
   wire::ShutdownAnswer own_answer() const;
 
   void start_round();
@@ -76,11 +77,11 @@ class ShutdownVote {
   Loop::TimerId tell_timer_ = 0;
 
   // As a member.
-  Incarnation greeted_ = 0;  // the leader that knows of us
-  Incarnation leader_ = 0;   // who asked last
+  Incarnation greeted_ = 0;  // the leader that knows of this worker
+  Incarnation leader_ = 0;   // the leader that asked last
   uint64_t asked_round_ = 0;
-  std::map<Incarnation, wire::ShutdownPoll> early_asks_;  // the last one of each that does not lead, or not yet
-  bool is_answer_final_ = false;                          // it said stopping and idle
+  std::map<Incarnation, wire::ShutdownPoll> early_asks_;  // latest poll of each worker that does not lead, or not yet
+  bool is_answer_final_ = false;                          // the answer said stopping and idle
   bool told_stopping_ = false;
   std::vector<Incarnation> missing_;
 

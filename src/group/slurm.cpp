@@ -11,18 +11,18 @@ namespace {
 constexpr size_t kLongestList = 65536;
 constexpr size_t kLongestHost = 255;
 constexpr size_t kMostParts = 4096;  // hosts and ranges
-constexpr size_t kMostDigits = 9;    // of a number in a range
+constexpr size_t kMostDigits = 9;    // digits of a number in a range
 constexpr uint64_t kMostHosts = UINT32_MAX;
 
-constexpr uint32_t kFirstPort = 20000;  // below the ports that systems give to those who dial, from 32768 on
+constexpr uint32_t kFirstPort = 20000;  // below the ephemeral ports of most systems, from 32768 on
 constexpr uint32_t kPorts = 12768;
-constexpr uint32_t kPortsOfAJob = 16;  // steps of one job that run side by side
+constexpr uint32_t kPortsOfAJob = 16;  // for steps of one job that run at the same time
 
 bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
 }
 
-// Reads from the left. Throws naming the place of what does not fit.
+// Reads from the left. Throws with the position of the first mismatch.
 class HostListParser {
  public:
   explicit HostListParser(std::string_view text) : text_(text) {}
@@ -57,7 +57,7 @@ class HostListParser {
     return true;
   }
 
-  // "rack[0-1]n[01-10]": gives their number, and the first of them.
+  // "rack[0-1]n[01-10]": returns the number of hosts, and the first of them.
   uint64_t parse_hosts(std::string& first) {
     uint64_t count = 1;
     const size_t begin = place_;

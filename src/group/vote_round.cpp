@@ -6,7 +6,7 @@
 namespace distag {
 namespace {
 
-// A sorted answer has neither sent to nor heard from a peer that it does not name.
+// A peer that a sorted answer does not name has counts of 0.
 wire::PeerCount count_of(const wire::ShutdownAnswer& answer, Incarnation peer) {
   const auto found =
       std::lower_bound(answer.counts.begin(), answer.counts.end(), peer,
@@ -42,7 +42,7 @@ void VoteRound::set_own(Incarnation self, wire::ShutdownAnswer own) {
 bool VoteRound::take(Incarnation from, const wire::ShutdownAnswer& given) {
   if (given.round != number_ || !answers_.contains(self_)) return false;
   wire::ShutdownAnswer answer = given;
-  sort_answer(answer);  // as it comes from a peer it may be in any order
+  sort_answer(answer);  // a peer may send it in any order
   if (answer.stopping) stopping_.insert(from);
   wire::ShutdownAnswer& latest = answers_[from];
   if (is_ready(latest)) --others_ready_;
@@ -57,8 +57,8 @@ bool VoteRound::keep() {
   return is_first;
 }
 
-// Whether what each pair says of the other agrees, and has not changed since the round before. What is not named now
-// was not named before, as counts only grow.
+// Whether the counts of each pair agree, and have not changed since the round before. A peer that is not named now was
+// not named before, as counts only grow.
 bool VoteRound::is_balanced() const {
   for (const auto& [one, answer] : answers_) {
     const auto before = previous_.find(one);

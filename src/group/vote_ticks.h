@@ -9,16 +9,17 @@
 
 namespace distag {
 
-// When a vote that waits looks again: at a pace that doubles up to 20 ms, or a while after a step that found no memory.
-// Both may be due at once. What owns it asks for no more ticks, or ignores them, once it is over. On the loop.
+// The times at which a waiting vote checks again: at a pace that doubles up to 20 ms, or a while after a step that
+// found no memory. Both may be due at once. The owner requests no more ticks, or ignores them, once it is over. On the
+// loop.
 class VoteTicks {
  public:
   VoteTicks(Loop& loop, std::function<void()> on_tick) : loop_(loop), on_tick_(std::move(on_tick)) {}
 
-  // Unless a tick of this kind is due already. `first` counts where the pace begins anew.
+  // Does nothing if a tick of this kind is due already. `first` applies when the pace begins anew.
   void pace(Nanos first);
   void begin_anew() { pace_ = 0; }
-  // Runs the step; without memory for it there is a tick later.
+  // Runs the step; if it finds no memory, a tick follows later.
   template <typename Step>
   void attempt(Step&& step) {
     try {

@@ -9,15 +9,15 @@ namespace {
 
 // The ranks that hold each tile, ascending, by tile (row-major) and, within it, by the part of the sum they hold.
 struct Tiles {
-  Dims counts;        // of tiles along each dim of the tensor
-  int64_t parts = 1;  // of a sum
+  Dims counts;        // number of tiles along each dim of the tensor
+  int64_t parts = 1;  // number of parts of a sum
   std::vector<std::vector<int64_t>> holders;
   bool operator==(const Tiles& other) const {
     return counts == other.counts && parts == other.parts && holders == other.holders;
   }
 };
 
-// The axes of size > 1 in the order of the array: those of dim 0, of dim 1, ..., the repeated ones, the partial ones.
+// The axes of size > 1, in the order of the array: those of dim 0, of dim 1, ..., the repeated axes, the partial axes.
 struct ArrayOrder {
   Axes cut;
   Axes repeated;
@@ -51,14 +51,14 @@ Tiles tiles_of(const MeshShape& mesh, const Spec& spec) {
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
-// "[2,2]<=[4]T(1,0)" or "[2,2]0,1,2,3" as it stands.
+// "[2,2]<=[4]T(1,0)" or "[2,2]0,1,2,3".
 struct DeviceArray {
   std::vector<int64_t> shape;
   std::vector<int64_t> devices;        // row-major
-  std::vector<bool> trailing_is_part;  // for each trailing dim that is none of the tensor: of a sum, or repeated
+  std::vector<bool> trailing_is_part;  // for each dim after those of the tensor: part of a sum, or repeated
 };
 
-// The number of devices that a text has to have. Without a mesh the text says that itself.
+// The number of devices that a text must have. Without a mesh the text itself determines it.
 struct DeviceCount {
   const MeshShape* mesh;
   int64_t count;
@@ -155,7 +155,7 @@ void read_trailing_dims(Scanner& scanner, DeviceArray& array) {
   }
 }
 
-// Behind "devices". `rank` is that of the tensor; none without a mesh.
+// Reads the text after "devices". `rank` is that of the tensor; nullopt without a mesh.
 DeviceArray read_array(DeviceCount count, Scanner& scanner, std::optional<size_t> rank) {
   DeviceArray array;
   scanner.expect('=', "behind devices");
@@ -184,10 +184,10 @@ int32_t rank_of(const Scanner& scanner, int64_t device) {
   scanner.refuse(Status::kInvalidArgument, 0, "there is no device {}: they are numbered from 0", device);
 }
 
-// Of a tile along each dim of the tensor and, last, of a part of the sum.
+// The index of a tile along each dim of the tensor and, last, of a part of the sum.
 using TileNumber = std::vector<int64_t>;
 
-// That of the tile at each position.
+// The tile number at each position.
 std::vector<TileNumber> tile_numbers(const MeshShape& mesh, const Scanner& scanner, const DeviceArray& array,
                                      size_t rank) {
   std::vector<TileNumber> numbers(array.devices.size());
@@ -229,7 +229,7 @@ Tiles tiles_of(const DeviceArray& array, size_t rank, const MeshShape& mesh, con
   return tiles;
 }
 
-// Each axis goes to the dim along which a step on it changes the tile; the larger the step, the more significant.
+// Assigns each axis to the dim along which a step on it changes the tile; a larger step is more significant.
 Spec guess(const MeshShape& mesh, const std::vector<TileNumber>& numbers, size_t rank) {
   Spec spec(rank);
   std::array<std::vector<std::pair<int64_t, uint8_t>>, kMaxRank> steps;
@@ -245,7 +245,7 @@ Spec guess(const MeshShape& mesh, const std::vector<TileNumber>& numbers, size_t
   for (size_t i = 0; i < rank; ++i) {
     std::sort(steps[i].begin(), steps[i].end());
     for (const auto& [step, axis] : steps[i]) {
-      if (spec.cut() & (AxisSet{1} << axis)) continue;  // a skew array, which the comparison refuses
+      if (spec.cut() & (AxisSet{1} << axis)) continue;  // a skew array, which the comparison rejects
       spec.dim(i).push_back(axis);
     }
   }
@@ -276,14 +276,14 @@ std::string trailing_text(const ArrayOrder& order) {
 
 bool is_whole(const ArrayOrder& order) { return order.cut.empty() && order.partial.empty(); }
 
-// "<=[2,3]T(1,0)": neighbours that stay together are one dim.
+// "<=[2,3]T(1,0)": adjacent axes that stay together form one dim.
 std::string iota_text(const MeshShape& mesh, const ArrayOrder& order) {
   Axes all = order.cut;
   for (uint8_t axis : order.repeated) all.push_back(axis);
   for (uint8_t axis : order.partial) all.push_back(axis);
   const Axes used = axes_of(set_of(all));
   struct Run {
-    size_t first;  // number among the used axes
+    size_t first;  // index among the used axes
     int64_t size;
     size_t length;
   };

@@ -60,7 +60,7 @@ void check_ranks(const MeshRequest& request) {
   }
 }
 
-// The shape with -1 worked out, whose product is `count`; `unit` names what is counted.
+// The shape with -1 replaced so that the product is `count`; `unit` names the counted items in messages.
 Dims completed_shape(const MeshRequest& request, const Dims& asked, int64_t count, const char* kind, const char* unit,
                      const char* advice = "") {
   int64_t product = 1;
@@ -104,7 +104,7 @@ std::map<int64_t, std::vector<size_t>> members_by_granule(const MeshRequest& req
   return members;
 }
 
-// Index i of a row-major array of that shape, as coordinates.
+// The coordinates of index i in a row-major array of that shape.
 Dims coordinates_of(int64_t index, const Dims& shape) {
   Dims coordinates;
   coordinates.resize(shape.size());
@@ -112,7 +112,7 @@ Dims coordinates_of(int64_t index, const Dims& shape) {
   return coordinates;
 }
 
-// For each position of a hybrid mesh the index of its member in the list of ranks.
+// For each position of a hybrid mesh: the index of its member in the list of ranks.
 std::vector<size_t> hybrid_order(const std::map<int64_t, std::vector<size_t>>& members, const Dims& inner,
                                  const Dims& outer, const Dims& strides) {
   std::vector<size_t> order(members.size() * members.begin()->second.size());

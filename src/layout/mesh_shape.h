@@ -14,7 +14,7 @@ namespace distag::layout {
 inline constexpr size_t kMaxAxes = 8;
 inline constexpr int64_t kMaxMembers = 4096;
 
-// Axes of a mesh by number, in an order that means something: at most kMaxAxes, none twice, held in place.
+// Axes of a mesh by number. Their order is significant. At most kMaxAxes, without repetitions, stored inline.
 class Axes {
  public:
   Axes() = default;
@@ -32,7 +32,7 @@ class Axes {
   bool starts_with(const Axes& head) const {
     return head.size_ <= size_ && std::equal(head.begin(), head.end(), begin());
   }
-  // Those from number `first` on.
+  // The axes from index `first` on.
   Axes from(size_t first) const;
   bool operator==(const Axes& other) const { return std::equal(begin(), end(), other.begin(), other.end()); }
 
@@ -49,24 +49,24 @@ inline AxisSet set_of(const Axes& axes) {
   return set;
 }
 inline bool has_axis(AxisSet set, size_t axis) { return ((set >> axis) & 1) != 0; }
-// Ascending.
+// In ascending order.
 Axes axes_of(AxisSet set);
 
 // The request for a mesh. Empty lists stand for the defaults.
 struct MeshRequest {
   std::string name = "mesh";
-  Dims shape;                           // of a granule when there is an outer shape; one size may be -1
+  Dims shape;                           // shape of a granule if there is an outer shape; one size may be -1
   std::vector<std::string> axis_names;  // empty: axis0, axis1, ...
   std::vector<int32_t> ranks;
-  Dims outer_shape;               // over granules; empty: no hybrid mesh
-  std::vector<int64_t> granules;  // of each rank; empty: all in one
+  Dims outer_shape;               // shape over granules; empty: no hybrid mesh
+  std::vector<int64_t> granules;  // granule of each rank; empty: all in one
 };
 
-// Workers, the members, as a row-major grid with named axes. A position is an index into the list of members; a
-// coordinate is an index along one axis.
+// Workers (the members of the mesh) as a row-major grid with named axes. A position is an index into the list of
+// members; a coordinate is an index along one axis.
 class MeshShape {
  public:
-  // Throws INVALID_ARGUMENT that says which size, name or rank does not fit.
+  // Throws INVALID_ARGUMENT, which names the invalid size, name or rank.
   static MeshShape make(const MeshRequest& request);
 
   const std::string& name() const { return name_; }
@@ -84,15 +84,15 @@ class MeshShape {
   int64_t coordinate(int64_t position, size_t axis) const {
     return position / strides_[axis] % std::max<int64_t>(sizes_[axis], 1);
   }
-  // Row-major over the coordinates along these axes, the first one being the most significant.
+  // The row-major index over the coordinates along these axes; the first axis is the most significant.
   int64_t index_along(const Axes& axes, int64_t position) const;
-  // The product of their sizes.
+  // The product of the sizes of these axes.
   int64_t size_of(const Axes& axes) const;
-  // The position with the coordinates along `axes` replaced by those of that index.
+  // The position with its coordinates along `axes` replaced by those of `index`.
   int64_t moved(int64_t position, const Axes& axes, int64_t index) const;
-  // The positions that differ from this one along these axes only, in the order of their index.
+  // The positions that differ from this position along these axes only, ordered by their index.
   std::vector<int64_t> group_of(const Axes& axes, int64_t position) const;
-  // Without the axes of size 1, which place nothing.
+  // The axes without those of size 1, which cut nothing.
   Axes used(const Axes& axes) const;
   AxisSet used(AxisSet axes) const;
 
@@ -105,7 +105,7 @@ class MeshShape {
   std::vector<int64_t> granules_;
 };
 
-// "x, y": for messages.
+// Returns "x, y", for messages.
 std::string names_of(const MeshShape& mesh, const Axes& axes);
 
 }  // namespace distag::layout

@@ -6,7 +6,7 @@
 namespace distag::layout {
 namespace {
 
-// Block `index` of each dim, counted by the index along its axes.
+// The box of the block with this index along each dim.
 Box cell_box(const MeshShape& mesh, const Spec& spec, const Dims& shape, const Dims& index) {
   Box box;
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -40,7 +40,7 @@ void for_each_block(const MeshShape& mesh, const Spec& spec, const Dims& shape, 
   }
 }
 
-// The member with these blocks that has the other coordinates of `position`.
+// The member that has these blocks and otherwise the coordinates of `position`.
 int64_t with_blocks(const MeshShape& mesh, const Spec& spec, int64_t position, const Dims& index) {
   for (size_t i = 0; i < index.size(); ++i) position = mesh.moved(position, spec.dim(i), index[i]);
   return position;
@@ -58,13 +58,13 @@ Move::Move(const MeshShape& mesh, const Dims& shape, const Spec& from, const Spe
   plan_move();
 }
 
-// Whether each block of the dim along `inner` lies in that block along `outer`, its head, which the same member holds.
-// Of uneven sizes this may not be: 2 elements in two are 1 and 1, in two times two 1, 1, 0 and 0.
+// Whether each block of the dim along `inner` lies in the block along `outer`, its prefix, that the same member holds.
+// Uneven sizes may break this: 2 elements in two blocks are 1 and 1, in two times two blocks 1, 1, 0 and 0.
 bool Move::nests(size_t dim, const Axes& outer, const Axes& inner) const {
   const int64_t large = block_size(shape_[dim], mesh_.size_of(outer));
   const int64_t parts = mesh_.size_of(inner.from(outer.size()));
   const int64_t small = block_size(shape_[dim], mesh_.size_of(inner));
-  // A small block is at most what a large one has for each part, rounded up: nothing overflows.
+  // A small block is at most a large block divided by the parts, rounded up, so nothing overflows.
   return parts * small == large || (large >= shape_[dim] && parts * small >= shape_[dim]);
 }
 
@@ -109,7 +109,7 @@ void Move::plan_move() {
     }
     gained |= set_of(after) & ~middle_.cut();
   }
-  if (is_aligned && losing == 0 && (set_of(added) & middle_.cut()) == 0) return;  // all that is cut was repeated
+  if (is_aligned && losing == 0 && (set_of(added) & middle_.cut()) == 0) return;  // all new cuts were repeated before
   move_ = MoveKind::kBoxes;
   if (!is_aligned || gained != 0) return;
   if (gaining == 0) {
@@ -121,8 +121,8 @@ void Move::plan_move() {
   }
 }
 
-// The member from which `position` takes (a part of) the cell: one of those with its own coordinates on the partial
-// axes. Where the move is aligned it differs along the axes of the move only; else holders of its own granule are
+// The member from which `position` takes (a part of) the cell: a holder with the same coordinates on the partial axes.
+// If the move is aligned, the holder differs along the axes of the move only. Otherwise holders in the same granule are
 // preferred, and the load is spread over them.
 int64_t Move::holder_for(int64_t position, const Box& cell) const {
   if (box_of(mesh_, middle_, shape_, position) == cell) return position;
@@ -132,7 +132,7 @@ int64_t Move::holder_for(int64_t position, const Box& cell) const {
   }
   const int64_t aligned = with_blocks(mesh_, middle_, position, index);
   if (!move_axes_.empty()) return aligned;
-  Axes free;  // along which the cell is repeated
+  Axes free;  // axes along which the cell is repeated
   for (uint8_t axis = 0; axis < mesh_.axis_count(); ++axis) {
     if (mesh_.size(axis) > 1 && !has_axis(middle_.cut() | middle_.partial(), axis)) free.push_back(axis);
   }

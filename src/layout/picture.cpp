@@ -6,8 +6,8 @@
 namespace distag::layout {
 namespace {
 
-constexpr size_t kMostRows = 24;  // of a picture whose heights are in proportion
-constexpr std::array<int, 12> kColors = {153, 223, 157, 218, 229, 183, 159, 216, 194, 225, 187, 152};  // light ones
+constexpr size_t kMostRows = 24;  // limit for a picture whose heights are proportional
+constexpr std::array<int, 12> kColors = {153, 223, 157, 218, 229, 183, 159, 216, 194, 225, 187, 152};  // light colors
 
 PictureSubject subject_of(const MeshShape& mesh, const Spec& spec, const std::optional<Dims>& shape) {
   PictureSubject subject;
@@ -63,7 +63,7 @@ size_t width_of(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), starts_character));
 }
 
-// At most that many characters, with "..." for the rest.
+// At most `width` characters; "..." replaces the rest.
 std::string cut(const std::string& text, size_t width) {
   if (width_of(text) <= width) return text;
   const size_t kept = width > 3 ? width - 3 : 0;
@@ -86,7 +86,7 @@ std::string repeated(std::string_view text, size_t times) {
   return result;
 }
 
-// The blocks of a drawn dim: from where, and how many.
+// Offset and extent of the blocks of a drawn dim.
 using Blocks = std::map<int64_t, int64_t>;
 
 // The picture as a grid: rows and columns of blocks, and the text of each cell.
@@ -132,8 +132,8 @@ Grid grid_of(const PictureSubject& subject, DrawnDims drawn, const std::string& 
   return grid;
 }
 
-// Sizes in proportion to the extents, each at least as large as its text, where `room` lets them; else as large as the
-// text, or less than that.
+// Sizes proportional to the extents, each at least as large as its text, if `room` permits; otherwise the size of the
+// text or less.
 std::map<int64_t, size_t> sizes_in_proportion(const Blocks& blocks, const std::map<int64_t, size_t>& texts,
                                               size_t room) {
   double unit = 0;
@@ -160,7 +160,7 @@ std::map<int64_t, size_t> sizes_in_proportion(const Blocks& blocks, const std::m
   return sizes;
 }
 
-// Leaves out columns for which there is no room with a character each. How many there were, where that is so.
+// Removes columns that do not fit with one character each. Returns the number of all columns if it removed any.
 std::optional<size_t> leave_out(Grid& grid, size_t width) {
   const size_t most = std::max<size_t>(width > 1 ? (width - 1) / 2 : 1, 1);
   const size_t all = grid.columns.size();
@@ -261,7 +261,7 @@ std::string to_text(const PictureSubject& subject, const PictureStyle& style) {
 
 // ---- the dims that a text has ---------------------------------------------------------------------------------------
 
-// Items between the brackets that the text begins with, of which only those of the outermost list count.
+// Counts the items between the brackets at the beginning of the text, in the outermost list only.
 size_t count_items(std::string_view text) {
   size_t depth = 0;
   size_t items = 0;
@@ -277,7 +277,7 @@ size_t count_items(std::string_view text) {
   return items;
 }
 
-// One more than the last dim that "S(d)" names.
+// The last dim that "S(d)" names, plus one.
 size_t count_placed_dims(std::string_view text) {
   size_t dims = 0;
   for (size_t i = 0; i + 1 < text.size(); ++i) {

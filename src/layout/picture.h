@@ -9,7 +9,7 @@
 
 namespace distag::layout {
 
-// The numbers are those of distag_picture_format.
+// The numbers equal those of distag_picture_format.
 enum class PictureFormat : int32_t { kText = 1, kJson = 4, kSvg = 5, kHtml = 6 };
 
 struct PictureStyle {
@@ -21,8 +21,9 @@ struct PictureStyle {
   std::string label = "CPU";
 };
 
-// A drawing of the members that hold each part of a tensor. Without a mesh the text is of HLO, which names its devices;
-// without a shape all parts are alike, and of `rank` dims (0: as many as the text has). Throws INVALID_ARGUMENT.
+// A drawing of the members that hold each part of a tensor. Without a mesh the text must be HLO, which names its
+// devices. Without a shape all parts have equal size, and the tensor has `rank` dims (0: as many as the text has).
+// Throws INVALID_ARGUMENT.
 std::string draw(const MeshShape* mesh, std::string_view spec, const std::optional<Dims>& shape, size_t rank,
                  const PictureStyle& style);
 

@@ -9,7 +9,7 @@
 namespace distag::layout {
 namespace {
 
-// Texts have a contrast of at least 7 to what lies below them, on light and on dark pages.
+// Texts have a contrast of at least 7 to their background, on light and on dark pages.
 constexpr std::string_view kPageStyle =
     "<style>"
     "body{background:#ffffff;color:#111111;font:14px sans-serif;margin:2em}"
@@ -22,7 +22,7 @@ std::string cell(std::string_view tag, const std::string& text) {
   return fmt::format("<{0}>{1}</{0}>", tag, escaped_xml(text));
 }
 
-// The part of each member; those that are not there hold no elements.
+// The part of each member; members without an entry hold no elements.
 std::map<int32_t, const Box*> boxes_by_rank(const PictureSubject& subject) {
   std::map<int32_t, const Box*> boxes;
   for (const auto& [offset, part] : subject.boxes) {
@@ -37,7 +37,7 @@ int64_t count_elements(const Box& box) {
   return count;
 }
 
-// A table for each place along all axes but the last two, which are rows and columns.
+// Makes a table for each combination of coordinates on all axes except the last two, which are rows and columns.
 std::string mesh_grid(const MeshShape& mesh) {
   const size_t axes = mesh.axis_count();
   const int64_t columns = axes == 0 ? 1 : std::max<int64_t>(mesh.size(axes - 1), 1);

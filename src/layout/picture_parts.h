@@ -11,18 +11,18 @@
 
 namespace distag::layout {
 
-// All that a picture shows: the tensor, and the boxes that are not empty, ascending, with the ranks that hold them.
+// The content of a picture: the tensor and its nonempty boxes in ascending order, with the ranks that hold them.
 struct PictureSubject {
   std::string title;
   Dims shape;
-  bool has_sizes = false;  // otherwise every block counts as one element
+  bool has_sizes = false;  // if false, every block counts as one element
   bool is_everywhere = false;
   std::map<std::vector<int64_t>, std::pair<Box, std::vector<int32_t>>> boxes;  // by offset
   std::vector<std::string> notes;
   bool is_partial = false;
 };
 
-// The two dims that are drawn; a number past the last dim: none.
+// The two dims that are drawn; a number past the last dim means none.
 struct DrawnDims {
   size_t row;
   size_t column;
@@ -32,18 +32,18 @@ struct DrawnDims {
 std::string members_text(const PictureSubject& subject, const std::vector<int32_t>& members, const std::string& label);
 // "2:4"
 std::string range_text(int64_t offset, int64_t extent);
-// "0:2, 3:6"; of a tensor without dims "the whole".
+// Returns "0:2, 3:6"; "the whole" for a tensor without dims.
 std::string box_text(const Box& box);
 
 inline constexpr size_t kLongestTitle = 512;  // bytes
-// At most that many bytes, whole characters, with "..." for the rest.
+// At most `most` bytes of whole characters; "..." replaces the rest.
 std::string shortened(const std::string& text, size_t most);
-// Text of others may hold what no XML may: that becomes a question mark.
+// The text may come from others and contain characters that XML forbids; these become question marks.
 std::string escaped_xml(std::string_view text);
 
-// One SVG for light and dark pages. A part that is cut along a dim that is not drawn lies in the place of the others.
+// A single SVG for light and dark pages. Along a dim that is not drawn, only the first parts are drawn.
 std::string to_svg(const PictureSubject& subject, DrawnDims drawn, const std::string& label);
-// A page that needs nothing else: the SVG, the mesh as a grid, and what each member holds. Well-formed XML, too.
+// A self-contained page: the SVG, the mesh as a grid, and the part that each member holds. It is well-formed XML, too.
 std::string to_html(const PictureSubject& subject, const MeshShape& mesh, DrawnDims drawn, const std::string& label);
 
 }  // namespace distag::layout

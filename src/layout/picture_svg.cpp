@@ -10,19 +10,19 @@
 namespace distag::layout {
 namespace {
 
-constexpr size_t kMostParts = 1024;     // drawn and in the table, as long as their texts have
-constexpr size_t kMostBytes = 900'000;  // with their tags
-constexpr size_t kTagBytes = 400;       // of a part, at most
-constexpr size_t kMostMembers = 16;     // of a part, by number
-constexpr size_t kMostTableRows = 32;   // beside the picture; the description has all
+constexpr size_t kMostParts = 1024;     // parts drawn and listed, as long as their texts fit
+constexpr size_t kMostBytes = 900'000;  // limit for these texts with their tags
+constexpr size_t kTagBytes = 400;       // for one part, at most
+constexpr size_t kMostMembers = 16;     // members of a part that are listed
+constexpr size_t kMostTableRows = 32;   // rows beside the picture; the description has all parts
 constexpr double kWidth = 480;
 constexpr double kHeight = 360;
 constexpr double kLineHeight = 18;
-constexpr double kDigitWidth = 7.5;  // of the monospaced font below
+constexpr double kDigitWidth = 7.5;  // width in the monospaced font below
 constexpr double kMargin = 10;
 constexpr size_t kColorCount = 6;
 
-// Texts have a contrast of at least 7 to what lies below them, on light and on dark pages.
+// Texts have a contrast of at least 7 to their background, on light and on dark pages.
 constexpr std::string_view kStyle =
     "<style>"
     ".distag-page{fill:#ffffff}.distag-text{fill:#111111;font:12px monospace}.distag-line{stroke:#111111}"
@@ -40,10 +40,10 @@ std::string holders_text(const PictureSubject& subject, const std::vector<int32_
   return members_text(subject, first, label) + fmt::format(" and {} more", members.size() - kMostMembers);
 }
 
-// Where a dim begins and ends on the page; blocks are in proportion.
+// The position of a dim on the page; blocks are proportional.
 struct Scale {
   double begin = 0;
-  double unit = 1;  // of one element
+  double unit = 1;  // length of one element
   double at(int64_t element) const { return begin + unit * static_cast<double>(element); }
 };
 
@@ -116,7 +116,7 @@ class SvgWriter {
 
   std::string title() const { return shortened(subject_.title, kLongestTitle); }
 
-  // All that the picture shows, for screen readers and programs: a line for each part.
+  // The content of the picture as text, for screen readers and programs: a line for each part.
   std::string description() const {
     std::string text = subject_.has_sizes ? "elements: members\n" : "blocks: members\n";
     for (const Row& row : rows_) text += row.elements + ": " + row.members + "\n";
@@ -179,7 +179,7 @@ class SvgWriter {
     return svg;
   }
 
-  // Along the dims that are not drawn the first block lies in front.
+  // Only the first block is drawn along each dim that is not drawn itself.
   bool is_first_layer(const Box& box) const {
     for (size_t i = 0; i < rank_; ++i) {
       if (i != drawn_.row && i != drawn_.column && box.offset[i] != 0) return false;

@@ -10,10 +10,10 @@ namespace {
 constexpr int kNone = -1;   // the axis cuts nothing
 constexpr int kStays = -2;  // all inputs are partial over the axis, and so is the output
 
-// For each axis of the mesh a factor, kNone or kStays.
+// A factor for each axis of the mesh, or kNone or kStays.
 using Assignment = std::array<int, kMaxAxes>;
 
-// The most bytes an element of a result takes: sums of bool are int64.
+// The largest number of bytes that an element of a result may take: sums of bool are int64.
 int64_t result_item_size(const OpCall& call) {
   Dtype dtype = Dtype::kBool;
   for (const Operand& operand : call.inputs) {
@@ -41,13 +41,13 @@ class Chooser {
     MoveClass moves = MoveClass::kData;
     int64_t bytes = 0;
     int partial = 0;
-    int64_t received = 0;  // the part of the bytes that brings the inputs
+    int64_t received = 0;  // the share of `bytes` that brings the inputs
     bool operator<(const Score& other) const {
       return std::tie(moves, bytes, partial) < std::tie(other.moves, other.bytes, other.partial);
     }
   };
 
-  // In the order of inputs and dims, none last.
+  // In the order of inputs and dims; kNone comes last.
   std::vector<int> options_of(uint8_t axis) const {
     if (mesh_.size(axis) == 1) return {kept_factor(axis)};
     if (rule_.is_linear && all_partial(axis)) return {kStays};
@@ -58,7 +58,8 @@ class Chooser {
       if (dim == call_.inputs[i].spec.rank()) continue;
       const int factor = rule_.inputs[i][dim].factor;
       const bool is_new = std::find(options.begin(), options.end(), factor) == options.end();
-      // Rows of a table do not go where rows of the index are cut by the same axis: the table is gathered over it.
+      // Table rows cannot be cut along an axis that already cuts rows of the index: the table is gathered over that
+      // axis.
       const Spec& index = call_.inputs[rule_.index()].spec;
       const bool has_other_rows = rule_.form == LocalForm::kTableRows && i == rule_.table && dim == rule_.table_dim &&
                                   index.dim_of(axis) < index.rank();
@@ -69,7 +70,7 @@ class Chooser {
     return options;
   }
 
-  // An axis of one member cuts nothing; the spec keeps it where the dim passes.
+  // An axis of one member cuts nothing; the spec keeps the axis if the dim passes.
   int kept_factor(uint8_t axis) const {
     for (size_t i = 0; i < call_.inputs.size(); ++i) {
       if (!call_.inputs[i].is_defined) continue;
@@ -125,7 +126,7 @@ class Chooser {
     best_ = std::move(placement);
   }
 
-  // Those on a factor: in the order of the first input that has them all there, else in that of the mesh.
+  // The axes of a factor, in the order of the first input dim that has them all, else in mesh order.
   Axes ordered_axes(const Assignment& assignment, int factor) const {
     AxisSet wanted = 0;
     for (size_t axis = 0; axis < kMaxAxes; ++axis) {
@@ -145,7 +146,7 @@ class Chooser {
     return axes_of(wanted);
   }
 
-  // Whether dims of one factor but of different sizes (a reshape) are cut into the same boxes of elements.
+  // Whether dims of one factor with different sizes (a reshape) are cut into the same boxes of elements.
   bool boxes_agree(const std::vector<Axes>& axes) const {
     for (size_t factor = 0; factor < axes.size(); ++factor) {
       if (axes[factor].empty()) continue;
@@ -201,7 +202,7 @@ class Chooser {
 
   Score scored(const Placement& placement, AxisSet newly_partial, AxisSet merged) const {
     Score score;
-    // To merge is a choice where the first input is not cut there: for the sake of a weight.
+    // Merging is a choice if the first input is not cut there: it is done for a weight.
     const bool is_as_it_lies = (merged & ~call_.inputs[0].spec.cut()) == 0;
     score.moves = is_as_it_lies ? MoveClass::kNone : MoveClass::kParameters;
     std::vector<int64_t> received(static_cast<size_t>(mesh_.count()), 0);
@@ -226,7 +227,7 @@ class Chooser {
     return score;
   }
 
-  // Of the all_reduce that the newly partial axes of the outputs will cost.
+  // Bytes of the all_reduce that the newly partial axes of the outputs will need.
   int64_t sum_bytes(const Placement& placement, AxisSet newly_partial) const {
     const int64_t parts = mesh_.size_of(axes_of(newly_partial));
     int64_t bytes = 0;
@@ -238,7 +239,7 @@ class Chooser {
     return bytes;
   }
 
-  // Of the all_reduce of the numbers that members merge for each row.
+  // Bytes of the all_reduce of the numbers that members merge for each row.
   int64_t merge_bytes(const Placement& placement, AxisSet merged) const {
     int64_t rows = 1;
     const Box box = box_of(mesh_, placement.inputs[0], call_.inputs[0].shape, 0);
@@ -260,7 +261,8 @@ class Chooser {
   Placement best_;
 };
 
-// The local rule of gradients: an input that is repeated where an output is not sees a part of the uses.
+// The spec of an input's gradient: an input that is repeated along an axis that cuts an output sees only a part of its
+// uses.
 Spec gradient_spec(const Spec& input, std::span<const Spec> outputs, bool is_added_once) {
   Spec spec = input.dual();
   AxisSet parted = 0;
@@ -280,7 +282,7 @@ Attributes with_local_diagonal(const MeshShape& mesh, const OpCall& call, const 
   const Box box = box_of(mesh, placement.inputs[0], call.inputs[0].shape, position);
   const size_t rank = box.offset.size();
   const int64_t diagonal = get_int(call.attributes, "diagonal", 0);
-  // A diagonal beyond the tensor is the same as one at its edge, and cannot overflow.
+  // A diagonal beyond the tensor equals one at its edge, which cannot overflow.
   const int64_t rows = call.inputs[0].shape[rank - 2];
   const int64_t columns = call.inputs[0].shape[rank - 1];
   const int64_t moved = std::clamp(diagonal, -rows, columns) + box.offset[rank - 2] - box.offset[rank - 1];
@@ -311,7 +313,7 @@ std::optional<LocalCall::Part> part_of(const MeshShape& mesh, const OpCall& call
   return LocalCall::Part{axes_of(merged), box_of(mesh, placement.inputs[input], whole, position), whole};
 }
 
-// The dim of the output that an input of one dim shares.
+// The dim of the output that shares the factor of the one-dim input.
 size_t added_dim(const Rule& rule) {
   const int factor = rule.inputs[*rule.added_once][0].factor;
   size_t dim = 0;
@@ -364,7 +366,8 @@ LocalCall local_call(const MeshShape& mesh, const OpCall& call, const Rule& rule
       break;
     case LocalForm::kLossOfRows:
       local.attributes = with_attribute(call.attributes, "reduction", Value::text("sum"));
-      // Members that have all rows see which are ignored. Else no row is: a target of the default is refused.
+      // Members with all rows see which rows are ignored. Otherwise no row is ignored: a target equal to the default is
+      // rejected.
       local.is_over_weights = mesh.used(placement.outputs[0].partial()) == 0;
       if (!local.is_over_weights) {
         local.attributes = with_attribute(local.attributes, "ignore_index", Value(INT64_MIN));

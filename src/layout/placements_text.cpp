@@ -6,7 +6,7 @@ namespace {
 
 constexpr int64_t kNoPlace = -1;
 
-// One axis that cuts a dim, and its place among the axes of that dim where the text says it.
+// An axis that cuts a dim, and its place among the axes of that dim if the text has one.
 struct Cut {
   uint8_t axis;
   size_t dim;
@@ -41,7 +41,7 @@ void read_reduction(Scanner& scanner) {
   if (!scanner.take('(') || scanner.take(')')) return;
   if (scanner.take_word("reduce_op")) scanner.expect('=', "behind reduce_op");
   const char quote = scanner.take('\'') ? '\'' : scanner.take('"') ? '"' : '\0';
-  scanner.at_end();  // the place of the name itself
+  scanner.at_end();  // moves to the name itself
   const size_t place = scanner.place();
   const std::string_view name = scanner.word();
   if (name != "sum") {
@@ -51,7 +51,7 @@ void read_reduction(Scanner& scanner) {
   scanner.expect(')', "behind sum");
 }
 
-// The axes of each dim in mesh order, or in the places that the text gives to all of them.
+// Orders the axes of each dim as in the mesh, or by the places that the text gives for all of them.
 void order_cuts(const Scanner& scanner, const std::vector<Cut>& cuts, Spec& spec) {
   for (size_t dim = 0; dim < spec.rank(); ++dim) {
     std::vector<Cut> mine;
@@ -70,7 +70,7 @@ void order_cuts(const Scanner& scanner, const std::vector<Cut>& cuts, Spec& spec
   }
 }
 
-// Whether the axes from that number on have size 1: these may be left out.
+// Whether all axes from `first` on have size 1: these may be omitted.
 bool are_single(const MeshShape& mesh, size_t first) {
   for (size_t axis = first; axis < mesh.axis_count(); ++axis) {
     if (mesh.size(axis) != 1) return false;
@@ -86,12 +86,12 @@ Spec read_placements(const MeshShape& mesh, Scanner& scanner, size_t rank, char 
   AxisSet partial = 0;
   size_t items = 0;
   do {
-    if (close != '\0' && scanner.sees(close)) break;  // behind a last comma
-    scanner.at_end();                                 // the place of the item itself
+    if (close != '\0' && scanner.sees(close)) break;  // after a trailing comma
+    scanner.at_end();                                 // moves to the item itself
     const size_t place = scanner.place();
     const std::string_view word = scanner.word();
     const auto axis = static_cast<uint8_t>(items++);
-    if (items > mesh.axis_count()) continue;  // counted, and refused below
+    if (items > mesh.axis_count()) continue;  // counted here, rejected below
     if (word == "S" || word == "Shard") {
       cuts.push_back(read_cut(scanner, axis, rank));
     } else if (word == "P" || word == "Partial" || word == "_Partial") {

@@ -14,17 +14,17 @@ class RuleMaker {
   const Operand& input(size_t i) const { return call_.inputs[i]; }
   bool has_input(size_t i) const { return i < call_.inputs.size() && call_.inputs[i].is_defined; }
   const Dims& shape(size_t i) const { return call_.inputs[i].shape; }
-  // A dim that may count from the end. Throws INVALID_ARGUMENT out of range.
+  // Resolves a dim that may count from the end. Throws INVALID_ARGUMENT if it is out of range.
   size_t checked_dim(int64_t dim, size_t rank) const;
   size_t dim_attribute(std::string_view name, int64_t fallback, size_t rank) const;
 
-  // The sum of sizes. Throws INVALID_ARGUMENT where it does not fit.
+  // The sum of sizes. Throws INVALID_ARGUMENT on overflow.
   int64_t joined_size(int64_t a, int64_t b) const;
 
   int factor() { return add_factor(FactorKind::kPass); }
   int sum_factor() { return add_factor(FactorKind::kSum); }
   int merged_factor() { return add_factor(FactorKind::kMerged); }
-  // The dim of an input, or of an output, is of that factor.
+  // Assigns the dim of an input, or of the output, to the factor.
   void place_input(size_t i, size_t dim, int factor, int64_t unit = 1) { rule.inputs[i][dim] = {factor, unit}; }
   void place_output(size_t dim, int factor, int64_t unit = 1) { rule.outputs[0][dim] = {factor, unit}; }
   // Adds an output whose dims are whole.
@@ -43,7 +43,7 @@ class RuleMaker {
   const OpCall& call_;
 };
 
-// Rules by kind; each fills the maker's.
+// Rules by kind; each fills the maker's rule.
 void elementwise_rule(RuleMaker& maker);  // inputs broadcast
 void linear_elementwise_rule(RuleMaker& maker);
 void cast_rule(RuleMaker& maker);

@@ -4,11 +4,11 @@
 namespace distag::layout {
 namespace {
 
-// The dims of an attention from the right, where its inputs have them with the size of the result.
+// The dims of an attention, counted from the right. Only input dims with the size of the result's dim get its factor.
 struct AttentionDims {
   RuleMaker& maker;
   size_t rank = 0;
-  Dims shape;  // of the result
+  Dims shape;  // shape of the result
 
   explicit AttentionDims(RuleMaker& made) : maker(made) {
     for (size_t i = 0; i < 3; ++i) {
@@ -41,7 +41,7 @@ struct AttentionDims {
 
 }  // namespace
 
-// Batches and columns of v pass, and rows of q unless its columns are hidden by their place; keys are whole.
+// Batches and columns of v pass, and so do rows of q unless the mask is causal; keys are whole.
 void attention_rule(RuleMaker& maker) {
   const AttentionDims dims(maker);
   if (maker.has_input(3) && maker.shape(3).size() > dims.rank) {

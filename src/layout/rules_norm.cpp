@@ -1,4 +1,4 @@
-// Rules of norms that need their rows whole.
+// Rules of norms that need their normalized dims whole.
 #include "layout/rule_maker.h"
 
 namespace distag::layout {
@@ -34,7 +34,7 @@ void rms_norm_rule(RuleMaker& maker) {
   for (size_t d = 0; d + static_cast<size_t>(whole) < x.size(); ++d) pass_of_norm(maker, d);
 }
 
-// Channels are whole, as a group may have some of each part.
+// Channels are whole, as a group may have channels of several parts.
 void group_norm_rule(RuleMaker& maker) {
   check_channel_factors(maker);
   const int64_t groups = get_int(maker.call().attributes, "num_groups", 1);
@@ -45,7 +45,7 @@ void group_norm_rule(RuleMaker& maker) {
   pass_of_norm(maker, 0);
 }
 
-// Channels pass. Statistics of a batch need it whole; with given ones all dims pass.
+// Channels pass. Statistics of the batch need the batch whole; with given statistics all dims pass.
 void batch_norm_rule(RuleMaker& maker) {
   check_channel_factors(maker);
   const bool is_training = get_bool(maker.call().attributes, "training", true);

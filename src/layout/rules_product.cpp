@@ -1,4 +1,4 @@
-// Rules of ops with a factor that two inputs share, or with layers of their own: products, images, tables, norms.
+// Rules of ops with a factor that two inputs share, and of layers: products, images, tables, norms.
 #include <algorithm>
 
 #include "layout/rule_maker.h"
@@ -7,7 +7,7 @@
 namespace distag::layout {
 namespace {
 
-// The dims of a matmul from the right: rows and columns, then batches; a 1-d side has no batches and one dim less.
+// The dims of a matmul from the right: rows and columns, then batches. A 1-d side has no batches and one dim less.
 struct MatmulSides {
   size_t left;
   size_t right;
@@ -17,7 +17,7 @@ struct MatmulSides {
   size_t right_batches() const { return right_is_column ? 0 : right - 2; }
 };
 
-// The batch dims of both sides broadcast; gives their shape and a factor for each.
+// Broadcasts the batch dims of both sides; returns their shape and appends a factor for each.
 Dims place_batches(RuleMaker& maker, const MatmulSides& sides, std::vector<int>& factors) {
   const size_t count = std::max(sides.left_batches(), sides.right_batches());
   Dims shape;
@@ -44,7 +44,7 @@ Dims place_batches(RuleMaker& maker, const MatmulSides& sides, std::vector<int>&
   return shape;
 }
 
-// Also a bias, which one member adds where the product is partial.
+// Places a bias, which one member adds if the product is partial.
 void place_bias(RuleMaker& maker, int factor) {
   if (!maker.has_input(2)) return;
   maker.place_input(2, 0, factor);
@@ -114,7 +114,8 @@ int64_t window_size(const RuleMaker& maker, int64_t size, int64_t kernel, int64_
   return free / stride + 1;
 }
 
-// Images pass, and without groups also channels: the weight has those of x and those of the output at these dims.
+// Images pass and, without groups, so do channels. `in_dim` and `out_dim` are the weight's dims for the channels of x
+// and of the output.
 void place_convolution(RuleMaker& maker, int64_t groups, size_t in_dim, size_t out_dim) {
   const int image = maker.factor();
   maker.place_input(0, 0, image);
@@ -135,7 +136,7 @@ Dims repeated(size_t count, int64_t value) {
   return dims;
 }
 
-// The settings of a convolution. Lists have a number for each of `sides` dims.
+// The settings of a convolution. Each list has `sides` numbers.
 struct Convolution {
   Dims stride, padding, dilation;
   int64_t groups;
@@ -146,7 +147,7 @@ struct Convolution {
         dilation(get_dims(attributes, "dilation", repeated(sides, 1))),
         groups(get_int(attributes, "groups", 1)) {}
 
-  // Numbers with which no side overflows. x has a dim of images.
+  // Whether the numbers are valid and no size overflows. x also has a dim of images.
   bool has(const RuleMaker& maker, size_t sides) const {
     return stride.size() == sides && padding.size() == sides && dilation.size() == sides && are_in(stride, 1) &&
            are_in(padding, 0) && are_in(dilation, 1) && groups >= 1 && groups <= kMostOfSetting &&
@@ -161,7 +162,7 @@ struct Convolution {
   }
 };
 
-// conv1d and conv2d.
+// The rule of conv1d and conv2d.
 void convolution_rule(RuleMaker& maker, size_t sides) {
   const Convolution settings(maker.call().attributes, sides);
   const int64_t groups = settings.groups;
@@ -190,7 +191,7 @@ void conv2d_rule(RuleMaker& maker) {
 
 void conv1d_rule(RuleMaker& maker) { convolution_rule(maker, 1); }
 
-// The channels that are summed come first in its weight.
+// The weight has the summed channels first.
 void conv_transpose2d_rule(RuleMaker& maker) {
   check_images(maker);
   const Convolution settings(maker.call().attributes, 2);
@@ -279,7 +280,7 @@ void adaptive_pool2d_rule(RuleMaker& maker) {
   }
 }
 
-// Of x all dims but the last ones pass; those are merged, and cut weight and bias alike.
+// All dims of x pass except the last ones; those are merged, and are cut alike in weight and bias.
 void layer_norm_rule(RuleMaker& maker) {
   const Dims& x = maker.shape(0);
   const int64_t whole = get_int(maker.call().attributes, "normalized_dims", 1);
@@ -304,7 +305,7 @@ void layer_norm_rule(RuleMaker& maker) {
   }
 }
 
-// Members give the rows of the table that they have, and zeros for others: that adds up.
+// Members return the rows of the table that they hold, and zeros for others, so the results add up.
 void embedding_rule(RuleMaker& maker) {
   const Dims& index = maker.shape(0);
   const Dims& table = maker.shape(1);
@@ -324,7 +325,7 @@ void embedding_rule(RuleMaker& maker) {
   maker.rule.form = LocalForm::kTableRows;
 }
 
-// As rows of an embedding. Bools do not add up: their dim is whole.
+// Cuts rows as in an embedding. Bools do not add up, so their dim is whole.
 void cut_rows_of(RuleMaker& maker, size_t dim) {
   if (maker.input(0).dtype == Dtype::kBool) return;
   maker.place_input(0, dim, maker.sum_factor());
@@ -333,7 +334,7 @@ void cut_rows_of(RuleMaker& maker, size_t dim) {
   maker.rule.table_dim = dim;
 }
 
-// The index passes along the dim in which it chooses, and elsewhere both do where they agree.
+// The index passes along the dim in which it selects; along other dims both inputs pass if their sizes agree.
 void gather_rule(RuleMaker& maker) {
   const Dims& x = maker.shape(0);
   const Dims& index = maker.shape(1);
@@ -368,7 +369,7 @@ void index_select_rule(RuleMaker& maker) {
   cut_rows_of(maker, dim);
 }
 
-// The dim to whose parts it adds is whole, in x, index and source.
+// The dim along which it adds is whole in x, index and source.
 void index_add_rule(RuleMaker& maker) {
   const Dims& x = maker.shape(0);
   const size_t dim = maker.dim_attribute("dim", 0, x.size());
@@ -388,7 +389,7 @@ void index_add_rule(RuleMaker& maker) {
   }
 }
 
-// Dims pass where x, index and source agree.
+// Dims pass if x, index and source agree.
 void scatter_add_rule(RuleMaker& maker) {
   const Dims& x = maker.shape(0);
   const Dims& index = maker.shape(1);
@@ -421,7 +422,7 @@ void one_hot_rule(RuleMaker& maker) {
 
 namespace {
 
-// Values and indices lie alike; the dim of which elements are chosen is whole.
+// Values and indices have the same spec; the dim from which elements are chosen is whole.
 void place_chosen(RuleMaker& maker, const Dims& shape, size_t dim) {
   maker.add_output(shape);
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -453,7 +454,7 @@ void sort_rule(RuleMaker& maker) {
 
 namespace {
 
-// All dims pass but the one along which the op works.
+// All dims pass except the one along which the op works.
 void along_dim_rule(RuleMaker& maker, bool merges) {
   const Dims& x = maker.shape(0);
   maker.add_output(x);
@@ -469,13 +470,13 @@ void along_dim_rule(RuleMaker& maker, bool merges) {
 
 }  // namespace
 
-// The largest element, and the sum of exponentials.
+// Merges the largest element and the sum of exponentials.
 void softmax_rule(RuleMaker& maker) {
   along_dim_rule(maker, true);
   maker.rule.merged_numbers = 2;
 }
 
-// The largest element, and the sums of exponentials that are 1, and of all others.
+// Merges the largest element, the sum of the exponentials that are 1, and the sum of all others.
 void log_softmax_rule(RuleMaker& maker) {
   along_dim_rule(maker, true);
   maker.rule.merged_numbers = 3;

@@ -1,4 +1,4 @@
-// Rules of ops that work element by element or reduce dims: also the losses.
+// Rules of ops that work element by element or reduce dims, including the losses.
 #include <cmath>
 
 #include "layout/rule_maker.h"
@@ -27,7 +27,8 @@ Dims broadcast_shape(const RuleMaker& maker, size_t input_count) {
   return shape;
 }
 
-// Gives dim d of the broadcast shape factors[d], and the dims of all inputs that meet it, except broadcast ones.
+// Assigns factors[d] to dim d of the broadcast shape and to the matching dims of all inputs, except dims that are
+// broadcast.
 void place_broadcast(RuleMaker& maker, size_t input_count, const Dims& shape, const std::vector<int>& factors) {
   for (size_t i = 0; i < input_count; ++i) {
     if (!maker.has_input(i)) continue;
@@ -50,7 +51,7 @@ std::vector<bool> dims_attribute(const RuleMaker& maker, size_t rank) {
   return reduced;
 }
 
-// Dims that stay pass; reduced ones are of a kind of their own, or whole.
+// Dims that stay pass; reduced dims are of `kind`, or whole without it.
 void place_reduction(RuleMaker& maker, const std::vector<bool>& reduced, bool keepdim, std::optional<FactorKind> kind) {
   const Dims& shape = maker.shape(0);
   Dims result;
@@ -74,7 +75,7 @@ void place_reduction(RuleMaker& maker, const std::vector<bool>& reduced, bool ke
 
 bool get_keepdim(const RuleMaker& maker) { return get_bool(maker.call().attributes, "keepdim", false); }
 
-// What is chosen of each group, which has to have elements.
+// Ops that choose from each group need groups with elements.
 void check_chooses(const RuleMaker& maker, const std::vector<bool>& reduced) {
   for (size_t d = 0; d < reduced.size(); ++d) {
     if (reduced[d] && maker.shape(0)[d] == 0) {
@@ -83,7 +84,7 @@ void check_chooses(const RuleMaker& maker, const std::vector<bool>& reduced) {
   }
 }
 
-// The same where the results have elements.
+// The same, unless the result has no elements.
 void check_chooses_any(const RuleMaker& maker, const std::vector<bool>& reduced) {
   for (size_t d = 0; d < reduced.size(); ++d) {
     if (!reduced[d] && maker.shape(0)[d] == 0) return;
@@ -129,7 +130,7 @@ void linear_elementwise_rule(RuleMaker& maker) {
   maker.rule.is_linear = true;
 }
 
-// Of floats to floats it is linear up to rounding, which every sum has.
+// Between floating dtypes it is linear up to rounding, which every sum has.
 void cast_rule(RuleMaker& maker) {
   elementwise_rule(maker);
   const Dtype to = get_dtype(maker.call().attributes, "dtype", Dtype::kFloat32);
@@ -162,17 +163,17 @@ void merged_reduction_rule(RuleMaker& maker, int64_t numbers) {
 
 }  // namespace
 
-// The extreme element.
+// Merges the extreme element.
 void choice_rule(RuleMaker& maker) {
-  const bool chooses = maker.call().op == "max" || maker.call().op == "amin";  // any and all of nothing are known
+  const bool chooses = maker.call().op == "max" || maker.call().op == "amin";  // any and all of no elements are defined
   if (chooses) check_chooses(maker, dims_attribute(maker, maker.shape(0).size()));
   merged_reduction_rule(maker, 1);
 }
 
-// The largest element, and with that taken out the sums of the exponentials that are 1, and of all others.
+// Merges the largest element and, relative to it, the sum of the exponentials that are 1 and the sum of all others.
 void logsumexp_rule(RuleMaker& maker) { merged_reduction_rule(maker, 3); }
 
-// Count, mean and sum of squares.
+// Merges count, mean and sum of squares.
 void var_rule(RuleMaker& maker) { merged_reduction_rule(maker, 3); }
 
 // Reduced dims are whole.
@@ -191,7 +192,7 @@ void argmax_rule(RuleMaker& maker) {
   maker.rule.merged_numbers = 2;  // value and index
 }
 
-// Values and indices lie alike; the dim along which they are found is whole.
+// Values and indices have the same spec; the dim along which they are found is whole.
 void extreme_along_rule(RuleMaker& maker) {
   const Dims& x = maker.shape(0);
   const bool keepdim = get_keepdim(maker);
@@ -220,8 +221,9 @@ void pairwise_loss_rule(RuleMaker& maker) {
   if (reduction == "mean") set_mean(maker, LocalForm::kLossOfMean, element_count(shape));
 }
 
-// Classes are merged: the largest logit, the sum of exponentials and the target's logit, and its weight. A mean over
-// weights, or over rows of which some may be ignored, takes the rows of all members; else their number is known.
+// Classes are merged: the largest logit, the sums of exponentials that are 1 and of all others, the target's logit, and
+// its weight if there are weights. A mean over weights, or over rows some of which may be ignored, needs the rows of
+// all members; otherwise their number is known.
 void classification_loss_rule(RuleMaker& maker) {
   const std::string reduction = reduction_attribute(maker);
   const Dims& logits = maker.shape(0);
@@ -260,7 +262,7 @@ void classification_loss_rule(RuleMaker& maker) {
   }
 }
 
-// Not taken for linear, as a partial tensor need not be drawn from once for each of its parts.
+// Not declared linear, so that a partial tensor is summed first and not dropped part by part.
 void dropout_rule(RuleMaker& maker) {
   elementwise_rule(maker);
   maker.rule.form = LocalForm::kMaskOfBox;

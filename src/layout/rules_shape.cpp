@@ -1,5 +1,5 @@
-// Rules of ops that arrange elements anew. All but tril and triu are linear: the values of their outputs are those of
-// x.
+// Rules of ops that rearrange elements. All except tril, triu and pad with a value are linear: their outputs have the
+// values of x.
 #include "layout/rule_maker.h"
 
 namespace distag::layout {
@@ -12,7 +12,7 @@ void carry(RuleMaker& maker, size_t from, size_t to) {
   maker.place_output(to, factor);
 }
 
-// The output's dim d is dim order[d] of x.
+// Dim d of the output is dim order[d] of x.
 void reordered(RuleMaker& maker, const std::vector<size_t>& order) {
   Dims shape;
   for (size_t dim : order) shape.push_back(maker.shape(0)[dim]);
@@ -21,7 +21,7 @@ void reordered(RuleMaker& maker, const std::vector<size_t>& order) {
   maker.rule.is_linear = true;
 }
 
-// One input, one output of that shape; all dims but those pass.
+// Adds one output of that shape for one input; all dims except the `whole` ones pass.
 void pass_but(RuleMaker& maker, const Dims& shape, const std::vector<bool>& whole) {
   maker.add_output(shape);
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -65,7 +65,7 @@ void permute_rule(RuleMaker& maker) {
   reordered(maker, order);
 }
 
-// Judged by the size of the whole, never by that of a part.
+// Decides by the size of the whole, never by that of a part.
 void squeeze_rule(RuleMaker& maker) {
   const Dims& x = maker.shape(0);
   const size_t dim = nonempty_dim(maker, 0);
@@ -110,7 +110,7 @@ void expand_rule(RuleMaker& maker) {
 
 namespace {
 
-// The shape that reshape asks for, with -1 worked out.
+// The shape that reshape requests, with -1 replaced.
 Dims asked_shape(const RuleMaker& maker) {
   Dims shape = get_dims(maker.call().attributes, "shape");
   const int64_t count = element_count(maker.shape(0));
@@ -130,7 +130,7 @@ Dims asked_shape(const RuleMaker& maker) {
   return shape;
 }
 
-// The first dim of more than one element in [first, end), or end.
+// The first dim in [first, end) with more than one element, or end.
 size_t leading_dim(const Dims& shape, size_t first, size_t end) {
   while (first < end && shape[first] == 1) ++first;
   return first;
@@ -144,8 +144,8 @@ int64_t product(const Dims& shape, size_t first, size_t end) {
 
 }  // namespace
 
-// Dims go in groups of equal products. The leading dims of a group share a factor, in units of the elements behind
-// them; its other dims are whole.
+// Dims are grouped so that products are equal. The leading dims of a group share a factor, in units of the elements
+// behind them; its other dims are whole.
 void reshape_rule(RuleMaker& maker) {
   const Dims& x = maker.shape(0);
   const Dims shape = asked_shape(maker);
@@ -249,7 +249,7 @@ void flip_rule(RuleMaker& maker) {
   pass_but(maker, x, whole);
 }
 
-// Linear where it pads with 0.
+// Linear if it pads with 0.
 void pad_rule(RuleMaker& maker) {
   const Attributes& attributes = maker.call().attributes;
   const size_t dim = nonempty_dim(maker, -1);
@@ -262,7 +262,7 @@ void pad_rule(RuleMaker& maker) {
   maker.rule.is_linear = get_float(attributes, "value", 0) == 0;
 }
 
-// All dims pass: the diagonal of a part counts from its first row and column.
+// All dims pass: the diagonal of a part is relative to its first row and column.
 void triangle_rule(RuleMaker& maker) {
   const Dims& x = maker.shape(0);
   if (x.size() < 2) maker.refuse("{} has no rows and columns", to_string(x));
@@ -270,7 +270,7 @@ void triangle_rule(RuleMaker& maker) {
   maker.rule.form = LocalForm::kBandOfRows;
 }
 
-// Dims that are there once pass.
+// Dims that are repeated once pass.
 void repeat_rule(RuleMaker& maker) {
   const Dims& x = maker.shape(0);
   const Dims repeats = get_dims(maker.call().attributes, "repeats");

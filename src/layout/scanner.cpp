@@ -9,7 +9,7 @@ bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c); }
 
-// Printable ASCII as it is, all else as '?': the text may be anything.
+// Replaces all but printable ASCII by '?', as the text may be anything.
 std::string shown(std::string_view text) {
   std::string result(text.substr(0, kMostShown));
   for (char& c : result) {

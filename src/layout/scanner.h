@@ -10,28 +10,29 @@
 
 namespace distag::layout {
 
-// Reads a text from left to right; blanks between words do not count. Failures name the text and the place.
+// Reads a text from left to right; blanks between words are skipped. Errors name the text and the position.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
 
-  size_t place() const { return next_; }  // of the next character, from 0
+  size_t place() const { return next_; }  // position of the next character, from 0
   bool at_end();
   bool sees(char c);
-  // Whether the next characters are those; if so it is behind them.
+  // Consumes the given characters if they come next; returns whether they did.
   bool take(char c);
   bool take(std::string_view text);
-  // The same for a word that ends there.
+  // The same for a whole word.
   bool take_word(std::string_view word);
-  // Throw INVALID_ARGUMENT when something else is there.
+  // Throw INVALID_ARGUMENT if the text has anything else there.
   void expect(char c, const char* purpose);
   void expect_end();
-  // Letters, digits and _; empty when there are none.
+  // Letters, digits and _; empty if there are none.
   std::string_view word();
-  // All up to that character, behind which it then is. Throws INVALID_ARGUMENT when it does not come.
+  // Consumes the text up to and including `end`, and returns it without `end`. Throws INVALID_ARGUMENT if `end` is
+  // missing.
   std::string_view until(char end);
   int64_t number(const char* purpose);
-  // Between brackets that `open` begins and `close` ends: numbers with commas between them.
+  // Numbers separated by commas, between the brackets `open` and `close`.
   std::vector<int64_t> numbers(char open, char close, const char* purpose);
 
   template <typename... Args>

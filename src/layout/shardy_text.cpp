@@ -39,7 +39,7 @@ void read_dims(const MeshShape& mesh, Scanner& scanner, AxisSet& taken, Spec& sp
 
 }  // namespace
 
-// Behind the word sharding, where the text has it.
+// Reads the text after the word sharding, which may be missing.
 Spec read_shardy(const MeshShape& mesh, Scanner& scanner, size_t rank) {
   Spec spec(rank);
   AxisSet taken = 0;

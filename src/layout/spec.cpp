@@ -69,7 +69,7 @@ std::string to_string(const Box& box) {
 
 Range block_of(int64_t size, int64_t parts, int64_t index) {
   const int64_t block = block_size(size, parts);
-  // index * block may not fit where blocks end long before.
+  // index * block may overflow when blocks end long before.
   if (block == 0 || index >= block_size(size, block)) return {size, 0};
   const int64_t offset = index * block;
   return {offset, std::min(block, size - offset)};

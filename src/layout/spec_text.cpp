@@ -5,7 +5,7 @@
 namespace distag::layout {
 namespace {
 
-// The axis behind a quote, or a plain name or number.
+// Finds an axis by a quoted name, or by a plain name or number.
 std::optional<size_t> find_named(const MeshShape& mesh, std::string_view name, bool is_quoted) {
   const bool is_number = !is_quoted && !name.empty() && name[0] >= '0' && name[0] <= '9';
   if (!is_number) return mesh.find_axis(name);
@@ -60,7 +60,7 @@ std::string quoted(const MeshShape& mesh, const Axes& axes) {
 
 uint8_t read_axis(const MeshShape& mesh, Scanner& scanner, AxisSet& taken) {
   const char quote = taken_quote(scanner);
-  scanner.at_end();  // the place of the name itself
+  scanner.at_end();  // moves to the name itself
   const size_t place = scanner.place();
   if (scanner.sees('-')) scanner.refuse(Status::kInvalidArgument, place, "axes are numbered from 0, not from the end");
   const std::string_view name = scanner.word();
@@ -131,7 +131,7 @@ namespace {
 
 // ---- which form -----------------------------------------------------------------------------------------------------
 
-// Whether an item of DTensor comes next. An axis may have its name too: then a bracket has to follow.
+// Whether an item of DTensor comes next. An axis may have the same name; then a bracket must follow.
 bool sees_placement(const MeshShape& mesh, Scanner ahead) {
   const std::string_view word = ahead.word();
   if (word == "Shard" || word == "Replicate" || word == "Partial" || word == "_Partial") {
@@ -141,21 +141,21 @@ bool sees_placement(const MeshShape& mesh, Scanner ahead) {
   return ahead.sees('(') || !mesh.find_axis(word);
 }
 
-// Whether behind P, the short name of JAX's PartitionSpec, its items come, and no reduction: P('x', None), not P(sum).
+// Whether P is the short name of JAX's PartitionSpec, as in P('x', None), and not a reduction, as in P(sum).
 bool sees_items(const MeshShape& mesh, Scanner ahead) {
   if (!ahead.take('(')) return false;
   if (ahead.sees('\'') || ahead.sees('"') || ahead.sees('(') || ahead.sees(')')) return true;
   return ahead.take_word("None") || mesh.find_axis(ahead.word()).has_value();
 }
 
-// What `open` begins, if items of DTensor come behind it.
+// Consumes `open` if items of DTensor follow it.
 bool take_before_placement(const MeshShape& mesh, Scanner& scanner, char open) {
   Scanner ahead = scanner;
   if (!ahead.take(open) || !sees_placement(mesh, ahead)) return false;
   return scanner.take(open);
 }
 
-// Behind the word P or PartitionSpec, if it begins a text of JAX.
+// Consumes P or PartitionSpec if it begins a text of JAX.
 void skip_name_of_jax(const MeshShape& mesh, Scanner& scanner) {
   if (scanner.take_word("PartitionSpec")) return;
   Scanner ahead = scanner;

@@ -7,7 +7,7 @@
 
 namespace distag::layout {
 
-// The numbers are those of distag_spec_form.
+// The numbers equal those of distag_spec_form.
 enum class SpecForm : int32_t {
   kTuple = 1,       // ('x', None) sum('y')
   kPlacements = 2,  // S(0), P(sum)
@@ -16,13 +16,13 @@ enum class SpecForm : int32_t {
   kShardy = 5,      // sharding<@mesh, [{"x"}, {}], unreduced={"y"}>
 };
 
-// The spec that a text in any of the forms says for tensors of `rank` dims. Throws INVALID_ARGUMENT naming the text,
-// the place and the reason; UNSUPPORTED for words of a form that no spec here can say.
+// The spec that a text in any of the forms describes, for tensors of `rank` dims. Throws INVALID_ARGUMENT, which names
+// the text, the position and the reason; UNSUPPORTED for parts of a form that no Spec can express.
 Spec parse_spec(const MeshShape& mesh, std::string_view text, size_t rank);
-// Throws UNSUPPORTED for a spec that the form cannot say.
+// Throws UNSUPPORTED for a spec that the form cannot express.
 std::string print_spec(const MeshShape& mesh, const Spec& spec, SpecForm form = SpecForm::kTuple);
 
-// The axes that a list names: "data", "('x', 'y')"; as in an item of a spec.
+// The axes in a list: "data", "('x', 'y')"; the same syntax as an item of a spec.
 Axes parse_axes(const MeshShape& mesh, std::string_view text);
 
 }  // namespace distag::layout

@@ -31,7 +31,7 @@ int64_t bytes_between(const std::vector<Transfer>& transfers, int64_t item_size)
 
 Traffic traffic_of_all_reduce(int64_t count, int64_t item_size, int64_t members, int64_t index) {
   if (is_reduced_directly(members, count * item_size)) return traffic_of_all_gather(count, item_size, members);
-  // Chunks of the others go out and come back reduced; its chunk comes in from all, and goes to all.
+  // The other members' chunks go out and come back reduced; the member's own chunk comes in from all and goes to all.
   const int64_t own = block_of(count, members, index).extent;
   const int64_t bytes = saturating(count - own + saturating(members - 1, own), item_size);
   return {bytes, bytes};

@@ -4,8 +4,8 @@
 
 namespace distag::layout {
 
-// Bytes of elements between a member and others. What collectives send follows from these rules, and what a plan says
-// of a step.
+// Bytes of elements between a member and other members. Collectives send as these rules say, and plans use them to
+// predict the traffic of a step.
 struct Traffic {
   int64_t sent = 0;
   int64_t received = 0;
@@ -16,14 +16,14 @@ struct Traffic {
   }
 };
 
-// Up to this many bytes of all members together a sum is made of whole operands, by each; beyond, of chunks.
+// Up to this many bytes of all members together, each member sums whole operands; above, members sum chunks.
 inline constexpr int64_t kMostDirectBytes = 512 << 10;
 inline bool is_reduced_directly(int64_t members, int64_t bytes) { return bytes <= kMostDirectBytes / members; }
 
-// Of an all_reduce of `count` elements, for the member of that index among the members.
+// For an all_reduce of `count` elements; `index` is the member's index among the members.
 Traffic traffic_of_all_reduce(int64_t count, int64_t item_size, int64_t members, int64_t index);
 Traffic traffic_of_all_gather(int64_t count, int64_t item_size, int64_t members);
-// Of the move of a tensor of that shape, for the member at a position.
+// For the move of a tensor of this shape; `position` is the member's position.
 Traffic traffic_of(const MeshShape& mesh, const Dims& shape, const Move& move, int64_t item_size, int64_t position);
 
 }  // namespace distag::layout

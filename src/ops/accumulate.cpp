@@ -1,4 +1,4 @@
-// Writes in place: sums of gradients, and what distag_tensor_assign and _add_scaled do.
+// In-place writes: sums of gradients, distag_tensor_assign and distag_tensor_add_scaled.
 #include <cmath>
 
 #include "ops/binary.h"
@@ -10,7 +10,7 @@
 namespace distag::ops {
 namespace {
 
-// Throws unless `source` broadcasts to `target`, each of whose elements has a place of its own.
+// Throws unless `source` broadcasts to `target`, and no two elements of `target` share memory.
 void check_write(const char* what, const Tensor& target, const Tensor& source) {
   require(broadcast_shapes(what, target.shape(), source.shape()) == target.shape(),
           "{}: shape {} does not broadcast to {}", what, source.shape(), target.shape());
@@ -20,13 +20,13 @@ void check_write(const char* what, const Tensor& target, const Tensor& source) {
   }
 }
 
-// The source in the target's dtype, held, apart from the target's storage.
+// The source in the target's dtype, held, and not in the target's storage.
 Tensor source_for(const Tensor& target, const Tensor& source) {
   Tensor values = as_dtype(source.hold(), target.dtype());
   return values.shares_storage_with(target) ? values.clone() : values;
 }
 
-// For who has the target.
+// The caller holds the target for writing.
 void write_broadcast(Tensor& target, const Tensor& values) {
   copy_strided(target.mutable_data(), target.strides(), values.data(), broadcast_strides(values, target.shape()),
                target.shape(), dtype_size(target.dtype()));

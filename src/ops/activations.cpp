@@ -1,5 +1,5 @@
-// Elementwise functions of one tensor: exp, sqrt, relu, whose gradient follows from the result; log, tanh, sigmoid,
-// where that of the argument has digits that the result has lost.
+// Elementwise functions of one tensor. The gradients of exp, sqrt and relu follow from the result; those of log, tanh
+// and sigmoid from the argument, which has digits that the result has lost.
 #include "ops/builtins.h"
 #include "ops/math.h"
 #include "ops/unary.h"

@@ -1,4 +1,4 @@
-// Elementwise ops of two tensors, and of a tensor and a number.
+// Elementwise ops of two tensors, or of a tensor and a number.
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -35,7 +35,7 @@ struct MulOp {
       sums[0] = accumulate(std::move(sums[0]), combine("mul", kTwice, g, saved.tensors[0]));
       return sums;
     }
-    // Into new memory if the gradient is needed once more.
+    // The result goes into new memory if the gradient is needed once more.
     if (saved.needs(1)) sums[1] = gradient(saved, 1, std::move(sums[1]), saved.needs(0) ? g : std::move(g));
     if (saved.needs(0)) sums[0] = gradient(saved, 0, std::move(sums[0]), std::move(g));
     return sums;
@@ -44,13 +44,13 @@ struct MulOp {
  private:
   using Product = PairOp<"mul", Takes::kEach, kProductOf, Slope<kProductOf, kB>, Slope<kProductOf, kA>>;
 
-  // Whether both gradients go to one tensor: then their sum is given as that of input 0. A part of a sharded tensor has
-  // no history, and tensors that share it have gradients of their own.
+  // Whether both gradients belong to one tensor: then their sum is returned as that of input 0. A part of a sharded
+  // tensor has no history, and tensors that share it have separate gradients.
   static bool is_square(Inputs inputs, const Saved& saved) {
     return inputs[0].id() == inputs[1].id() && inputs[0].grad_slot() != nullptr && saved.needs(0) && saved.needs(1);
   }
 
-  // The gradient of one input, onto what it has so far.
+  // The gradient of one input, added to its gradient so far.
   static Tensor gradient(const Saved& saved, size_t input, Tensor sum, Tensor g) {
     const Tensor& x = saved.tensors[1 - input];
     const auto fits = [&saved, &x, input](const Tensor& t) {
@@ -60,8 +60,8 @@ struct MulOp {
     return accumulate(std::move(sum), gradient_of(saved, input, combine("mul", kProductOf, g, x)));
   }
 
-  // sum + g * x, of row-major tensors of one shape and floating dtype; in place of one of the first two where that is
-  // exclusive, also where both are one tensor. The product is rounded before it is added, as in two passes.
+  // sum + g * x, for row-major tensors of one shape and floating dtype; in place of `sum` or `g` if that is exclusive,
+  // also if both are one tensor. The product is rounded before it is added, as in two passes.
   static Tensor add_product(const Tensor& sum, Tensor g, const Tensor& x) {
     if (sum.id() == g.id()) g = Tensor();
     const Tensor& factor = g ? std::as_const(g) : sum;
@@ -74,10 +74,11 @@ constexpr Op kMul =
 
 // ---- div, pow -------------------------------------------------------------------------------------------------------
 
-// g * (y / b): g / b may be infinite where y / b is 0.
+// g * (y / b), because g / b may be infinite where y / b is 0.
 constexpr auto kProductOfRatio = [](const auto& g, const auto& y, const auto& b) { return g * (y / b); };
 
-// Of integers by squaring, which wraps around; a negative exponent leaves 1 or -1 of these, 0 of any other base.
+// Integer powers by squaring, which wraps around. A negative exponent gives 1 or -1 for these bases, and 0 for any
+// other.
 constexpr auto kPower = []<typename T>(T a, T b) {
   if constexpr (std::is_same_v<T, uint64_t>) {
     if (b > uint64_t{INT64_MAX} && a != 1 && ~a != 0) return T(0);
@@ -90,8 +91,8 @@ constexpr auto kPower = []<typename T>(T a, T b) {
 };
 
 constexpr auto kPowerOf = [](const auto& a, const auto& b) { return each(kPower, a, b); };
-// factor a^b. A power that has lost digits, or is too large, is made of two roots of it, as the product may be neither.
-// One that is no number stays none.
+// factor a^b. If the power has lost digits or is too large, two square roots of it are multiplied instead, as the
+// product may be in range. NaN stays NaN.
 constexpr auto kScaledPower = []<typename T>(T factor, T a, T b) DISTAG_INLINE_LAMBDA {
   const T power = std::pow(a, b);
   const T magnitude = std::fabs(power);
@@ -100,7 +101,7 @@ constexpr auto kScaledPower = []<typename T>(T factor, T a, T b) DISTAG_INLINE_L
   const T half = std::pow(std::fabs(a), T(0.5) * b);
   return std::copysign(half, power) * factor * half;
 };
-// b a^(b - 1); 0 for b = 0, whatever a is. What b - 1 has no room for is a factor, as long as it is small.
+// b a^(b - 1); 0 for b = 0 and any a. Digits that b - 1 cannot hold become a factor, as long as it is small.
 constexpr auto kSlopeInBaseAt = []<typename T>(T a, T b) DISTAG_INLINE_LAMBDA {
   if (b == T(0)) return T(0);
   const T exponent = b - T(1);
@@ -109,11 +110,11 @@ constexpr auto kSlopeInBaseAt = []<typename T>(T a, T b) DISTAG_INLINE_LAMBDA {
   T factor = b;
   if (rest != T(0)) {
     const T share = rest * math::log(std::fabs(a));
-    if (std::fabs(share) < T(0.5)) factor += b * share;  // not of what is no number
+    if (std::fabs(share) < T(0.5)) factor += b * share;  // false for NaN
   }
   return kScaledPower(factor, a, exponent);
 };
-// a^b log(a); 0 for a = 0 where the power stays finite.
+// a^b log(a); 0 for a = 0 if the power stays finite.
 constexpr auto kSlopeInExponentAt = []<typename T>(T a, T b) DISTAG_INLINE_LAMBDA {
   return a == T(0) && b >= T(0) ? T(0) : kScaledPower(math::log(a), a, b);
 };
@@ -134,7 +135,7 @@ constexpr Op kPow =
 
 namespace {
 
-// f(x, the attribute value), into `out`, which may be x.
+// Writes f(x, the attribute value) into `out`, which may be x.
 template <typename F>
 Tensor with_number(const char* op, F f, Tensor out, const Tensor& x, const Attributes& attributes) {
   const double value = get_float(attributes, "value", 0.0);

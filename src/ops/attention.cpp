@@ -1,4 +1,4 @@
-// scaled_dot_product_attention: products, a softmax and a mask, each by its own kernel.
+// scaled_dot_product_attention: products, a softmax and a mask, each by an existing kernel.
 #include <cmath>
 #include <limits>
 
@@ -39,7 +39,7 @@ struct ScaledDotProductAttentionOp {
     return product(kAttention, shares, inputs[2]);
   }
 
-  // With p the shares: dv = p^T g, dscores = p (g v^T - sum(p g v^T)), dq = scale dscores k, dk = scale dscores^T q.
+  // With the shares p: dv = p^T g, dscores = p (g v^T - sum(p g v^T)), dq = scale dscores k, dk = scale dscores^T q.
   static Tensors backward(const Saved& saved, Tensor g) {
     Tensors result(static_cast<size_t>(saved.shapes[0][0]));
     const Tensor& q = saved.tensors[0];
@@ -50,7 +50,7 @@ struct ScaledDotProductAttentionOp {
     const bool needs_mask = result.size() > 3 && saved.needs(3);
     if (!saved.needs(0) && !saved.needs(1) && !needs_mask) return result;
     Saved of_softmax;
-    // Batches of v that q and k have not are summed before: the shares have the batches of q and k alone.
+    // Batches of v that q and k do not have are summed first: the shares have only the batches of q and k.
     const Tensor of_shares = reduced_to(shares, product(kAttention, g, turned(v)));
     of_softmax.tensors = {shares};
     of_softmax.shapes = {Dims{static_cast<int64_t>(shares.rank()) - 1}};
@@ -93,7 +93,7 @@ struct ScaledDotProductAttentionOp {
     return q.shape().back() == 0 ? 1.0 : 1.0 / std::sqrt(static_cast<double>(q.shape().back()));
   }
 
-  // bool[l, s]: row i may look at columns 0 .. i.
+  // bool[l, s]: row i may use columns 0 .. i.
   static Tensor causal_mask(int64_t rows, int64_t columns) {
     Tensor mask = Tensor::empty(Dtype::kBool, Dims{rows, columns});
     Bool* to = mask.mutable_data_as<Bool>();
@@ -103,7 +103,7 @@ struct ScaledDotProductAttentionOp {
     return mask;
   }
 
-  // The scores that count; undefined where all do.
+  // The mask of the scores that count; undefined if all do.
   static Tensor allowed_scores(const Tensor& mask, const Tensor& scores, const Attributes& attributes) {
     const bool is_causal = get_bool(attributes, "is_causal", false);
     const Tensor given = mask && mask.dtype() == Dtype::kBool ? mask : Tensor();
@@ -117,7 +117,7 @@ struct ScaledDotProductAttentionOp {
     return kWhere.forward(std::vector<Tensor>{mask, x, other}, {}, nullptr)[0];
   }
 
-  // What stands for hidden scores of a row: -inf; 0 where all are hidden, so that their shares are numbers at first.
+  // The value for hidden scores of a row: -inf; 0 if all are hidden, so that their shares are numbers at first.
   static Tensor hidden_scores(const Tensor& allowed, Dtype dtype) {
     const Dims last = allowed.rank() == 0 ? Dims{} : Dims{static_cast<int64_t>(allowed.rank()) - 1};
     const Tensor any =

@@ -9,7 +9,7 @@
 
 namespace distag::ops {
 
-// A setting to make Attributes of: {"dim", 1}, {"dims", some_dims}, {"dtype", Dtype::kInt64}.
+// A setting for make_attributes(): {"dim", 1}, {"dims", some_dims}, {"dtype", Dtype::kInt64}.
 class Setting {
  public:
   Setting(const char* name, bool value) : name_(name), value_(value) {}
@@ -31,7 +31,7 @@ class Setting {
 
 Attributes make_attributes(std::initializer_list<Setting> settings);
 
-// Reads, for those who name this layer.
+// The readers of attributes, under the namespace of this layer.
 using distag::find_attribute;
 using distag::get_bool;
 using distag::get_dims;
@@ -40,9 +40,9 @@ using distag::get_float;
 using distag::get_int;
 using distag::get_text;
 
-// Whether the number is one that an int64 holds.
+// Whether the number is an exact int64.
 inline bool is_int64(double value) { return value >= -0x1p63 && value < 0x1p63 && value == std::floor(value); }
-// Throws INVALID_ARGUMENT for a number that is to be an element of an int64 tensor and is no int64.
+// Throws INVALID_ARGUMENT for a number that should become an element of an int64 tensor and is not an exact int64.
 void check_fits(const char* op, Dtype dtype, double value);
 
 }  // namespace distag::ops

@@ -5,18 +5,18 @@
 
 #include "ops/unary.h"
 
-// Elementwise ops of two tensors, each made of its name, signature, summary, and three expressions: the value of rows a
-// and b, and the gradients of both from the gradient g of the result and rows that forward saved.
+// Elementwise ops of two tensors. Each has a name, signature, summary, and three expressions: the value for rows a and
+// b, and the gradients of both from the gradient g of the result and rows that forward saved.
 namespace distag::ops {
 
-// The type in which numbers of T are added and multiplied: integers wrap around.
+// The type in which numbers of T are added and multiplied, so that integers wrap around.
 template <typename T>
 using Wrapping = std::conditional_t<std::is_same_v<T, int64_t>, uint64_t, T>;
 
 template <typename Row>
 inline constexpr bool kIsBool = std::is_same_v<Element<Row>, Bool>;
 
-// Bools are added as "or" and multiplied as "and".
+// Bools are added by "or" and multiplied by "and".
 constexpr auto kSumOf = [](const auto& a, const auto& b) {
   if constexpr (kIsBool<decltype(a)>)
     return xt::not_equal(a | b, 0);
@@ -38,7 +38,7 @@ constexpr auto kNegationOf = [](const auto& x) {
     return uint64_t{0} - x;
 };
 
-// Two inputs made ready: one dtype, and the shape they broadcast to.
+// Two prepared inputs: one dtype, and the shape to which both broadcast.
 struct Pair {
   Tensor a;
   Tensor b;
@@ -52,7 +52,7 @@ struct Pair {
   Dtype dtype() const { return a.dtype(); }
 };
 
-// Saves for reduce_to the shapes and dtypes of both inputs.
+// Saves the shapes and dtypes of both inputs for reduce_to().
 inline void save_kinds(Saved* saved, Inputs inputs) {
   if (saved == nullptr) return;
   saved->shapes.reserve(inputs.size());
@@ -67,21 +67,21 @@ inline Tensor gradient_of(const Saved& saved, size_t input, Tensor gradient) {
   return reduce_to(std::move(gradient), saved.shapes[input], saved.dtypes[input]);
 }
 
-// -x of numbers, into `out`, which may be x.
+// Writes -x of numbers into `out`, which may be x.
 inline Tensor negated(const char* op, Tensor out, const Tensor& x) {
   dispatch_numeric(op, x.dtype(), [&]<typename T>(T) { compute_alike<Wrapping<T>>(out, kNegationOf, x); });
   return out;
 }
 
-// What an op makes of the dtype to which both inputs are promoted.
+// How an op treats the dtype to which both inputs are promoted.
 enum class Takes {
-  kEach,       // computes in it; integers wrap around
+  kEach,       // computes in this dtype; integers wrap around
   kInOrder,    // the same, but integers keep their signs
-  kNumbers,    // refuses bools
+  kNumbers,    // rejects bools
   kAsNumbers,  // bools become int64
   kAsFloats,   // bools and integers become float32
-  kCompared,   // in order, with bools as results
-  kAsTruths,   // all become bool
+  kCompared,   // compares numbers, with bools as results
+  kAsTruths,   // all values become bool
 };
 
 inline Dtype dtype_for(Takes takes, Dtype promoted) {
@@ -111,10 +111,10 @@ Tensor value_of_pair(const char* op, const F& value, const Pair& pair) {
   return out;
 }
 
-// Places of the inputs and the result among the saved tensors; those that no needed gradient uses are undefined there.
+// Indices of the inputs and the result among the saved tensors; those that no needed gradient uses are undefined.
 enum Place : size_t { kA, kB, kY };
 
-// A gradient of an input: that of the result.
+// The gradient of an input equals that of the result.
 struct Passed {
   static constexpr bool uses(size_t) { return false; }
   static Tensor of(const char*, const Saved& saved, size_t input, Tensor g) {
@@ -122,7 +122,7 @@ struct Passed {
   }
 };
 
-// kOf(g, rows in the places that it uses), in place of g where that is exclusive.
+// kOf(g, rows at the places that it uses), in place of g if g is exclusive.
 template <auto kOf, Place... kUsed>
 struct Slope {
   static constexpr bool uses(size_t place) { return ((kUsed == place) || ...); }
@@ -131,8 +131,8 @@ struct Slope {
   }
 };
 
-// kOf(rows in the places that it uses) * g. In two passes where one of these repeats an element along a row: that is
-// slow beside two others.
+// kOf(rows at the places that it uses) * g. Uses two passes if an operand repeats an element along a row, because rows
+// like that are slow beside two others.
 template <auto kOf, Place... kUsed>
 struct Share : Slope<kOf, kUsed...> {
   static constexpr auto kTimes = [](const auto& g, const auto&... rows) { return kOf(rows...) * g; };
@@ -148,7 +148,7 @@ struct Share : Slope<kOf, kUsed...> {
   }
 };
 
-// The opposite of a gradient. It is summed first: there is less to negate.
+// The negated gradient. It is summed first, as fewer elements remain to be negated.
 template <typename Gradient>
 struct Minus : Gradient {
   static Tensor of(const char* op, const Saved& saved, size_t input, Tensor g) {
@@ -175,7 +175,7 @@ struct PairOp {
 
   static Tensors backward(const Saved& saved, Tensor g) {
     Tensors result(2);
-    // Into new memory if the gradient is needed once more.
+    // The result goes into new memory if the gradient is needed once more.
     if (saved.needs(1)) result[1] = OfB::of(kName.text, saved, 1, saved.needs(0) ? g : std::move(g));
     if (saved.needs(0)) result[0] = OfA::of(kName.text, saved, 0, std::move(g));
     return result;
@@ -191,7 +191,7 @@ constexpr Op of_pair(const char* signature, const char* summary, Trait more = kN
   return make_op<PairOp<kName, kTakes, kValue, OfA, OfB>>(signature, summary, kCheap | more);
 }
 
-// Without a gradient.
+// An op without a gradient.
 template <Name kName, Takes kTakes, auto kValue>
 struct TruthOp {
   static constexpr auto forward = PairOp<kName, kTakes, kValue>::forward;

@@ -18,10 +18,11 @@
 namespace distag::ops {
 namespace {
 
-// Names by which the parts of an OpenBLAS call each other: those of another one would be called with its insides.
+// Names by which the parts of an OpenBLAS call each other: if another OpenBLAS exported them, its internals would be
+// called.
 constexpr std::array kInside = {"gotoblas", "exec_blas", "blas_memory_alloc", "blas_memory_free"};
 
-// [1 2; 3 4] times itself, the left one transposed.
+// Checks [1 2; 3 4] times itself, with the left factor transposed.
 template <typename T, typename Product>
 bool multiplies(Product* product) {
   constexpr std::array<T, 4> matrix = {1, 2, 3, 4};
@@ -31,11 +32,11 @@ bool multiplies(Product* product) {
   return out == std::array<T, 4>{10, 14, 14, 20};
 }
 
-// Debian's build for x86-64 takes blocks of 128 MiB.
+// Debian's build for x86-64 allocates blocks of 128 MiB.
 constexpr std::array kThreadVariables = {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"};
 constinit ThreadedLibrary library({"libopenblas.so.0", kThreadVariables, size_t{128} << 20});
 
-// Written while distag is loaded.
+// Set while distag is being loaded.
 struct Functions {
   decltype(&cblas_sgemm) sgemm = nullptr;
   decltype(&cblas_dgemm) dgemm = nullptr;
@@ -61,7 +62,7 @@ void find(const char* name, Function*& function) {
 
 constinit std::atomic<bool> is_checked{false};
 
-// OpenBLAS takes its block of memory and makes its threads now: smaller products may do without.
+// Makes OpenBLAS allocate its block of memory and start its threads now: smaller products may do neither.
 void make_ready() {
   constexpr int kSize = 128;
   std::vector<float> matrix(size_t{kSize} * kSize);
@@ -100,15 +101,15 @@ void check_blas(uint64_t forks) {
   }
 }
 
-// Threads may check side by side, and see the same.
+// Threads may check at the same time, with the same result.
 void check_blas_once(uint64_t forks) {
   if (is_checked.load(std::memory_order_acquire)) return;
   check_blas(forks);
   is_checked.store(true, std::memory_order_release);
 }
 
-// Where the address space is short, products run one at a time in the block of memory that the first one took:
-// OpenBLAS tries for ever to map another where there is no room.
+// If address space is short, products run one at a time in the block of memory that the first one allocated: without
+// room OpenBLAS tries for ever to map another block.
 struct OneAtATime {};
 constinit ProcessState<OneAtATime> turn;
 
@@ -125,8 +126,8 @@ class ProductRoom {
   std::optional<ProcessState<OneAtATime>::Access> turn_;
 };
 
-// A fork ends the threads of OpenBLAS in the parent too. It makes them anew at a later product, and ends the process
-// where it cannot.
+// A fork ends the threads of OpenBLAS in the parent too. OpenBLAS starts them again at a later product, and ends the
+// process if it cannot.
 struct Revival {};
 constinit ProcessState<Revival> revival;
 constinit std::atomic<uint64_t> forks_before_threads{0};

@@ -10,10 +10,10 @@ struct BlasMatrix {
   int leading;  // elements from one row (column) to the next
 };
 
-// out = a b + beta out; out is row-major. By the OpenBLAS that was loaded with this library, whatever BLAS the host
-// exports under the same names. Throws UNSUPPORTED where it is not an OpenBLAS with 32-bit integers that is alone under
-// its names, OUT_OF_MEMORY without address space for its work. No fork happens meanwhile, which would end the threads
-// that multiply.
+// out = a b + beta out; out is row-major. Uses the OpenBLAS that was loaded with this library, whatever BLAS the host
+// exports under the same names. Throws UNSUPPORTED unless that is an OpenBLAS with 32-bit integers whose names no other
+// library exports, OUT_OF_MEMORY without address space for its work. Forks wait meanwhile, as a fork would end the
+// threads that multiply.
 void blas_gemm(int rows, int columns, int inner, const BlasMatrix<float>& a, const BlasMatrix<float>& b, float beta,
                float* out);
 void blas_gemm(int rows, int columns, int inner, const BlasMatrix<double>& a, const BlasMatrix<double>& b, double beta,

@@ -9,7 +9,7 @@ namespace {
 
 int category(Dtype dtype) { return is_floating(dtype) ? 2 : dtype == Dtype::kInt64 ? 1 : 0; }
 
-// Out-of-range numbers become the nearest int64, NaN becomes 0.
+// Out-of-range numbers become the nearest int64; NaN becomes 0.
 constexpr auto kToInt64 = []<typename T>(T x) DISTAG_INLINE_LAMBDA {
   if (!(x < static_cast<T>(0x1p63))) return x != x ? 0 : INT64_MAX;
   return x < static_cast<T>(-0x1p63) ? INT64_MIN : static_cast<int64_t>(x);

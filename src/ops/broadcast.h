@@ -7,43 +7,45 @@
 
 namespace distag::ops {
 
-// The shape to which both broadcast. Throws INVALID_ARGUMENT: "add: shapes [2, 3] and [4] do not broadcast".
+// The shape to which both shapes broadcast. Throws INVALID_ARGUMENT: "add: shapes [2, 3] and [4] do not broadcast".
 Dims broadcast_shapes(const char* op, const Dims& a, const Dims& b);
 
-// Strides with which `tensor` is read as if it had `shape`, to which it broadcasts: 0 where it repeats.
+// Strides that read `tensor` as if it had `shape`, to which it must broadcast: 0 along repeated dims.
 Dims broadcast_strides(const Tensor& tensor, const Dims& shape);
-// A view of it with that shape.
+// A view of the tensor with that shape.
 Tensor broadcast_to(const Tensor& tensor, const Dims& shape);
 
-// The dtype of an elementwise op, by PyTorch's rule: the highest dtype of the tensors with dims; a 0-d tensor counts
-// only if it is of a higher category (bool < integer < floating), as a number in a program would.
+// The dtype of an elementwise op, by PyTorch's rule: the highest dtype of the tensors with dims. A 0-d tensor counts
+// only if its category is higher (bool < integer < floating), like a number in a program.
 Dtype result_dtype(const Tensor& a, const Tensor& b);
 
-// The values in another dtype (itself when it is that already), any layout in, row-major out if converted.
+// The values in another dtype, or x itself if it has this dtype. Any layout is accepted; a converted result is
+// row-major.
 Tensor as_dtype(const Tensor& x, Dtype dtype);
 
 // The gradient of an input of `shape` and `dtype` that was broadcast and promoted: summed and cast back.
 Tensor reduce_to(Tensor gradient, const Dims& shape, Dtype dtype);
 
-// How to walk N operands of one broadcast shape row by row: neighbouring dims joined where all strides allow it. Rows
-// are walked in row-major order.
+// A plan for walking N operands of one broadcast shape row by row. Adjacent dims are joined if all strides allow it.
+// Rows are walked in row-major order.
 template <size_t N>
 struct RowPlan {
   int64_t row_length = 1;
   std::array<int64_t, N> row_strides{};
-  Dims outer;  // sizes of the dims that are not in a row
+  Dims outer;  // sizes of the dims outside a row
   std::array<Dims, N> outer_strides;
 
   RowPlan(const Dims& shape, const std::array<Dims, N>& strides);
 
-  // Calls visit(offsets) for each row, offsets being those of the row's first elements. Not for empty shapes.
+  // Calls visit(offsets) for each row; `offsets` has the offset of the row's first element in each operand. The shape
+  // must not be empty.
   template <typename Visit>
   void for_each_row(Visit visit) const;
 };
 
 template <size_t N>
 RowPlan<N>::RowPlan(const Dims& shape, const std::array<Dims, N>& strides) {
-  // Dims from the last to the first, joined; then turned around, the first of them being the row.
+  // Joins dims from the last to the first, then reverses them; the innermost joined dim is the row.
   std::array<Dims, N> joined;
   Dims sizes;
   for (size_t i = shape.size(); i-- > 0;) {

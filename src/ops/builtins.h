@@ -2,8 +2,8 @@
 
 #include "ops/op.h"
 
-// The explicit list of built-in ops, in the order in which distag_get_op gives them. Appended to, never sorted: hosts
-// may keep an index.
+// The explicit list of built-in ops, in the order in which distag_get_op returns them. New ops are appended, and the
+// list is never sorted: hosts may keep an index.
 // clang-format off
 #define DISTAG_BUILTIN_OPS(X)                                                                                       \
   X(kZeros) X(kOnes) X(kFull) X(kArange) X(kRand) X(kRandn)                                                          \

@@ -1,5 +1,5 @@
-// Norms whose parts are made of those of statistics.h: rms_norm over last dims, group_norm over groups of channels,
-// batch_norm over all but the channels. None of them keeps a state.
+// Norms made of the parts in statistics.h: rms_norm over last dims, group_norm over groups of channels, batch_norm over
+// all dims except the channels. None of them keeps state.
 #include <cmath>
 
 #include "ops/attributes.h"
@@ -15,7 +15,7 @@
 namespace distag::ops {
 namespace {
 
-// An input that may be left out, checked and row-major.
+// An optional input, checked and row-major.
 Tensor factor_at(const char* op, Inputs inputs, size_t i, const Dims& shape) {
   if (i >= inputs.size() || !inputs[i]) return Tensor();
   const Tensor& factor = inputs[i];
@@ -53,7 +53,7 @@ struct RmsNormOp {
     const Dims tail = normalized_shape("rms_norm", x, attributes);
     Tensor weight = factor_at("rms_norm", inputs, 1, tail);
     const int64_t count = element_count(tail);
-    const int64_t rows = x.count() == 0 ? 0 : x.count() / count;  // nothing is computed of rows without elements
+    const int64_t rows = x.count() == 0 ? 0 : x.count() / count;  // rows without elements are not computed
     const Tensor matrix = with_shape(x.contiguous(), Dims{rows, count});
     if (weight) weight = with_shape(weight, Dims{count});
 
@@ -100,7 +100,7 @@ struct RmsNormOp {
       const auto put_gradient = [](auto& out, const auto& h, const auto& x, double factor) DISTAG_INLINE_LAMBDA {
         const auto normal = xt::cast<T>(x * factor);
         const auto products = h * normal;
-        // One element is its own sum, with the sign of its zero.
+        // A single element is its own sum, with the sign of its zero.
         const auto dot = static_cast<T>(x.size() == 1 ? products.data_element(0) : sum_of(products));
         const T share = dot / static_cast<T>(x.size());
         const auto scale = static_cast<T>(factor);
@@ -123,7 +123,7 @@ constexpr Op kRmsNorm = make_op<RmsNormOp>(
 
 namespace {
 
-// x [n, c, ..] as the matrix each row of which is normalized: neighbours in memory, or all that a channel has.
+// x [n, c, ..] as a matrix whose rows are normalized: contiguous elements, or all elements of a channel.
 struct NormRows {
   Dims shape;
   int64_t rows = 0;
@@ -145,7 +145,7 @@ struct NormRows {
   }
 };
 
-// [c] as it meets [n, c, ..].
+// Reshapes [c] so that it broadcasts to [n, c, ..].
 Tensor beside_channels(const Tensor& factor, const Dims& shape) {
   if (!factor) return factor;
   Dims repeated{factor.count()};
@@ -164,7 +164,7 @@ void check_has_channels(const char* op, const Tensor& x) {
   require(x.rank() >= 2, "{}: x must be [n, c, ..], not {}", op, x);
 }
 
-// normal weight + bias; leaves what the backwards take.
+// normal weight + bias; saves the inputs of the backwards.
 Tensors scaled_normals(const char* op, Inputs inputs, const Attributes& attributes, const NormRows& plan,
                        const Tensor& matrix, const Tensor& means, const Tensor& rests, const Tensor& factors,
                        Saved* saved) {
@@ -184,7 +184,7 @@ Tensors scaled_normals(const char* op, Inputs inputs, const Attributes& attribut
   return {normal};
 }
 
-// Rows of mean 0 and variance 1.
+// Normalizes rows to mean 0 and variance 1.
 Tensors normalized_by_moments(const char* op, Inputs inputs, const Attributes& attributes, const NormRows& plan,
                               Saved* saved) {
   const double epsilon = get_epsilon(op, attributes);
@@ -197,7 +197,7 @@ Tensors normalized_by_moments(const char* op, Inputs inputs, const Attributes& a
   return result;
 }
 
-// The rows of the gradient of the matrix from h, that of the normal rows: layer_norm's.
+// The rows of the matrix's gradient from h, the gradient of the normal rows, computed as in layer_norm.
 Tensor moment_gradient(const Saved& saved, const Tensor& normal, const Tensor& h) {
   Saved of_rows;
   of_rows.tensors = {normal, as_dtype(saved.tensors[2], h.dtype()), Tensor()};

@@ -1,4 +1,4 @@
-// Ops that compare elements or combine truth values, and those that choose by one: maximum, minimum, where,
+// Ops that compare elements or combine truth values, and ops that choose by one: maximum, minimum, where,
 // masked_fill.
 #include <functional>
 #include <utility>
@@ -13,7 +13,7 @@ namespace distag::ops {
 // ---- gt, ge, lt, le, eq, ne -----------------------------------------------------------------------------------------
 namespace {
 
-// An expression keeps what it is given as a temporary, and refers to all else.
+// An expression stores temporary operands, and refers to all others.
 constexpr std::greater<> kIsGreater;
 constexpr std::greater_equal<> kIsNotLess;
 constexpr std::less<> kIsLess;
@@ -25,7 +25,7 @@ constexpr auto kIsEqual = [](auto&& a, auto&& b) {
   return xt::equal(std::forward<decltype(a)>(a), std::forward<decltype(b)>(b));
 };
 
-// compare(a, b), of bools as 0 and 1.
+// compare(a, b), with bools as 0 and 1.
 template <auto kCompare>
 constexpr auto kComparedOf = [](const auto& a, const auto& b) {
   if constexpr (kIsBool<decltype(a)>)
@@ -79,7 +79,8 @@ constexpr Op kLogicalNot =
 
 namespace {
 
-// Of two numbers the one that is_taken(it, the other), or NaN where either is; of two bools of_bools(a, b).
+// For two numbers: the one for which is_taken(it, the other) holds, or NaN if either is NaN; for two bools: of_bools(a,
+// b).
 template <auto kIsTaken, auto kOfBools>
 constexpr auto kChoiceOf = [](const auto& a, const auto& b) {
   if constexpr (kIsBool<decltype(a)>)
@@ -88,7 +89,7 @@ constexpr auto kChoiceOf = [](const auto& a, const auto& b) {
     return select(kIsTaken(a, b) | xt::not_equal(a, a), a, b);
 };
 
-// The share that goes to `own`: equal ones get half each; with a NaN, both have all of it.
+// The share of the gradient for `own`: equal elements get half each; with a NaN, both get all of it.
 template <auto kIsTaken>
 constexpr auto kShareOf = [](const auto& own, const auto& other) {
   using T = Element<decltype(own)>;
@@ -115,7 +116,7 @@ constexpr Op kMinimum = choice<"minimum", kIsLess, kProductOf>(
 
 namespace {
 
-// a where `mask` holds, else b.
+// a if `mask` holds, else b.
 Tensor chosen(const Tensor& mask, const Tensor& a, const Tensor& b, const Dims& shape) {
   constexpr auto kChosen = [](const auto& is_a, const auto& x, const auto& y) {
     return xt::where(xt::not_equal(is_a, 0), x, y);

@@ -1,4 +1,4 @@
-// conv2d, as a product of matrices per image and group: windows of the image become columns.
+// conv2d as a product of matrices per image and group: windows of the image become columns.
 #include <cstring>
 
 #include "ops/attributes.h"
@@ -84,7 +84,7 @@ struct Conv2dOp {
 
  private:
   // Calls visit(column row, image row, first, last) for the stretch of each output row in which one element of the
-  // kernel lies inside of the image: `image row` points so far that position o of it is at o * stride.
+  // kernel is inside the image. `image row` is the offset for which position o is at o * stride.
   template <typename Visit>
   static void for_each_stretch(const Convolution& conv, Visit visit) {
     const Axis& rows = conv.window.rows;
@@ -201,7 +201,8 @@ struct Conv2dOp {
     return as_dtype(sums, x.dtype());
   }
 
-  // The columns get rows of zeros up to a whole number of tiles of the BLAS kernels, which are much slower at the rest.
+  // The columns are padded with rows of zeros to a whole number of tiles of the BLAS kernels, which are much slower for
+  // the remainder.
   template <typename T>
   static Tensor gradient_of_weight(const Tensor& g, const Tensor& x, const Tensor& weight, const Convolution& conv) {
     constexpr int64_t kTile = 16;
@@ -223,7 +224,7 @@ struct Conv2dOp {
     return with_shape(used.contiguous(), weight.shape());
   }
 
-  // Images in parts of as many as may be added up in their dtype.
+  // Processes images in parts that are small enough to be summed in their dtype.
   template <typename T>
   static Tensor gradient_of_weight_in_parts(const Tensor& g, const Tensor& x, const Tensor& weight,
                                             const Convolution& conv) {

@@ -1,4 +1,4 @@
-// conv1d and conv_transpose2d, by the kernels of conv2d: images of one row, and the gradient of its image as forward.
+// conv1d and conv_transpose2d by the kernels of conv2d: images of one row, and the image gradient as forward.
 #include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/binary.h"
@@ -52,7 +52,7 @@ void check_rows(const Tensor& x, const Tensor& weight, const Attributes& of_row)
           x.shape()[2], padding);
 }
 
-// [a, b, c] as [a, b, 1, c], and back.
+// Reshapes [a, b, c] to [a, b, 1, c]; as_row() reverses it.
 Tensor as_image(const Tensor& x) { return with_shape(x, Dims{x.shape()[0], x.shape()[1], 1, x.shape()[2]}); }
 Tensor as_row(const Tensor& image) {
   return with_shape(image, Dims{image.shape()[0], image.shape()[1], image.shape()[3]});
@@ -130,7 +130,7 @@ struct ConvTranspose2dOp {
                             {"stride", pair("stride", 1, 1)}});
   }
 
-  // (size - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1, of rows or columns.
+  // (size - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1, for rows or columns.
   static int64_t transposed_size(const Tensor& x, const Tensor& weight, const Attributes& settings, const Dims& more,
                                  size_t side) {
     const Dims strides = get_dims(settings, "stride");

@@ -1,4 +1,4 @@
-// Ops that make tensors of numbers: zeros, ones, full, arange.
+// Ops that create tensors of numbers: zeros, ones, full, arange.
 #include <cmath>
 
 #include "ops/attributes.h"
@@ -10,7 +10,7 @@
 namespace distag::ops {
 namespace {
 
-// A number as an element; integers take whole ones only.
+// Converts a number to an element; integers accept whole numbers only.
 template <typename T>
 T element_of(const char* op, double value) {
   if constexpr (kIsFloating<T>) {
@@ -23,7 +23,7 @@ T element_of(const char* op, double value) {
   }
 }
 
-// Elements are the attribute "value", or kValue without it.
+// The elements are the attribute "value", or kValue without it.
 template <Name kName, int kValue>
 struct FilledOp {
   static Tensor forward(Inputs, const Attributes& attributes, Saved*) {
@@ -50,7 +50,7 @@ constexpr Op kFull =
                                  "A tensor of the shape, filled with value.");
 
 struct ArangeOp {
-  // start + i step, each computed from i, so that errors do not add up.
+  // start + i step, each computed from i, so that errors do not accumulate.
   static Tensor forward(Inputs, const Attributes& attributes, Saved*) {
     double start = get_float(attributes, "start", 0.0);
     double stop = get_float(attributes, "stop", 0.0);

@@ -1,5 +1,6 @@
 // Elementwise functions of one tensor whose gradient follows from the argument: sin, cos, erf, abs, square, rsqrt,
-// reciprocal, clamp, and the activations silu, softplus, gelu, leaky_relu, elu. And steps: floor, round, sign.
+// reciprocal, clamp, and the activations silu, softplus, gelu, leaky_relu, elu. Also step functions: floor, round,
+// sign.
 #include <cmath>
 
 #include "ops/attributes.h"
@@ -17,7 +18,7 @@ namespace distag::ops {
 
 namespace {
 
-// Whether some angle of a row-major x is too large for the curve that works in vectors.
+// Whether some angle of a row-major x is too large for the vectorised curve.
 bool has_large_angles(const Tensor& x) {
   int64_t found = 0;
   dispatch_floating("angles", x.dtype(), [&]<typename T>(T) {
@@ -30,7 +31,7 @@ bool has_large_angles(const Tensor& x) {
   return found != 0;
 }
 
-// Value and slope by a curve, and by Any of it where angles are large, with the same bits where they are not.
+// Computes value and slope by a curve, or by Any of the curve if angles are large; small angles give the same bits.
 template <Name kName, typename Value, typename Slope>
 struct AngleOp {
   static Tensor forward(Inputs inputs, const Attributes&, Saved* saved) {
@@ -70,7 +71,7 @@ constexpr Op kErf = of_argument<"erf", [](const auto& x) { return each(math::Erf
 
 namespace {
 
-// Of integers as numbers without a sign.
+// Computes integers as unsigned numbers.
 template <typename F>
 Tensor whole_value_of(const F& value, const Tensor& input) {
   const Tensor x = (input.dtype() == Dtype::kBool ? as_dtype(input, Dtype::kInt64) : input).contiguous();
@@ -87,7 +88,7 @@ struct NumbersOp : UnaryOp<kName, Saves::kArgument, kValue, kGradient> {
   }
 };
 
-// The gradient is 0, without memory of its own.
+// The gradient is 0, without allocating it.
 template <Name kName, auto kValue, auto kWhole>
 struct StepOp {
   static Tensor forward(Inputs inputs, const Attributes&, Saved*) {
@@ -103,7 +104,7 @@ constexpr auto kItself = [](const auto& x) { return x; };
 
 }  // namespace
 
-// Of -0 it is +0. The slope at 0 is 0.
+// -0 gives +0. The slope at 0 is 0.
 constexpr Op kAbs =
     make_op<NumbersOp<"abs", [](const auto& x) { return select(x <= 0, Element<decltype(x)>(0) - x, x); },
                       [](const auto& x) { return select(x > uint64_t{INT64_MAX}, uint64_t{0} - x, x); },
@@ -119,7 +120,7 @@ constexpr Op kFloor = make_op<StepOp<"floor", [](const auto& x) { return xt::flo
     "floor(tensor x) -> tensor", "The largest whole number up to each element, in the shape of x; its gradient is 0.",
     kCheap);
 
-// Half of two whole numbers goes to the even one.
+// A number half way between two whole numbers rounds to the even one.
 constexpr Op kRound = make_op<StepOp<"round", [](const auto& x) { return xt::nearbyint(x); }, kItself>>(
     "round(tensor x) -> tensor",
     "The nearest whole number of each element, the even one of two, in the shape of x; its gradient is 0.", kCheap);
@@ -131,7 +132,7 @@ constexpr Op kSign = make_op<StepOp<"sign", kSignOf, kSignOfWhole>>(
     "sign(tensor x) -> tensor", "-1, 0 or 1 as each element is below, at (or NaN) or above 0; its gradient is 0.",
     kCheap);
 
-// ---- rsqrt, reciprocal: slopes are made of the result, as powers of the argument are too large or small before ------
+// ---- rsqrt, reciprocal: slopes use the result, as powers of the argument leave the range earlier --------------------
 
 constexpr auto kRsqrtSlope = []<typename T>(T x) DISTAG_INLINE_LAMBDA {
   const T y = T(1) / std::sqrt(x);
@@ -160,7 +161,7 @@ constexpr Op kSoftplus = of_argument<"softplus", [](const auto& x) { return each
                                      [](const auto& g, const auto& x) { return g * each(math::Sigmoid(), x); }>(
     "softplus(tensor x) -> tensor", "log(1 + exp(x)) of each element, in the shape of x, without overflow.");
 
-// In its exact form.
+// The exact form of gelu.
 constexpr Op kGelu = of_argument<"gelu", [](const auto& x) { return each(math::Gelu(), x); },
                                  [](const auto& g, const auto& x) { return g * each(math::GeluSlope(), x); }>(
     "gelu(tensor x) -> tensor", "x * (1 + erf(x / sqrt(2))) / 2 of each element, in the shape of x.");

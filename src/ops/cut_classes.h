@@ -4,18 +4,18 @@
 
 namespace distag::ops {
 
-// Logits with the classes as their last dim, row-major, and the target and weight of each row.
+// Logits as row-major rows with the classes as their last dim, and the target and weight of each row.
 struct Classification {
   Tensor rows;
   Tensor targets;  // row-major, in the shape of the losses
-  Tensor weight;   // of classes; undefined for none
+  Tensor weight;   // weights of the classes; undefined for none
   int64_t count = 0;
   int64_t classes = 0;
   int64_t ignored = 0;
 
-  // `all_classes`: where there are more than those of the logits.
+  // `all_classes`: the number of all classes, if the logits have only some of them.
   Classification(const char* op, Inputs inputs, const Attributes& attributes, int64_t all_classes = 0);
-  // Weight of a row; 0 for an ignored one. T is the dtype of the logits.
+  // The weight of a row; 0 if the row is ignored. T is the dtype of the logits.
   template <typename T>
   T weight_of(int64_t target) const {
     if (target == ignored) return T(0);
@@ -23,26 +23,27 @@ struct Classification {
   }
 };
 
-// The losses of classifications, cross_entropy and nll_loss, where one process has some of the classes of each row, and
-// others have the rest. In three steps, between which they put together what each of them has. Backward is that of the
+// The classification losses cross_entropy and nll_loss when each process has only some of the classes of each
+// row. The loss takes three steps; between them the processes combine their results. Backward is that of the
 // op.
 class CutClasses {
  public:
-  // The classes here count from `offset` on, `all_classes` are everywhere. Throws as the ops do.
+  // The classes here begin at index `offset`; `all_classes` is the number of all. Throws what the ops throw.
   CutClasses(const Op& op, std::span<const Tensor> inputs, const Attributes& attributes, int64_t offset,
              int64_t all_classes);
 
-  // Whether the logits are no logarithms of probabilities yet.
+  // Whether the logits are not logarithms of probabilities yet.
   bool takes_exponentials() const { return takes_exponentials_; }
-  // Of each row the largest logit here, [rows]; -inf where this part has no logits.
+  // The largest logit here in each row, [rows]; -inf if this part has no logits.
   Tensor largest() const;
 
-  // To be added up: [numbers, rows]. Of sum(exp(x - largest)) the terms that are 1, and all others, where exponentials
-  // are taken; x - largest of the target; with weights the weight of the target. `largest`: that of all classes,
-  // undefined where none are taken.
+  // Numbers to be summed over all processes: [numbers, rows]. If exponentials are taken: of sum(exp(x - largest)), the
+  // terms that are 1, and all others. Then x - largest of the target and, with weights, the weight of the target.
+  // `largest` is that of all classes; undefined if no exponentials are taken.
   Tensor terms(const Tensor& largest) const;
 
-  // The loss by the attribute reduction, but a sum is not divided for a mean: that takes the weights of all rows.
+  // The loss according to the attribute reduction, except that a mean is not divided yet: that needs the weights of all
+  // rows.
   struct Loss {
     Tensor loss;
     double weights;
@@ -54,7 +55,7 @@ class CutClasses {
   void write_terms(Tensor& terms, const Tensor& largest) const;
   template <typename T>
   Loss finish_as(const Tensor& largest, const Tensor& terms, Saved* saved) const;
-  // Of the target of a row, among the classes here; -1 where it is not among them.
+  // Index of a row's target among the classes here; -1 if it is not among them.
   int64_t place_of(int64_t target) const {
     return target >= offset_ && target < offset_ + batch_.classes ? target - offset_ : -1;
   }
@@ -63,7 +64,7 @@ class CutClasses {
   const bool takes_exponentials_;
   const bool keeps_rows_;
   const int64_t offset_;
-  const Classification batch_;  // targets are those of the whole
+  const Classification batch_;  // targets are indices among all classes
 };
 
 }  // namespace distag::ops

@@ -10,11 +10,11 @@
 namespace distag::ops {
 namespace {
 
-// The most elements of a kernel: 32 channels of 3 x 3. With more, a product of matrices is about as fast.
+// The most elements of a kernel: 32 channels of 3 x 3. With more elements, a product of matrices is about as fast.
 constexpr int64_t kMostElements = 288;
 // The most rows and columns of a padded image.
 constexpr int64_t kMostPadded = int64_t{1} << 20;
-// The gradient of a weight is the sum of this many bytes of partial sums, whatever vectors the machine has.
+// The gradient of a weight is the sum of this many bytes of partial sums, for all vector sizes.
 constexpr size_t kPartialBytes = 64;
 
 template <typename T>
@@ -22,7 +22,7 @@ constexpr int64_t kPartials = static_cast<int64_t>(kPartialBytes / sizeof(T));
 
 int64_t rounded_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
-// The channels of one group of one image within its padding, with room to read rows of y as whole vectors.
+// The channels of one group of one image with its padding, and with room to read rows of y as whole vectors.
 struct Padded {
   int64_t rows = 0;
   int64_t pitch = 0;
@@ -35,7 +35,7 @@ struct Padded {
 
   Dims shape(const Convolution& conv) const { return Dims{conv.in_channels, rows, pitch}; }
 
-  // Of zeros before the first image; the same places are overwritten by the next one.
+  // `padded` must be zero before the first image; each image overwrites the same elements.
   template <typename T>
   void fill(T* padded, const T* image, const Convolution& conv) const {
     const Axis& columns = conv.window.columns;
@@ -49,7 +49,7 @@ struct Padded {
   }
 };
 
-// Where each element of the kernel lies in the padded image, for the position (0, 0) of the window.
+// The offset of each element of the kernel in the padded image, for the window at position (0, 0).
 using Taps = std::array<int64_t, kMostElements>;
 
 Taps make_taps(const Convolution& conv, const Padded& padded) {
@@ -69,10 +69,10 @@ Taps make_taps(const Convolution& conv, const Padded& padded) {
 // The sizes that the kernels need.
 struct Sizes {
   int64_t taps;
-  int64_t channels;  // of y, in one group
-  int64_t rows;      // of y
+  int64_t channels;  // channels of y in one group
+  int64_t rows;      // rows of y
   int64_t columns;
-  int64_t row_step;  // from one row of y to the next in the padded image
+  int64_t row_step;  // from one row of y to the next, in the padded image
 };
 
 Sizes sizes_of(const Convolution& conv, const Padded& padded) {
@@ -92,9 +92,9 @@ DISTAG_INLINE void store(T* to, const V& vector) {
 
 // ---- forward ----
 
-// Channels of y that are made together; their weights lie side by side for each tap.
+// Channels of y that are computed together; their weights lie side by side for each tap.
 constexpr int64_t kForwardChannels = 4;
-constexpr int64_t kForwardVectors = 2;  // of positions
+constexpr int64_t kForwardVectors = 2;  // vectors of positions
 
 template <typename T>
 struct Forward {
@@ -104,7 +104,7 @@ struct Forward {
     static constexpr int64_t kLanes = static_cast<int64_t>(kBytes / sizeof(T));
     static constexpr int64_t kTile = kForwardVectors * kLanes;
 
-    // kTile positions of kForwardChannels channels; the first `channels` of them are kept.
+    // Computes kTile positions of kForwardChannels channels; only the first `channels` of them are stored.
     DISTAG_INLINE static void make_tile(T* y, const T* x, const T* weights, const T* bias, const int64_t* taps,
                                         const Sizes& sizes, int64_t channels) {
       V sums[kForwardChannels][kForwardVectors];
@@ -128,7 +128,7 @@ struct Forward {
       }
     }
 
-    // The last tile of a row begins earlier where the row is no whole number of tiles.
+    // The last tile of a row begins earlier if the row is not a whole number of tiles.
     DISTAG_INLINE static void run(T* y, const T* x, const T* weights, const T* bias, const int64_t* taps, Sizes sizes) {
       for (int64_t c = 0; c < sizes.channels; c += kForwardChannels) {
         for (int64_t r = 0; r < sizes.rows; ++r) {
@@ -143,7 +143,7 @@ struct Forward {
   };
 };
 
-// [channels / kForwardChannels, taps, kForwardChannels] of each group, with zeros for the channels that are missing.
+// [channels / kForwardChannels, taps, kForwardChannels] of each group, with zeros for missing channels.
 template <typename T>
 Tensor packed_weights(const Tensor& weight, const Convolution& conv, int64_t channels) {
   Tensor packed = zero_tensor(weight.dtype(), Dims{conv.groups * channels * conv.kernel_size});
@@ -159,7 +159,7 @@ Tensor packed_weights(const Tensor& weight, const Convolution& conv, int64_t cha
   return packed;
 }
 
-// [groups, channels], of zeros where there is no bias.
+// [groups, channels]; zeros if there is no bias.
 template <typename T>
 Tensor packed_bias(const Tensor& bias, Dtype dtype, const Convolution& conv, int64_t channels) {
   Tensor packed = zero_tensor(dtype, Dims{conv.groups, channels});
@@ -182,13 +182,13 @@ struct Backward {
     static constexpr int64_t kChannels = kBytes == 64 ? 8 : 4;
     static constexpr int64_t kTaps = 3;
 
-    // Which elements of the last vector of a row are of that row: behind them may be an infinity, which times the 0 of
-    // g is no 0.
+    // Masks the elements of a row's last vector that belong to the row: behind them may be an infinity, and infinity
+    // times the 0 of g is NaN.
     DISTAG_INLINE static void make_mask(Mask& mask, const Sizes& sizes, int64_t first) {
       for (int64_t lane = 0; lane < kLanes; ++lane) mask[lane] = first + lane < sizes.columns ? -1 : 0;
     }
 
-    // Adds to the partial sums of kChannels channels and kTaps taps. Those beyond the last are the last one again.
+    // Adds to the partial sums of kChannels channels and kTaps taps. Indices beyond the last one repeat the last one.
     DISTAG_INLINE static void add_tile(T* const* sums, const T* const* g, const T* const* x, const Sizes& sizes,
                                        int64_t pitch, const Mask& mask) {
       V totals[kChannels][kTaps];
@@ -249,7 +249,7 @@ struct Backward {
   };
 };
 
-// Rows of g with zeros up to whole vectors.
+// Copies rows of g, padded with zeros to whole vectors.
 template <typename T>
 void fill_rows(T* padded, const T* g, const Sizes& sizes, int64_t pitch) {
   for (int64_t r = 0; r < sizes.channels * sizes.rows; ++r) {

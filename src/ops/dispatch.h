@@ -7,7 +7,7 @@
 
 namespace distag::ops {
 
-// Element types of the dtypes; bool is a byte whose nonzero values are all true.
+// Element types of the dtypes. A bool is a byte, and every nonzero value is true.
 using Bool = uint8_t;
 
 template <typename T>
@@ -44,7 +44,7 @@ void dispatch_numeric(const char* op, Dtype dtype, Visit visit) {
   fail(Status::kUnsupported, "{}: dtype {} is not supported: use float32, float64 or int64", op, dtype_name(dtype));
 }
 
-// Calls visit with values of the element types of numbers and of the sums they go into: the same, or float and double.
+// Calls visit with values of the element type and of the type of its sums: the same type, or float and double.
 template <typename Visit>
 void dispatch_sum(const char* op, Dtype dtype, Dtype sum, Visit visit) {
   dispatch_floating(op, dtype, [&]<typename T>(T) { sum == dtype ? visit(T{}, T{}) : visit(T{}, double{}); });

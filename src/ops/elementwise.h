@@ -15,12 +15,12 @@
 #include "tensor/tensor.h"
 
 // Elementwise arithmetic is an expression of xtensor on rows: a function object takes rows (const auto&) and returns
-// the expression of a row of results. xtensor refers to operands that have names and copies the others, so a number in
-// an expression is written in its place, T(0.5), or is a member of the function object; never a local variable.
-// Steps between rows are ours (RowPlan): xtensor is 13 to 30 times slower there.
+// the expression for a row of results. xtensor refers to named operands and copies the others. So a number in an
+// expression must be a temporary, such as T(0.5), or a member of the function object, never a local variable. RowPlan
+// steps between rows, as xtensor is 13 to 30 times slower there.
 namespace distag::ops {
 
-// Memory of `count` elements as an operand of xtensor; owns nothing.
+// Memory of `count` elements as an operand of xtensor, without ownership.
 template <typename T>
 DISTAG_INLINE auto row(T* data, int64_t count) {
   const auto size = static_cast<size_t>(count);
@@ -31,13 +31,13 @@ DISTAG_INLINE auto row(T* data, int64_t count) {
 template <typename Row>
 using Element = std::remove_const_t<typename std::decay_t<Row>::value_type>;
 
-// f of each element of a row, for a function of numbers that has no form in xtensor: a curve.
+// Applies f to each element of a row, for functions that xtensor does not have, such as curves.
 template <typename F, typename... Rows>
 DISTAG_INLINE auto each(const F& f, Rows&&... rows) {
   return xt::xfunction<F, xt::const_xclosure_t<Rows>...>(f, std::forward<Rows>(rows)...);
 }
 
-// a where `condition` holds, else b. Other than xt::where it reads both, without a branch, so that loops vectorise.
+// a if `condition` holds, else b. Unlike xt::where it reads both, without a branch, so that loops vectorise.
 struct Selection {
   template <typename T>
   DISTAG_INLINE T operator()(bool condition, T a, T b) const {
@@ -50,18 +50,18 @@ DISTAG_INLINE auto select(Condition&& condition, A&& a, B&& b) {
   return each(Selection(), std::forward<Condition>(condition), std::forward<A>(a), std::forward<B>(b));
 }
 
-// -1, 0 or 1; of NaN it is 0, where xt::sign has NaN and a 0 with a sign.
+// -1, 0 or 1. NaN gives 0, while xt::sign gives NaN and signed zeros.
 constexpr auto kSignOf = [](const auto& x) {
   using T = Element<decltype(x)>;
   return select(x > 0, T(1), select(x < 0, T(-1), T(0)));
 };
 
-// One row of results; `f` is the function object. Which inputs repeat one element is in the bits of `repeated`.
+// Computes one row of results; `f` is the function object. Bit i of `repeated` is set if input i repeats one element.
 template <typename Out, typename... In>
 using RunRow = void (*)(const void* f, Out* out, int64_t count, unsigned repeated, const In*... in);
 
-// The expression is evaluated element by element into memory: a container of xtensor on the left side costs 6 ns more
-// a row, and its loop checks for overlaps again.
+// The expression is evaluated element by element into memory. A container of xtensor on the left side would cost 6 ns
+// more a row, and its loop would check for overlaps again.
 template <typename F, typename Out, typename... In>
 struct RowExpression {
   DISTAG_INLINE static void run(const void* f, Out* out, int64_t count, unsigned repeated, const In*... in) {
@@ -84,8 +84,8 @@ struct RowExpression {
   }
 };
 
-// Where an elementwise result may go: `candidate` itself when it has no other holder and is row-major with that dtype
-// and shape, else a new tensor. The candidate's values may be read until each is overwritten.
+// The tensor for an elementwise result: `candidate` itself if it is exclusive and row-major with that dtype and shape,
+// else a new tensor. The candidate's values may be read until each is overwritten.
 inline Tensor output_for(const Tensor& candidate, Dtype dtype, const Dims& shape) {
   if (candidate.is_exclusive() && candidate.dtype() == dtype && candidate.is_contiguous() &&
       candidate.shape() == shape) {
@@ -98,7 +98,7 @@ inline Tensor output_for(const Tensor& candidate) {
 }
 inline Tensor empty_like(const Tensor& x) { return Tensor::empty(x.dtype(), x.shape()); }
 
-// Elements that lie in steps, made neighbours a piece at a time. A repeated one is copied once.
+// Copies strided elements into contiguous memory piece by piece. A repeated element is copied once.
 template <typename T>
 class PackedRow {
  public:
@@ -122,8 +122,8 @@ class PackedRow {
   T piece_[kPiece];
 };
 
-// Runs over all rows of tensors that broadcast to the shape of a row-major `out`. What lies in steps is packed first,
-// and what repeats one element, unless that is one of two inputs.
+// Runs over all rows of tensors that broadcast to the shape of a row-major `out`. Strided inputs are packed first, and
+// so are repeated elements, except when they belong to one of two inputs.
 template <typename Out, typename... In, typename... Inputs>
 void run_rows(RunRow<Out, In...> run, const void* f, Tensor& out, const Inputs&... inputs) {
   if (out.count() == 0) return;
@@ -158,15 +158,15 @@ void run_rows(RunRow<Out, In...> run, const void* f, Tensor& out, const Inputs&.
   });
 }
 
-// out = f(in...), elementwise, broadcast to the shape of `out`, which is row-major and may be one of the inputs itself
-// where that has the same layout. The element types are given: Out, then that of each input.
+// out = f(in...), elementwise, broadcast to the shape of `out`, which is row-major and may be one of the inputs if that
+// has the same layout. The element types are explicit: Out, then that of each input.
 template <typename Out, typename... In, typename F, typename... Inputs>
 void compute(Tensor& out, const F& f, const Inputs&... inputs) {
   const auto run = simd::pick<RowExpression<F, Out, In...>, const void*, Out*, int64_t, unsigned, const In*...>();
   run_rows<Out, In...>(run, &f, out, inputs...);
 }
 
-// The same where all have the element type T.
+// The same if all have the element type T.
 template <typename T, typename F, typename... Inputs>
 void compute_alike(Tensor& out, const F& f, const Inputs&... inputs) {
   [&]<typename... In>(std::tuple<In...>*) {
@@ -174,7 +174,7 @@ void compute_alike(Tensor& out, const F& f, const Inputs&... inputs) {
   }(static_cast<std::tuple<std::conditional_t<true, T, Inputs>...>*>(nullptr));
 }
 
-// f(in...) of tensors of one floating dtype, written to `out`.
+// Writes f(in...), for tensors of one floating dtype, to `out`.
 template <typename F, typename... Inputs>
 Tensor computed(const char* op, Tensor out, const F& f, const Inputs&... inputs) {
   dispatch_floating(op, out.dtype(), [&]<typename T>(T) { compute_alike<T>(out, f, inputs...); });
@@ -187,7 +187,7 @@ Tensor value_of(const char* op, const F& f, const Tensor& a, const Inputs&... ot
   return computed(op, empty_like(a), f, a, others...);
 }
 
-// The same in place of `a` where that is exclusive.
+// The same, in place of `a` if `a` is exclusive.
 template <typename F, typename... Inputs>
 Tensor combine(const char* op, const F& f, const Tensor& a, const Inputs&... others) {
   return computed(op, output_for(a), f, a, others...);

@@ -6,10 +6,10 @@
 #include "ops/math.h"
 #include "ops/rows.h"
 
-// Sums of exponentials of rows, in programs over rows.
+// Sums of exponentials of rows, for programs over rows.
 namespace distag::ops {
 
-// The larger one, whatever stands beside a NaN: then the exponentials have a NaN, and so their sum.
+// The larger number. A NaN beside it may be ignored: then the exponentials have a NaN, and so has their sum.
 template <typename T>
 struct Larger {
   using Total = T;
@@ -24,7 +24,7 @@ DISTAG_INLINE auto largest_of(const Row& x) {
       0, length_of(x), [&x](int64_t i) DISTAG_INLINE_LAMBDA { return x.data_element(static_cast<size_t>(i)); });
 }
 
-// The index of the first element that is `value`; there is one.
+// The index of the first element equal to `value`, which must exist.
 template <typename Row, typename T>
 DISTAG_INLINE size_t place_of(const Row& x, T value) {
   size_t i = 0;
@@ -32,8 +32,8 @@ DISTAG_INLINE size_t place_of(const Row& x, T value) {
   return i;
 }
 
-// log(sum(exp(x - largest))) for the largest element of x; `terms` is room for those of the sum. Where the largest
-// outweighs all others their sum alone has the digits.
+// log(sum(exp(x - largest))) for the largest element of x; `terms` is room for the terms of the sum. If the largest
+// outweighs all others, only the sum of the others keeps the digits.
 template <typename Terms, typename Row, typename T>
 DISTAG_INLINE auto log_sum_below_largest(Terms& terms, const Row& x, T largest) {
   using Total = typename Sum<T>::Total;

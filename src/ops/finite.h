@@ -14,7 +14,7 @@ inline double get_finite(const char* op, const Attributes& attributes, const cha
   return value;
 }
 
-// "eps". Throws INVALID_ARGUMENT also below 0.
+// Reads "eps". Throws INVALID_ARGUMENT also for a value below 0.
 inline double get_epsilon(const char* op, const Attributes& attributes) {
   const double epsilon = get_finite(op, attributes, "eps", 1e-5);
   require(epsilon >= 0, "{}: eps {} is not 0 or more", op, epsilon);

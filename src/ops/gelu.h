@@ -2,14 +2,14 @@
 
 #include "ops/math.h"
 
-// gelu(x) = x Phi(x) and its slope, Phi(x) + x phi(x), where phi is the density of the normal distribution and Phi its
-// share below x (Hendrycks, Gimpel 2016). Both are made of the share beyond t = |x|, phi(t) R(t) with Mills' ratio R,
-// which has all its digits where 1 + erf has lost them.
+// gelu(x) = x Phi(x) and its slope, Phi(x) + x phi(x); phi is the density of the normal distribution, and Phi its share
+// below x (Hendrycks, Gimpel 2016). Both are computed from the share beyond t = |x|, phi(t) R(t) with Mills' ratio R,
+// which keeps all its digits where 1 + erf has lost them.
 namespace distag::ops::math {
 
 // R(t) / sqrt(2 pi) = exp(t^2 / 2) erfc(t / sqrt(2)) / 2 as P(t) / Q(t) for t up to kEnd, where phi(t) rounds to 0.
-// Fitted by weighted least squares towards the least largest error: relative, 6e-9 (float) and 1e-18 (double). All
-// terms are above 0, so that none cancels. In double for float too.
+// Fitted by weighted least squares for the least largest relative error: 6e-9 (float) and 1e-18 (double). All terms are
+// positive, so that none cancels. Computed in double for float too.
 template <typename T>
 struct MillsTerms;
 
@@ -35,7 +35,7 @@ struct MillsTerms<double> {
                                   0x1.18ae9c8b7365dp-12, 0x1.25582698165cap-16, 0x1.2daa21d882362p-21};
 };
 
-// A polynomial of terms above 0 by its even and its odd ones, which halves the steps that round.
+// A polynomial with positive terms, split into even and odd ones, which halves the number of rounding steps.
 template <size_t N>
 DISTAG_INLINE double polynomial_in_halves(double x, const double (&terms)[N]) {
   const double square = x * x;
@@ -49,7 +49,7 @@ DISTAG_INLINE double polynomial_in_halves(double x, const double (&terms)[N]) {
   return even + x * odd;
 }
 
-// For t = |x|, up to kEnd.
+// Values for t = |x|, limited to kEnd.
 template <typename T>
 struct NormalTail {
   double t;
@@ -65,7 +65,7 @@ struct NormalTail {
   }
 };
 
-// -0 of -infinity.
+// Returns -0 for -infinity.
 struct Gelu {
   template <typename T>
   DISTAG_INLINE T operator()(T x) const {

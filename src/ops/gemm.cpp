@@ -119,13 +119,13 @@ Tensor product(const char* op, const Tensor& a, const Tensor& b) {
   int64_t inner = a.shape().back();
   shape.push_back(rows);
   shape.push_back(b.shape().back());
-  // One matrix for all batches on the right: the batches on the left are more rows of one product.
+  // A single matrix on the right for all batches: the batches on the left become more rows of one product.
   Dims flat{inner == 0 ? 0 : a.count() / inner, inner};
   Dims flat_strides;
   if (a.rank() > 2 && b.rank() == 2 && inner > 0 && strides_for_shape(a, flat, flat_strides)) {
     return with_shape(product(op, a.view(flat, flat_strides, a.offset()), b), shape);
   }
-  if (inner == 0) return zero_tensor(a.dtype(), shape);  // without elements there is no address to count from
+  if (inner == 0) return zero_tensor(a.dtype(), shape);  // without elements there is no address to use
   Tensor out = Tensor::empty(a.dtype(), shape);
   if (out.count() == 0) return out;
   Tensor left = readable_by_blas(a);

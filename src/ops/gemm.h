@@ -12,9 +12,9 @@ struct Matrix {
   int64_t leading = 1;  // elements from one row (column) to the next
 };
 
-// Whether BLAS can read the last two dims of `x` where they lie; fills `matrix` then.
+// Whether BLAS can read the last two dims of `x` in place; fills `matrix` then.
 bool as_matrix(const Tensor& x, Matrix& matrix);
-// `x` itself, or a row-major copy where BLAS cannot read it.
+// `x` itself, or a row-major copy if BLAS cannot read it.
 Tensor readable_by_blas(const Tensor& x);
 
 // out = a b + beta out for one pair of matrices of T, which is float, double or int64_t; out is row-major.
@@ -22,8 +22,8 @@ Tensor readable_by_blas(const Tensor& x);
 template <typename T>
 void multiply(T* out, const T* a, const Matrix& a_matrix, const T* b, const Matrix& b_matrix, T beta);
 
-// Batched product of tensors of one dtype with at least two dims each: [.., n, k] [.., k, m] -> [.., n, m], where inner
-// sizes fit and batches broadcast.
+// Batched product of tensors of one dtype with at least two dims each: [.., n, k] [.., k, m] -> [.., n, m]. Inner sizes
+// must match, and batches broadcast.
 Tensor product(const char* op, const Tensor& a, const Tensor& b);
 
 }  // namespace distag::ops

@@ -1,5 +1,5 @@
-// Ops that choose elements by an index, or add to those: gather, index_select, embedding, index_add, scatter_add;
-// and one_hot.
+// Ops that choose elements by an index, or add to such elements: gather, index_select, embedding, index_add,
+// scatter_add; and one_hot.
 #include <algorithm>
 #include <cstring>
 #include <span>
@@ -23,7 +23,7 @@ Tensor checked_indices(const char* op, const Tensor& index, int64_t size) {
   require(index.dtype() == Dtype::kInt64, "{}: the index must be int64, not {}", op, index);
   Tensor indices = index.contiguous();
   const std::span<const int64_t> values(indices.data_as<int64_t>(), static_cast<size_t>(indices.count()));
-  uint64_t largest = 0;  // a negative one is larger than any size
+  uint64_t largest = 0;  // as uint64, a negative index is larger than any size
   for_rows(
       1, indices.count(),
       [](uint64_t& most, const auto& row)
@@ -44,16 +44,17 @@ size_t saved_dim(const Saved& saved) { return static_cast<size_t>(saved.shapes[1
 
 // ---- gather ---------------------------------------------------------------------------------------------------------
 
-// A row of an index, along its last dim. Its element i takes the element of x at first + index[i] step + i side.
+// A row of an index, along its last dim. Element i of the row selects the element of x at first + index[i] step + i
+// side.
 struct IndexRow {
   const int64_t* index;
   int64_t count;
   int64_t first;
   int64_t step;
-  int64_t side;  // 0 where the index is along the last dim itself
+  int64_t side;  // 0 if the index is along the last dim itself
 };
 
-// Calls visit(row) for each row of a row-major index, one after the other.
+// Calls visit(row) for each row of a row-major index, in order.
 template <typename Visit>
 void for_each_index_row(const Tensor& indices, const Dims& x_strides, size_t dim, Visit visit) {
   if (indices.count() == 0) return;
@@ -89,7 +90,7 @@ void add_row(Total* sums, const T* g, const IndexRow& row) {
   for (int64_t i = 0; i < row.count; ++i) to[row.index[i] * row.step + i * row.side] += static_cast<Total>(g[i]);
 }
 
-// The same along the last dim, where the sums of a row are its own: they are kept beside until they are rounded.
+// The same along the last dim, where each row has separate sums: they are kept in `sums` until they are rounded.
 template <typename T, typename Total>
 void add_last_row(T* out, std::vector<Total>& sums, const T* g, IndexRow row) {
   std::fill(sums.begin(), sums.end(), Total(0));
@@ -99,7 +100,7 @@ void add_last_row(T* out, std::vector<Total>& sums, const T* g, IndexRow row) {
   for (int64_t i = 0; i < size; ++i) to[i] = static_cast<T>(sums[static_cast<size_t>(i)]);
 }
 
-// The elements of x at indices along dim, in their shape.
+// The elements of x at `indices` along dim, in the shape of `indices`.
 Tensor gathered(const Tensor& x, const Tensor& indices, size_t dim) {
   Tensor y = Tensor::empty(x.dtype(), indices.shape());
   if (y.count() == 0) return y;
@@ -178,7 +179,7 @@ Tensor taken_slabs(const Tensor& from, const Tensor& indices, size_t dim, const 
   return y;
 }
 
-// How often the most frequent of the indices is there.
+// The number of occurrences of the most frequent index.
 int64_t most_frequent(const Tensor& indices, int64_t size) {
   std::vector<int64_t> counts(static_cast<size_t>(size));
   int64_t most = 0;
@@ -188,7 +189,8 @@ int64_t most_frequent(const Tensor& indices, int64_t size) {
   return most;
 }
 
-// Calls visit with the types of terms and of sums of them: those of dispatch_sum, or of integers, which wrap around.
+// Calls visit with the types of terms and of their sums: those of dispatch_sum, or for integers uint64_t, which wraps
+// around.
 template <typename Visit>
 void dispatch_terms(const char* op, Dtype dtype, Dtype sum, Visit visit) {
   if (dtype == Dtype::kInt64) return visit(uint64_t{}, uint64_t{});
@@ -277,7 +279,7 @@ Tensor started_sums(const Tensor& x, int64_t terms) {
   return x.dtype() == Dtype::kInt64 ? sums : as_dtype(sums, sum_dtype(x.dtype(), terms));
 }
 
-// The elements of a tensor up to a shape that is no larger in any dim.
+// The leading elements of a tensor, in a shape that is no larger in any dim.
 Tensor leading_part(const Tensor& x, const Dims& shape) { return x.view(shape, x.strides(), x.offset()); }
 
 }  // namespace

@@ -66,7 +66,7 @@ std::shared_ptr<const Initialiser> full_initialiser(Dtype dtype, double value) {
 std::shared_ptr<const Initialiser> random_initialiser(Dtype dtype, const Dims& shape, const RandomElements& elements) {
   const Attributes attributes = make_attributes({{"shape", Dims()}, {"dtype", dtype}});
   const Op& op = elements.distribution == Distribution::kUniform ? kRand : kRandn;
-  op.forward({}, attributes, nullptr);  // throws for the dtype
+  op.forward({}, attributes, nullptr);  // throws for an invalid dtype
   return std::make_shared<RandomInitialiser>(dtype, shape, elements);
 }
 

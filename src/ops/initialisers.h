@@ -8,13 +8,13 @@
 
 namespace distag::ops {
 
-// The initialisers of deferred tensors whose elements are those of an op, bit for bit: so they do not depend on the
-// boxes in which they are made. Both throw as the op does for a dtype and a value.
+// Initialisers of deferred tensors. The elements equal those of an op, bit for bit, so they do not depend on the boxes
+// in which they are made. Both throw what the op throws for a dtype and a value.
 
-// As full makes them.
+// The elements that full makes.
 std::shared_ptr<const Initialiser> full_initialiser(Dtype dtype, double value);
 
-// As rand or randn makes them, then mul_scalar and add_scalar; scale 1 and shift 0 leave them as they are.
+// The elements that rand or randn makes, followed by mul_scalar and add_scalar; scale 1 and shift 0 change nothing.
 struct RandomElements {
   Distribution distribution = Distribution::kUniform;
   uint64_t seed = 0;

@@ -1,4 +1,4 @@
-// interpolate: images of another size, by index_select of rows and columns and their means.
+// interpolate: resizes images by index_select of rows and columns and by means of the selected elements.
 #include <algorithm>
 #include <string>
 
@@ -27,7 +27,7 @@ struct Resizing {
     require(!aligns_corners || is_bilinear, "interpolate: align_corners needs mode bilinear, not {}", mode);
     check(x);
   }
-  // The side that is resized first: that after which less is left.
+  // The side to resize first: the one that leaves fewer elements.
   size_t first_side(const Dims& shape) const {
     const auto left = [&](size_t side) {
       return static_cast<double>(size[side]) * static_cast<double>(shape[3 - side]);
@@ -46,8 +46,8 @@ struct Resizing {
   }
 };
 
-// For each of the outputs along a side the elements that it is made of, and the share of the second one, as it meets
-// the result. Without a second one the first is all.
+// For each output along a side: the one or two elements that it is computed from, and the share of the second, shaped
+// to broadcast to the result. Without a second element the output is the first one.
 struct Sources {
   Tensor first;
   Tensor second;
@@ -73,7 +73,7 @@ struct Sources {
   }
 
  private:
-  // floor(o size / outputs), of which no part overflows.
+  // floor(o size / outputs), computed without overflow.
   static int64_t nearest(int64_t o, int64_t size, int64_t outputs) {
     return o * (size / outputs) + o * (size % outputs) / outputs;
   }

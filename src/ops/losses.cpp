@@ -18,7 +18,7 @@ constexpr uint32_t kWeightOfClasses = 1u << 2;
 
 // ---- cross_entropy --------------------------------------------------------------------------------------------------
 
-// log(sum(exp(x))) = largest + log of each row, kept apart: their sum would round away a small loss. Zeros where the
+// log(sum(exp(x))) = largest + log for each row, kept separately: their sum would round away a small loss. Zeros if the
 // rows are logarithms of probabilities already.
 struct LogSums {
   Tensor largest;
@@ -28,7 +28,7 @@ struct LogSums {
 
 namespace {
 
-// The class dim: the only one, or the second.
+// The class dim: the only dim, or the second one.
 DimSet class_dim(const Tensor& logits) { return DimSet(logits.rank() == 1 ? 1 : 2); }
 
 }  // namespace
@@ -77,7 +77,7 @@ LogSums log_sums_of(const Classification& batch) {
   return sums;
 }
 
-// The loss, and by what the weighted sum was divided.
+// Returns the loss and, in `divisor`, the divisor of the weighted sum.
 template <typename T>
 Tensor reduced_loss(const Classification& batch, const LogSums& sums, LossReduction reduction, double& divisor) {
   const auto* targets = batch.targets.data_as<int64_t>();
@@ -102,7 +102,7 @@ Tensor reduced_loss(const Classification& batch, const LogSums& sums, LossReduct
   return losses;
 }
 
-// Saves for backward, of each row: the target, -1 of an ignored one, and the factor of its gradient.
+// Saves for backward, for each row: the target, -1 if it is ignored, and the factor of its gradient.
 template <typename T>
 void save_rows(Saved& saved, const Classification& batch, const LogSums& sums, double divisor) {
   Tensor targets = Tensor::empty(Dtype::kInt64, Dims{batch.count});
@@ -123,8 +123,8 @@ Tensor scales_of(const char* op, const Saved& saved, const Tensor& gradient) {
   return value_of(op, kProductOf, factors, gradient.rank() == 0 ? gradient : with_shape(gradient, factors.shape()));
 }
 
-// scale (softmax(x) - [target]), 0 for a row without a target (-1). The target may be beyond the row: among classes
-// that others have.
+// scale (softmax(x) - [target]); 0 for a row without a target (-1). The target may be beyond the row, among classes
+// that other processes have.
 constexpr auto kCrossEntropyGradient = [](auto out, auto x, auto largest, auto log_sum, auto scale,
                                           int64_t target) DISTAG_INLINE_LAMBDA {
   if (target < 0) {
@@ -140,7 +140,7 @@ constexpr auto kCrossEntropyGradient = [](auto out, auto x, auto largest, auto l
 
 }  // namespace
 
-// nll_loss takes what is a log_softmax already.
+// nll_loss takes rows that are the result of log_softmax.
 template <Name kName, bool kTakesExponentials>
 struct ClassificationOp {
   static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
@@ -202,7 +202,7 @@ constexpr Op kNllLoss = make_op<NllLossOp>(
     "by mean (over the weights), sum or none.",
     kCheap, kWeightOfClasses);
 
-// ---- classes of which others have some ------------------------------------------------------------------------------
+// ---- classes of which other processes have some ---------------------------------------------------------------------
 
 CutClasses::CutClasses(const Op& op, Inputs inputs, const Attributes& attributes, int64_t offset, int64_t all_classes)
     : op_(op.name),
@@ -226,7 +226,7 @@ void CutClasses::write_terms(Tensor& terms, const Tensor& largest) const {
   T* term = terms.mutable_data_as<T>();
   if (takes_exponentials_) {
     Tensor scratch = Tensor::empty(batch_.rows.dtype(), Dims{batch_.classes});
-    // How many elements are the largest, and the sum of the exponentials of all others.
+    // The number of elements equal to the largest, and the sum of the exponentials of all others.
     const auto sums = [](T& ones, T& rest, auto exponentials, auto x, T top) DISTAG_INLINE_LAMBDA {
       const auto below = x - top;
       put(exponentials, each(math::ExpNotPositive(), below));
@@ -277,7 +277,7 @@ CutClasses::Loss CutClasses::finish_as(const Tensor& largest, const Tensor& term
     if (keeps_rows_) out[r] = each;
     total += static_cast<double>(each);
     loss.weights += static_cast<double>(weights[r]);
-    // Of another's class: beyond the row.
+    // A target among the classes of another process is placed beyond the row.
     const int64_t place = place_of(target);
     places.mutable_data_as<int64_t>()[r] = counts ? (place < 0 ? batch_.classes : place) : -1;
   }

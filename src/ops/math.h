@@ -8,10 +8,10 @@
 
 #include "ops/simd.h"
 
-// exp, log, tanh, erf, sin, cos and what is made of them, for float and double, written so that loops over them
-// vectorise, and of IEEE operations only, so that every machine and compiler gives the same bits. Errors are a few
-// ulp over the whole range (tests/precision/curves_test.cpp). Coefficients are those of the Taylor series of exp, sin,
-// cos and of log((1 + s) / (1 - s)) = 2 (s + s^3/3 + ...), cut where the rest is below the precision; those of erf are
+// exp, log, tanh, erf, sin, cos and functions derived from them, for float and double. Loops over them vectorise.
+// They use only IEEE operations, so every machine and compiler gives the same bits. Errors are a few ulp over the
+// whole range (tests/precision/curves_test.cpp). Coefficients are those of the Taylor series of exp, sin, cos and
+// of log((1 + s) / (1 - s)) = 2 (s + s^3/3 + ...), cut where the rest is below the precision; those of erf are
 // fitted.
 namespace distag::ops::math {
 
@@ -23,14 +23,14 @@ struct Bits<float> {
   using Unsigned = uint32_t;
   static constexpr int kMantissa = 23;
   static constexpr uint32_t kBias = 127;
-  static constexpr float kRound = 0x1.8p23f;        // added to a small number, it leaves the nearest whole one below
-  static constexpr float kExponentMagic = 0x1p23f;  // its bits or-ed with a small whole number are 2^23 + number
+  static constexpr float kRound = 0x1.8p23f;        // added to a small number, its low bits hold the nearest integer
+  static constexpr float kExponentMagic = 0x1p23f;  // or-ed with the bits of a small integer n, it is 2^23 + n
   static constexpr float kLn2High = 0x1.62ep-1f;    // 12 bits: n * kLn2High is exact
   static constexpr float kLn2Low = 0x1.0bfbe8p-15f;
   static constexpr float kLargest = 100.0f;  // exp beyond +- this is infinite, or 0
   static constexpr float kSmallest = -110.0f;
   static constexpr float kTail = 115.0f;           // x exp(-x) beyond this is 0
-  static constexpr uint32_t kUpperHalf = ~0xfffu;  // of the bits: the square of such a number is exact
+  static constexpr uint32_t kUpperHalf = ~0xfffu;  // mask: the square of a number so masked is exact
   static constexpr int kExpTerms = 7;
   static constexpr int kLogTerms = 5;
 };
@@ -52,7 +52,7 @@ struct Bits<double> {
   static constexpr int kLogTerms = 11;
 };
 
-// exp(x) = 2^n (1 + tail): n as the bits of (n + kRound), which is what an exponent needs.
+// exp(x) = 2^n (1 + tail), with n as the bits of (n + kRound), which the exponent needs.
 template <typename T>
 struct ExpParts {
   T n;
@@ -80,7 +80,7 @@ DISTAG_INLINE ExpParts<T> exp_parts(T x) {
   return {n, std::bit_cast<typename B::Unsigned>(shifted), exp_tail((x - n * B::kLn2High) - n * B::kLn2Low)};
 }
 
-// 2^n for a whole n that an exponent can hold, n given as the bits of (n + kRound).
+// 2^n for an integer n within the exponent's range, given as the bits of (n + kRound).
 template <typename T>
 DISTAG_INLINE T power_of_two(typename Bits<T>::Unsigned n_bits) {
   using B = Bits<T>;
@@ -94,7 +94,7 @@ DISTAG_INLINE T exp(T x) {
   T y = x > B::kLargest ? B::kLargest : x;
   y = y < B::kSmallest ? B::kSmallest : y;
   ExpParts<T> parts = exp_parts(y);
-  // In two factors, since 2^n itself may be beyond the range: 2^(n -+ 64) first, then 2^+-64.
+  // Multiplies by two factors, since 2^n itself may be out of range: first 2^(n -+ 64), then 2^+-64.
   bool is_big = parts.n > T(0);
   U near = is_big ? parts.n_bits - U(64) : parts.n_bits + U(64);
   T rest = is_big ? T(0x1p64) : T(0x1p-64);
@@ -103,7 +103,7 @@ DISTAG_INLINE T exp(T x) {
   return x != x ? x : result;
 }
 
-// exp(x) for x <= 0 or NaN, the same bits in fewer steps.
+// exp(x) for x <= 0 or NaN, with the same bits in fewer steps.
 template <typename T>
 DISTAG_INLINE T exp_not_positive(T x) {
   using B = Bits<T>;
@@ -113,7 +113,7 @@ DISTAG_INLINE T exp_not_positive(T x) {
   return (scale + scale * parts.tail) * T(0x1p-64);
 }
 
-// exp(x) for x <= 0 or NaN; exp(x) - 1 where that is near 0.
+// exp(x) for x <= 0 or NaN; exp(x) - 1 if that is near 0.
 template <typename T>
 struct ShareNotAbove1 {
   T value;
@@ -121,18 +121,18 @@ struct ShareNotAbove1 {
   DISTAG_INLINE explicit ShareNotAbove1(T x) : is_near_1(x > T(-0.25)) {
     using B = Bits<T>;
     using U = typename B::Unsigned;
-    const ExpParts<T> parts = exp_parts(x < B::kSmallest ? B::kSmallest : x);  // near 0 with n = 0
+    const ExpParts<T> parts = exp_parts(x < B::kSmallest ? B::kSmallest : x);  // n is 0 near 0
     const T scale = power_of_two<T>(static_cast<U>(parts.n_bits + U(64)));
     value = is_near_1 ? parts.tail : (scale + scale * parts.tail) * T(0x1p-64);
   }
 };
 
-// What takes the lift of lifted_exp away.
+// Factor that undoes the scaling of lifted_exp().
 template <typename T>
 inline constexpr T kDropped = T(0x1p-100);
 
-// 2^100 exp(x + low) for -765 <= x <= 0, `low` being digits that x has no room for: a product with it is rounded once,
-// by kDropped, where exp(x) itself would have lost digits.
+// 2^100 exp(x + low) for -765 <= x <= 0; `low` has digits that x cannot hold. A product with the result is rounded only
+// once, by kDropped, while exp(x) itself would have lost digits.
 template <typename T>
 DISTAG_INLINE T lifted_exp(T x, T low) {
   using B = Bits<T>;
@@ -144,8 +144,8 @@ DISTAG_INLINE T lifted_exp(T x, T low) {
   return scale + scale * tail;
 }
 
-// exp(x) factor, of which the exponential alone may have lost digits, or be too large. 0 times the factor where exp(x)
-// is below 2^-165 of float, 2^-1103 of double.
+// exp(x) factor, where the exponential alone may have lost digits, or be too large. Returns 0 times the factor if
+// exp(x) is below 2^-165 (float) or 2^-1103 (double).
 template <typename T>
 DISTAG_INLINE T exp_times(T x, T factor) {
   using B = Bits<T>;
@@ -154,7 +154,7 @@ DISTAG_INLINE T exp_times(T x, T factor) {
   y = y < -B::kTail ? -B::kTail : y;
   ExpParts<T> parts = exp_parts(y);
   bool is_big = parts.n > T(64);
-  bool is_small = parts.n < T(-100);  // so that 2^n stands in neither case above 1
+  bool is_small = parts.n < T(-100);  // then 2^n is above 1 in neither case
   U near = is_big ? parts.n_bits - U(64) : is_small ? parts.n_bits + U(100) : parts.n_bits;
   T rest = is_big ? T(0x1p64) : is_small ? kDropped<T> : T(1);
   T scale = power_of_two<T>(near);
@@ -164,7 +164,7 @@ DISTAG_INLINE T exp_times(T x, T factor) {
   return x != x ? x : result;
 }
 
-// A number limited to a largest magnitude, without its sign; NaN stays.
+// The magnitude of a number, at most `limit`; NaN stays.
 template <typename T>
 DISTAG_INLINE T magnitude_up_to(T x, T limit) {
   T magnitude = std::fabs(x);
@@ -198,7 +198,7 @@ DISTAG_INLINE T tanh_slope(T x) {
   return (T(4) * lifted / (sum * sum)) * kDropped<T>;
 }
 
-// Made of exp(-|x|), so that no tail is lost.
+// Computed from exp(-|x|), so that no tail is lost.
 template <typename T>
 DISTAG_INLINE T sigmoid(T x) {
   T e = math::exp_not_positive(-std::fabs(x));
@@ -213,7 +213,7 @@ DISTAG_INLINE T sigmoid_slope(T x) {
   return e / (sum * sum);
 }
 
-// x sigmoid(x); -0 of -infinity.
+// x sigmoid(x); -0 for -infinity.
 template <typename T>
 DISTAG_INLINE T silu(T x) {
   T near = magnitude_up_to(x, Bits<T>::kTail);
@@ -233,7 +233,7 @@ DISTAG_INLINE T silu_slope(T x) {
   return x < T(0) ? ratio * kDropped<T> : ratio;
 }
 
-// log(1 + f) for f from sqrt(1/2) - 1 to 1/2: log((1 + s) / (1 - s)) with s = f / (2 + f).
+// log(1 + f) for f from sqrt(1/2) - 1 to 1/2, as log((1 + s) / (1 - s)) with s = f / (2 + f).
 template <typename T>
 DISTAG_INLINE T log1p_near_0(T f) {
   T s = f / (T(2) + f);
@@ -248,7 +248,7 @@ DISTAG_INLINE T log1p_near_0(T f) {
 // log(1 + x) for 0 <= x <= 1.
 template <typename T>
 DISTAG_INLINE T log1p_up_to_1(T x) {
-  const bool is_upper = x > T(0.5);  // then log 2 + log(1 + (x - 1) / 2), of which the difference is exact
+  const bool is_upper = x > T(0.5);  // then log 2 + log(1 + (x - 1) / 2), where the difference is exact
   T part = log1p_near_0(is_upper ? (x - T(1)) * T(0.5) : x);
   return is_upper ? Bits<T>::kLn2High + (part + Bits<T>::kLn2Low) : part;
 }
@@ -257,7 +257,7 @@ template <typename T>
 DISTAG_INLINE T log(T x) {
   using B = Bits<T>;
   using U = typename B::Unsigned;
-  // Numbers below the normal range are lifted into it.
+  // Subnormal numbers are scaled into the normal range.
   bool is_tiny = x < std::numeric_limits<T>::min();
   T lifted = is_tiny ? x * T(0x1p54) : x;
   T lift = is_tiny ? T(54) : T(0);
@@ -275,9 +275,9 @@ DISTAG_INLINE T log(T x) {
   return x != x || x == std::numeric_limits<T>::infinity() ? x : result;
 }
 
-// Fitted by weighted least squares towards the least largest error: erf(x) = x + x P(x^2) up to 1, with an error of
-// 1.2e-9 (float) and 1.2e-19 (double); erfc(x) = exp(-Q(x)) from 1 to kErfIsOne, where erf rounds to 1, with an error
-// of erf of 2.1e-11 and 1.2e-18.
+// Fitted by weighted least squares for the least largest error. Up to 1, erf(x) = x + x P(x^2) with an error of 1.2e-9
+// (float) and 1.2e-19 (double). From 1 to kErfIsOne, where erf rounds to 1, erfc(x) = exp(-Q(x)), and the error of erf
+// is 2.1e-11 and 1.2e-18.
 template <typename T>
 struct ErfTerms;
 
@@ -325,7 +325,7 @@ DISTAG_INLINE T erf(T x) {
   return magnitude > T(1) ? from_1 : up_to_1;
 }
 
-// x^2 in two numbers, exact for the first half of the digits; |x| < 2^60.
+// x^2 as a sum of two numbers, exact for the first half of the digits; |x| < 2^60.
 template <typename T>
 struct Square {
   T high;
@@ -345,15 +345,16 @@ DISTAG_INLINE T erf_slope(T x) {
   return lifted_exp(-square.high, -square.low) * static_cast<T>(1.12837916709551257390) * kDropped<T>;
 }
 
-// Angles up to this one are reduced by a multiple n of pi / 2 in three parts, of which n times the first two are exact.
+// The largest angle that is reduced by a multiple n of pi / 2. pi / 2 has three parts, and n times the first two is
+// exact.
 inline constexpr double kLargestReduced = 0x1p20;
 
 template <typename T>
 DISTAG_INLINE bool is_beyond_reduction(T x) {
-  return !(std::fabs(static_cast<double>(x)) <= kLargestReduced);  // also of NaN
+  return !(std::fabs(static_cast<double>(x)) <= kLargestReduced);  // also true for NaN
 }
 
-// sin(x + quarters pi / 2). In double for float too: the result is right up to its rounding.
+// sin(x + quarters pi / 2). Computed in double for float too: the result is correct up to its rounding.
 template <int kQuarters, typename T>
 DISTAG_INLINE T sine(T angle) {
   using B = Bits<double>;
@@ -429,8 +430,8 @@ DISTAG_CURVE(Expm1NotPositive, x, x == T(0) ? x : math::expm1_within(x < T(-80) 
 DISTAG_CURVE(Softplus, x, math::log1p_up_to_1(math::exp_not_positive(-std::fabs(x))) + (x > T(0) ? x : T(0)));
 #undef DISTAG_CURVE
 
-// A curve of an angle of any size. Far from 0 it takes the libraries' functions for long double, whose bits depend on
-// no instruction set.
+// A curve of an angle of any size. Far from 0 it uses the library's functions for long double, whose bits do not depend
+// on the instruction set.
 template <typename Curve>
 struct Any {
   template <typename T>

@@ -12,11 +12,11 @@ namespace distag::ops {
 // ---- matmul ---------------------------------------------------------------------------------------------------------
 namespace {
 
-// Both sides with at least two dims: a 1-d one is a row on the left, a column on the right.
+// Gives both sides at least two dims: a 1-d tensor is a row on the left, a column on the right.
 Tensor left_side(const Tensor& a) { return a.rank() == 1 ? with_shape(a, Dims{1, a.count()}) : a; }
 Tensor right_side(const Tensor& b) { return b.rank() == 1 ? with_shape(b, Dims{b.count(), 1}) : b; }
 
-// Of a result or its gradient: the shape without the dims that 1-d sides brought in.
+// The shape of a result or its gradient without the dims that 1-d sides added.
 Dims without_sides(Dims shape, bool left_is_row, bool right_is_column) {
   if (right_is_column) shape.pop_back();
   if (left_is_row) {
@@ -74,7 +74,7 @@ struct MatmulOp {
       Dims side = saved.shapes[1];
       if (side.size() == 1) side = Dims{side[0], 1};
       if (side.size() == 2 && a.rank() > 2) {
-        // All batches share b: they are more rows of one product.
+        // All batches share b, so they become more rows of one product.
         a = as_rows(a, side[0]);
         g = as_rows(g, side[1]);
       }

@@ -58,12 +58,12 @@ struct NormOp {
   static constexpr auto kMagnitudeOf = [](const auto& x) { return xt::fabs(x); };
   static constexpr auto kSquareOf = [](const auto& x) { return x * x; };
   static constexpr auto kRootOf = [](const auto& x) { return xt::sqrt(x); };
-  // A sum beyond these may be of squares that had no room in a double, or lost digits.
+  // Whether a sum is in the range where squares may have exceeded a double, or lost digits.
   static constexpr auto kIsBeyond = [](const auto& sum) {
     using T = Element<decltype(sum)>;
     return select(sum < T(0x1p-900) || !(sum <= std::numeric_limits<T>::max()), T(1), T(0));
   };
-  // The power of two below x, by which a division is exact; 1 of 0 and infinity.
+  // The largest power of two not above x, which divides exactly; 1 for 0 and infinity.
   static constexpr auto kUnitOf = [](const auto& x) {
     return each(
         []<typename T>(T number) {
@@ -80,7 +80,7 @@ struct NormOp {
     return as_dtype(length_over(as_dtype(x, Dtype::kFloat64), to), x.dtype());
   }
 
-  // Squares and their sum are doubles, also those of floats.
+  // Squares and their sum are doubles, also for floats.
   static Tensor length_over(const Tensor& x, const Reduction& to) {
     const Tensor sums = sum_over(value_of("norm", kSquareOf, x), to.dims, to.kept_shape);
     const Tensor are_beyond = value_of("norm", kIsBeyond, sums);
@@ -99,7 +99,7 @@ struct NormOp {
   }
 
   static constexpr auto kSignedBy = [](const auto& g, const auto& x) { return g * kSignOf(x); };
-  // 0 where the norm is.
+  // 0 if the norm is 0.
   static constexpr auto kShareOfLength = [](const auto& g, const auto& x, const auto& y) {
     using T = Element<decltype(x)>;
     return select(xt::equal(y, 0), T(0), g * (x / y));

@@ -14,7 +14,7 @@ namespace {
 constexpr const Op* kBuiltins[] = {DISTAG_BUILTIN_OPS(DISTAG_OP_ADDRESS)};
 #undef DISTAG_OP_ADDRESS
 
-// What a value for an attribute must be, in words, and the kinds of values that are.
+// The kinds of values that an attribute accepts, and their description.
 struct KindRule {
   const char* text;
   ValueKind kind;

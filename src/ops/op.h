@@ -12,68 +12,69 @@
 
 namespace distag::ops {
 
-// Named settings of one application, as distag_apply takes them, sorted by name; what is not there has the default of
+// Named settings of one application, as distag_apply takes them, sorted by name; a missing setting has the default of
 // the signature. Checked against the signature before forward runs: unknown names are NOT_FOUND, wrong kinds
 // INVALID_ARGUMENT. Made and read with attributes.h.
 using Attributes = distag::Attributes;
 
 using Inputs = std::span<const Tensor>;
 
-// State that one application keeps for its backward: snapshots of tensors, and the numbers it needs.
+// The state that one application keeps for its backward: snapshots of tensors, and numbers.
 struct Saved {
   Tensors tensors;
   Attributes attributes;
   std::vector<Dims> shapes;
   std::vector<Dtype> dtypes;
-  uint64_t needed = 0;  // bit i: input i wants a gradient
+  uint64_t needed = 0;  // bit i: input i needs a gradient
   bool needs(size_t input) const { return input >= 64 || ((needed >> input) & 1) != 0; }
 };
 
 // A built-in op: one contiguous block in some .cpp of this folder, listed in builtins.h. Made with make_op().
 struct Op {
-  // "linear(tensor x, tensor weight, tensor? bias) -> tensor", attributes as "int64 dim = -1"; what binds the inputs
-  // and attributes, checks their kinds, and tells people. "tensor..." takes any number, "tensor?" may be undefined or,
-  // at the end, left out.
+  // "linear(tensor x, tensor weight, tensor? bias) -> tensor", attributes as "int64 dim = -1". It binds the inputs and
+  // attributes, checks their kinds, and documents them. "tensor..." takes any number; "tensor?" may be undefined or, at
+  // the end, left out.
   const char* signature;
-  // One sentence for people: shapes and formula, in terms of the signature.
+  // A sentence for users: shapes and formula, in terms of the signature.
   const char* summary = "";
 
-  // Computes the outputs; knows nothing of history. With `saved` (whose `needed` is set) it leaves there what backward
-  // needs. Throws INVALID_ARGUMENT naming op, shapes and dtypes; UNSUPPORTED for a dtype.
+  // Computes the outputs, without history. With `saved` (whose `needed` is set) it stores there what backward needs.
+  // Throws INVALID_ARGUMENT naming op, shapes and dtypes; UNSUPPORTED for a dtype.
   Tensors (*forward)(Inputs inputs, const Attributes& attributes, Saved* saved);
 
-  // The gradient of each input (undefined where it is not needed or zero) from that of each output, of which some may
-  // be undefined. Owns output_gradients: buffers without another holder may be reused. Its results may be views, or
-  // have strides of 0. nullptr: not differentiable.
+  // Computes the gradient of each input (undefined if not needed or zero) from the gradients of the outputs, some of
+  // which may be undefined. Owns output_gradients: exclusive buffers may be reused. Its results may be views, or have
+  // strides of 0. nullptr: not differentiable.
   Tensors (*backward)(const Saved& saved, Tensors output_gradients) = nullptr;
 
-  // The same, added to what has come for each input from elsewhere, undefined where nothing has, which the results then
-  // contain: with the bits that accumulate() would give, and fewer passes over memory. Owns both. nullptr: the engine
-  // adds.
+  // The same, added to `sums`, the gradients of the inputs from other ops (undefined if there are none). The results
+  // include them, with the bits that accumulate() would give, in fewer passes over memory. Owns both. nullptr: the
+  // engine adds.
   Tensors (*backward_onto)(const Saved& saved, Tensors output_gradients, Tensors sums) = nullptr;
 
   // Whether its outputs may be views of its first input (which shares storage).
   bool is_view = false;
   // Cheap for small tensors: elementwise, no BLAS. May run on a loop when all tensors are at most 64 KiB.
   bool is_cheap = false;
-  // The gradient of each input takes work of its own, most of it products: backward of some of them (`needed`) first
-  // and of the others later takes no longer.
+  // The gradient of each input takes separate work, mostly products: computing some of them (`needed`) first and the
+  // others later takes no longer.
   bool is_separable = false;
-  // One pass over memory, with hardly any arithmetic: up to 1 MiB takes no longer than to wake another thread for it.
+  // The op is one pass over memory with little arithmetic: up to 1 MiB takes no longer than waking another thread for
+  // it.
   bool is_one_pass = false;
-  // Bit i: input i is not differentiated. It is refused where it requires grad: a gradient that is never given would
-  // pass for zero.
+  // Bit i: input i is not differentiated. The op is refused if that input requires grad: a gradient that is never
+  // computed would be taken for zero.
   uint32_t constant = 0;
 
   Signature arguments = Signature(signature);
-  const char* name = arguments.op_name();  // or another one
+  const char* name = arguments.op_name();  // may be replaced
 };
 
-// Of an op what the flags of Op of the same name say.
+// The flags of Op of the same names.
 enum Trait : unsigned { kNoTrait = 0, kView = 1, kCheap = 2, kSeparable = 4, kOnePass = 8 };
 
-// What Made::forward and Made::backward are as functions of an op. They may give one tensor for a list of one, and
-// backward may take the gradient of the first output alone: then it is called only where there is one.
+// Adapts Made::forward and Made::backward to the functions of an op. They may return one tensor for a list of one, and
+// backward may take only the gradient of the first output: then it is called only if there is one.
 template <typename Made>
 struct OpFunctions {
   static Tensors forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
@@ -103,7 +104,7 @@ struct OpFunctions {
   }
 };
 
-// An op of the static functions of Made: forward, and where it has them backward and backward_onto.
+// An op made of the static functions of Made: forward, and backward and backward_onto if it has them.
 template <typename Made>
 constexpr Op make_op(const char* signature, const char* summary, unsigned traits = kNoTrait, uint32_t constant = 0) {
   Tensors (*backward)(const Saved&, Tensors) = nullptr;
@@ -122,9 +123,9 @@ constexpr Op make_op(const char* signature, const char* summary, unsigned traits
           .constant = constant};
 }
 
-// All of them, in a fixed order.
+// All built-in ops, in a fixed order.
 std::span<const Op* const> builtins();
-// nullptr when no op has that name.
+// nullptr if no op has that name.
 const Op* find_op(std::string_view name);
 
 inline const Signature& signature_of(const Op& op) { return op.arguments; }
@@ -132,14 +133,15 @@ inline const Signature& signature_of(const Op& op) { return op.arguments; }
 // Checks inputs and attributes against the signature. Throws NOT_FOUND, INVALID_ARGUMENT.
 void check_arguments(const Op& op, Inputs inputs, const Attributes& attributes);
 
-// Throws INVALID_ARGUMENT where an input that the op does not differentiate is among `needed`, those that require grad.
+// Throws INVALID_ARGUMENT if `needed`, the inputs that require grad, has an input that the op does not differentiate.
 void check_needed(const Op& op, uint64_t needed);
 
-// into += x, in place when `into` is exclusive, else in a new tensor. Same shape and dtype; an undefined side is zero.
+// into += x, in place if `into` is exclusive, else in a new tensor. Same shape and dtype; an undefined side is zero.
 // Engines add gradients with this.
 Tensor accumulate(Tensor into, Tensor x);
 
-// In-place writes of the C API: values of `source` cast and broadcast; target += scale * source, likewise.
+// In-place writes of the C API. assign(): `source` is cast and broadcast. add_scaled(): target += scale * source,
+// likewise.
 void assign(Tensor& target, const Tensor& source);
 void add_scaled(Tensor& target, const Tensor& source, double scale);
 

@@ -14,8 +14,8 @@
 namespace distag::ops {
 namespace {
 
-// A Loss has expressions of rows a and b: value, and slope_in_a and slope_in_b, to be multiplied by kSlopeFactor. It is
-// made of the attributes.
+// A Loss has expressions of rows a and b: value, and slope_in_a and slope_in_b, which are multiplied by kSlopeFactor.
+// It is made from the attributes.
 template <Name kName, typename Loss>
 struct PairwiseLoss {
   static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
@@ -48,7 +48,8 @@ struct PairwiseLoss {
   }
 
  private:
-  // The division of a mean first: a slope times the gradient may be too large for the dtype where the mean is not.
+  // Divides by the count of a mean first: a slope times the gradient may be too large for the dtype when the mean is
+  // not.
   template <typename Slope>
   static Tensor gradient(const Saved& saved, size_t input, Slope slope, const Tensor& g) {
     const Tensor& factor = saved.tensors[2];
@@ -69,7 +70,7 @@ constexpr Op of_pairs(const char* signature, const char* summary) {
   return make_op<PairwiseLoss<kName, Loss>>(signature, summary, kCheap);
 }
 
-// Slopes are those of half the numbers, whose difference is never too large.
+// Slopes use half of the numbers, whose difference is never too large.
 struct SquaredDifference {
   static constexpr double kSlopeFactor = 4;
   explicit SquaredDifference(const Attributes&) {}
@@ -92,7 +93,7 @@ struct AbsoluteDifference {
   static auto slope_in_b(const auto& a, const auto& b) { return slope_in_a(b, a); }
 };
 
-// Half of the squared difference up to delta, and from there on a line (Huber 1964).
+// Half of the squared difference up to delta, and a line beyond (Huber 1964).
 struct HuberDifference {
   static constexpr double kSlopeFactor = 1;
   explicit HuberDifference(const Attributes& attributes) : delta(get_float(attributes, "delta", 1.0)) {
@@ -130,7 +131,7 @@ struct LogitCrossEntropy {
     };
     return each(kValueAt, logits, targets);
   }
-  // sigmoid(x) - t; of x > 0 as (1 - t) - sigmoid(-x), which is exact where t is 1.
+  // sigmoid(x) - t; for x > 0 as (1 - t) - sigmoid(-x), which is exact if t is 1.
   static auto slope_in_a(const auto& logits, const auto& targets) {
     constexpr auto kSlopeAt = []<typename T>(T x, T t) DISTAG_INLINE_LAMBDA {
       const T share = math::sigmoid(-std::fabs(x));
@@ -141,7 +142,7 @@ struct LogitCrossEntropy {
   static auto slope_in_b(const auto& logits, const auto&) { return -logits; }
 };
 
-// t (log(t) - x); 0 where t is, with a slope of 0 in t. Or exp(t) (t - x) of the logarithm of a target.
+// t (log(t) - x); 0 if t is 0, with a slope of 0 in t. With log_target, exp(t) (t - x) for the logarithm t of a target.
 struct Divergence {
   static constexpr double kSlopeFactor = 1;
   explicit Divergence(const Attributes& attributes) : is_log(get_bool(attributes, "log_target", false)) {}

@@ -7,18 +7,18 @@
 
 namespace distag::ops {
 
-// Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; 2011), of as many blocks at
-// once as a vector of kBytes bytes has numbers of 64 bits. Block j is that of counter (low j, high j, 0, 0) and key
-// (low seed, high seed); it gives the words w0 to w3.
+// Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; 2011), for as many blocks at
+// once as a vector of kBytes bytes has 64-bit numbers. Block j has counter (low j, high j, 0, 0) and key (low seed,
+// high seed); its result is the words w0 to w3.
 //
-// Words stand in the low halves of 64 bits, where their products fit. What stands above them means nothing.
+// Words are in the low halves of 64 bits, where their products fit. The bits above them are meaningless.
 template <size_t kBytes, typename Wide = uint64_t>
 class Philox {
  public:
   static constexpr int64_t kBlocks = static_cast<int64_t>(kBytes / sizeof(Wide));
 
-  // Of `blocks` blocks from `first` on: w1 w0, then w3 w2, as numbers of 64 bits; or w1, then w3. Writes whole vectors:
-  // `out` has room for `blocks`, rounded up to a multiple of kBlocks.
+  // Writes the words of `blocks` blocks from `first` on: w1 w0, then w3 w2, as 64-bit numbers; or w1, then w3. Writes
+  // whole vectors: `out` must have room for `blocks`, rounded up to a multiple of kBlocks.
   template <typename Number>
   DISTAG_INLINE static void fill(Number* out, int64_t blocks, uint64_t seed, uint64_t first) {
     V block;
@@ -35,7 +35,7 @@ class Philox {
   using V [[gnu::vector_size(kBytes)]] = Wide;
   static constexpr uint64_t kWord = 0xFFFFFFFFu;
 
-  // Of the low halves.
+  // Multiplies the low halves.
   DISTAG_INLINE static void multiply(V& product, const V& words, const V& factor) {
 #if defined(__x86_64__) && !defined(__clang__)
     // GCC would multiply all 64 bits.

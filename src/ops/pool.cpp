@@ -16,7 +16,7 @@
 namespace distag::ops {
 namespace {
 
-// Every window holds an element of the image.
+// Requires that every window contains an element of the image.
 Window pooling_window(const char* op, const Dims& shape, const Attributes& attributes) {
   const Dims kernel = get_dims(attributes, "kernel");
   const Window window = make_window(op, attributes, Dims{shape[2], shape[3]}, kernel, kernel);
@@ -32,10 +32,10 @@ void check_images(const char* op, const Tensor& x) {
 
 // ---- max_pool2d -----------------------------------------------------------------------------------------------------
 
-// The places in the image of the window's elements at one position, along an axis.
+// The positions in the image of a window's elements along an axis, for one window position.
 struct Places {
   int64_t first = 0;
-  int64_t end = 0;  // a step beyond the last one
+  int64_t end = 0;  // a step beyond the last position
 };
 
 std::vector<Places> places_along(const Axis& axis) {
@@ -46,7 +46,7 @@ std::vector<Places> places_along(const Axis& axis) {
   return places;
 }
 
-// Whether an element of a window takes the place of the largest before it; NaN is the largest.
+// Whether an element replaces the largest element so far; NaN counts as the largest.
 struct Exceeds {
   template <typename T>
   DISTAG_INLINE bool operator()(T other, T largest) const {
@@ -78,8 +78,8 @@ void pool_rows(T* out, int64_t* indices, const T* x, const Window& window, const
   }
 }
 
-// In rows of at least this many outputs, all windows meet one of their elements at a time: by the registers of the
-// baseline that takes longer.
+// In rows of at least this many outputs, all windows process one of their elements at a time; with baseline registers
+// that takes longer.
 constexpr int64_t kLeastWide = 16;
 
 template <typename T>
@@ -115,7 +115,7 @@ void pool_wide_rows(T* out, int64_t* indices, const T* x, const Window& window, 
 
 template <typename T>
 void pool_planes(T* out, int64_t* indices, const T* x, int64_t planes, const Window& window) {
-  if (planes == 0) return;  // and no places, of which there may be more than memory has room for
+  if (planes == 0) return;  // otherwise there may be more places than memory has room for
   const std::vector<Places> rows = places_along(window.rows);
   const std::vector<Places> columns = places_along(window.columns);
   std::vector<int64_t> steps(columns.size());
@@ -179,13 +179,13 @@ constexpr Op kMaxPool2d = make_op<MaxPool2dOp>(
 
 namespace {
 
-// The windows of planes of one size, and by what the sum of each is divided.
+// The windows of planes of one size, and the divisor for the sum of each window.
 struct Averaging {
   std::vector<Places> rows;
   std::vector<Places> columns;
   int64_t height;
   int64_t width;
-  int64_t whole;  // elements of a window, or 0 where those in the padding do not count
+  int64_t whole;  // elements of a window, or 0 if padding does not count
 
   Averaging(const Window& window, bool with_padding)
       : rows(places_along(window.rows)),
@@ -193,7 +193,7 @@ struct Averaging {
         height(window.rows.size),
         width(window.columns.size),
         whole(with_padding ? window.rows.kernel * window.columns.kernel : 0) {}
-  // Windows of any sizes, each whole within the plane.
+  // Windows of any sizes, each entirely inside the plane.
   Averaging(std::vector<Places> of_rows, std::vector<Places> of_columns, int64_t plane_height, int64_t plane_width)
       : rows(std::move(of_rows)), columns(std::move(of_columns)), height(plane_height), width(plane_width), whole(0) {}
   double divisor(const Places& row, const Places& column) const {
@@ -232,7 +232,7 @@ void spread_planes(Total* out, const T* g, int64_t planes, const Averaging& wind
   }
 }
 
-// The means of the windows that make_windows() gives, `rows` times `columns` in each plane.
+// The means of the windows that make_windows() returns, `rows` times `columns` in each plane.
 template <typename MakeWindows>
 Tensor averaged(const char* op, const Tensor& x, int64_t rows, int64_t columns, MakeWindows make_windows) {
   const Tensor in = x.contiguous();
@@ -244,7 +244,7 @@ Tensor averaged(const char* op, const Tensor& x, int64_t rows, int64_t columns, 
   return y;
 }
 
-// The gradient of an image of `shape`, of which up to `overlap` windows share an element.
+// The gradient of an image of `shape`; up to `overlap` windows share an element.
 template <typename MakeWindows>
 Tensor averaged_back(const char* op, const Tensor& gradient, const Dims& shape, int64_t overlap,
                      MakeWindows make_windows) {
@@ -333,7 +333,7 @@ struct AdaptiveAvgPool2dOp {
     return Averaging(adaptive_places(shape[2], output[0]), adaptive_places(shape[3], output[1]), shape[2], shape[3]);
   }
 
-  // The most windows that share an element of a side.
+  // The largest number of windows that share an element of a side.
   static int64_t adaptive_overlap(int64_t size, int64_t outputs) { return outputs / size + 2; }
 };
 constexpr Op kAdaptiveAvgPool2d =

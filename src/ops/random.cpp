@@ -1,9 +1,9 @@
 // rand and randn: the same numbers on every machine for a seed, whatever the dtype.
 //
-// Elements 2 j and 2 j + 1 (row-major) come from block j: philox with counter (low j, high j, 0, 0) and key (low seed,
-// high seed) gives words w0..w3, of which u = w1 w0 and v = w3 w2 are 64-bit numbers. rand takes u for the even and v
-// for the odd element: its upper 53 bits times 2^-53, or 24 bits times 2^-24 for float32. randn takes Box-Muller: with
-// r = sqrt(-2 log(1 - u 2^-53)) and t = 2 pi v 2^-53 the even element is r cos(t), the odd one r sin(t), computed in
+// Elements 2 j and 2 j + 1 (row-major) come from block j. Philox with counter (low j, high j, 0, 0) and key (low seed,
+// high seed) gives words w0..w3, of which u = w1 w0 and v = w3 w2 are 64-bit numbers. rand uses u for the even and v
+// for the odd element: its upper 53 bits times 2^-53, or 24 bits times 2^-24 for float32. randn uses Box-Muller: with r
+// = sqrt(-2 log(1 - u 2^-53)) and t = 2 pi v 2^-53 the even element is r cos(t), the odd one r sin(t), computed in
 // double by IEEE operations only, and rounded for float32.
 #include "ops/random.h"
 
@@ -24,14 +24,14 @@
 namespace distag::ops {
 namespace {
 
-// The bits of a number of rand: u or v, or their upper halves where those are enough.
+// The bits of a number of rand: u or v, or their upper halves if those are enough.
 template <typename T>
 using BitsOf = std::conditional_t<std::is_same_v<T, float>, uint32_t, uint64_t>;
 
 DISTAG_INLINE float uniform(uint32_t bits) { return static_cast<float>(static_cast<int32_t>(bits >> 8)) * 0x1p-24f; }
 DISTAG_INLINE double uniform(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 
-// How many elements get their bits at a time, from an even one on.
+// The number of elements whose bits are made at a time, beginning with an even one.
 constexpr int64_t kStretch = 256;
 
 template <typename Bits, typename Use>
@@ -39,7 +39,7 @@ struct Stretches {
   template <size_t kBytes>
   struct Kernel {
     DISTAG_INLINE static void run(const Use* given, uint64_t first, int64_t all, uint64_t seed) {
-      const Use use = *given;  // its numbers are not read from memory in each step
+      const Use use = *given;  // a local copy, so that its numbers are not read from memory in each step
       alignas(kBytes) Bits bits[kStretch];
       for (int64_t done = 0; done < all;) {
         const uint64_t next = first + static_cast<uint64_t>(done);
@@ -53,8 +53,8 @@ struct Stretches {
   };
 };
 
-// Calls use(bits, skipped, done, count) for one stretch of `all` elements from number `first` on after the other: those
-// from `done` on, whose bits stand from bits[skipped] on. `use` is DISTAG_INLINE_LAMBDA.
+// Calls use(bits, skipped, done, count) for each stretch of `all` elements from number `first` on, in order: elements
+// from `done` on, whose bits begin at bits[skipped]. `use` is DISTAG_INLINE_LAMBDA.
 template <typename Bits, typename Use>
 void for_each_stretch(uint64_t first, int64_t all, uint64_t seed, const Use& use) {
   simd::run_in_vectors<Stretches<Bits, Use>::template Kernel, const Use*, uint64_t, int64_t, uint64_t>(64, &use, first,
@@ -79,7 +79,7 @@ DISTAG_INLINE SineCosine small_sine_cosine(double x) {
   return {x + x * sine, 1.0 + cosine};
 }
 
-// Of 2 pi turns, for turns in [0, 1): the nearest quarter turn is taken out exactly.
+// For an angle of 2 pi turns, with turns in [0, 1): the nearest quarter turn is subtracted exactly.
 DISTAG_INLINE SineCosine sine_cosine_of_turns(double turns) {
   const int quarter = static_cast<int>(turns * 4.0 + 0.5);
   const SineCosine rest = small_sine_cosine((turns - quarter * 0.25) * 6.283185307179586476925);
@@ -89,7 +89,7 @@ DISTAG_INLINE SineCosine sine_cosine_of_turns(double turns) {
   return {(quarter & 2) != 0 ? -sine : sine, ((quarter + 1) & 2) != 0 ? -cosine : cosine};
 }
 
-// uniform(), of two exact halves: no instruction set before AVX-512 has vectors of 64-bit numbers made doubles.
+// uniform() from two exact halves: no instruction set before AVX-512 converts vectors of 64-bit integers to doubles.
 DISTAG_INLINE double uniform_of_halves(uint64_t bits) {
   const uint64_t number = bits >> 11;
   const double high = std::bit_cast<double>((number >> 32) | 0x4530000000000000u) - 0x1.00000001p84;
@@ -104,7 +104,7 @@ DISTAG_INLINE void make_normal_pair(uint64_t u, uint64_t v, T& even, T& odd) {
   odd = static_cast<T>(radius * direction.sine);
 }
 
-// `count` elements from number `first` on.
+// Makes `count` elements from number `first` on.
 template <typename T>
 void fill(Distribution distribution, T* data, int64_t count, uint64_t seed, uint64_t first) {
   if (distribution == Distribution::kUniform) {
@@ -157,7 +157,7 @@ constexpr Op kRandn = make_op<RandomOp<"randn", Distribution::kNormal>>(
 
 // ---- dropout --------------------------------------------------------------------------------------------------------
 
-// An element is 0 where its uniform number is below p.
+// An element becomes 0 if its uniform number is below p.
 Tensor dropped(const Tensor& given, const Attributes& attributes, const Dims& whole, const Dims& offset) {
   const double p = get_float(attributes, "p", 0.5);
   require(p >= 0 && p <= 1, "dropout: p {} is no probability, from 0 to 1", p);

@@ -10,15 +10,15 @@ namespace distag::ops {
 
 enum class Distribution { kUniform, kNormal };
 
-// The elements `first` to `first + count` of the tensor that rand, or randn, makes of the seed, however large it is.
-// Throws UNSUPPORTED for a dtype that is not a floating one.
+// Makes the elements `first` to `first + count` of the tensor that rand or randn makes of the seed, however large it
+// is. Throws UNSUPPORTED for a dtype that is not floating.
 void fill_random(Distribution distribution, Dtype dtype, std::byte* out, int64_t count, uint64_t seed, uint64_t first);
 
-// Calls visit(number of the first element in the whole, count) for each run of elements of the part, one after the
-// other.
+// Calls visit(index of the first element in the whole, count) for each run of contiguous elements of the part, in
+// order.
 template <typename Visit>
 void for_each_run(const Dims& part, const Dims& whole, const Dims& offset, Visit visit) {
-  size_t outer = part.size();  // dims before those that make up a run
+  size_t outer = part.size();  // number of dims before those that make up a run
   int64_t length = 1;
   bool is_all = true;
   while (outer > 0 && is_all) {

@@ -68,7 +68,7 @@ struct ExpandOp {
   }
 
  private:
-  // The wanted shape with each -1 replaced by the size that the dim has.
+  // The requested shape with each -1 replaced by the size of that dim.
   static Dims expanded_shape(const Tensor& x, Dims shape) {
     for (size_t i = 0; i < shape.size(); ++i) {
       if (shape[i] != -1 || i + x.rank() < shape.size()) continue;
@@ -190,7 +190,7 @@ namespace {
 
 enum class Triangle { kLower, kUpper };
 
-// Zeros on the other side of a diagonal of the last two dims.
+// Writes zeros on the other side of a diagonal of the last two dims.
 Tensor triangle_of(const Tensor& x, Triangle triangle, int64_t diagonal) {
   Tensor y = x.clone();
   const int64_t rows = x.shape()[x.rank() - 2];
@@ -199,7 +199,7 @@ Tensor triangle_of(const Tensor& x, Triangle triangle, int64_t diagonal) {
   dispatch(x.dtype(), [&]<typename T>(T) {
     T* data = y.mutable_data_as<T>();
     for (int64_t r = 0; rows > 0 && r < y.count() / std::max<int64_t>(columns, 1); ++r, data += columns) {
-      const int64_t at = r % rows + std::clamp(diagonal, -rows, columns);  // of the diagonal in this row
+      const int64_t at = r % rows + std::clamp(diagonal, -rows, columns);  // index of the diagonal in this row
       const int64_t middle = std::clamp<int64_t>(is_lower ? at + 1 : at, 0, columns);
       is_lower ? std::fill(data + middle, data + columns, T(0)) : std::fill(data, data + middle, T(0));
     }
@@ -234,8 +234,8 @@ constexpr Op kTriu = make_op<TriangleOp<"triu", Triangle::kUpper>>(
 
 namespace {
 
-// x as [outer, count, inner]: sums along the middle from its first element on, or from its last one back. Several are
-// made side by side, since an addition waits for the one before it.
+// x as [outer, count, inner]: sums along the middle from its first element on, or from its last one back. Several sums
+// are computed at once, since an addition waits for the one before it.
 template <typename T>
 struct RunningSums {
   using Total = typename Sum<T>::Total;

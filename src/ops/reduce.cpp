@@ -9,14 +9,14 @@
 namespace distag::ops {
 namespace {
 
-// x as [outer, count, inner], of which the middle is reduced.
+// x as [outer, count, inner]; the middle is reduced.
 struct Block {
   int64_t outer = 1;
   int64_t count = 1;
   int64_t inner = 1;
 };
 
-// Neighbouring dims that are all reduced or all kept.
+// Adjacent dims that are all reduced or all kept.
 struct Run {
   int64_t size;
   bool is_reduced;
@@ -35,7 +35,7 @@ std::vector<Run> runs_of(const Dims& shape, const DimSet& dims) {
   return runs;
 }
 
-// Takes the last reduced run out of `runs` and gives the block around it; false when no run is reduced.
+// Takes the last reduced run out of `runs` and sets `block` around it; returns false if no run is reduced.
 bool take_last_block(std::vector<Run>& runs, Block& block) {
   block = Block();
   size_t i = runs.size();
@@ -56,8 +56,8 @@ struct Joined {
   }
 };
 
-// Joins rows, each `stride` after the one before, element by element: four at a time, so that `part` is read and
-// written less often.
+// Joins rows element by element, each `stride` after the one before. Takes four rows at a time, so that `part` is read
+// and written less often.
 template <typename F, typename Part, typename T>
 DISTAG_INLINE void put_joined(Part& part, const T* x, int64_t rows, int64_t stride) {
   const auto at = [&](int64_t i)
@@ -68,8 +68,8 @@ DISTAG_INLINE void put_joined(Part& part, const T* x, int64_t rows, int64_t stri
   for (; i < rows; ++i) put(part, each(Joined<F>(), part, at(i)));
 }
 
-// [count, inner] -> [inner]: rows are joined in a strip of columns that stays in the cache, at most kRowsPerPart of
-// them before the part joins the total.
+// [count, inner] -> [inner]: rows are joined in a strip of columns that stays in the cache. At most kRowsPerPart rows
+// are joined before the part joins the total.
 template <typename F>
 constexpr auto kReducedColumns = [](auto out, auto x) DISTAG_INLINE_LAMBDA {
   constexpr int64_t kStrip = 512;

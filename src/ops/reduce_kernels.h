@@ -9,10 +9,10 @@
 
 namespace distag::ops {
 
-// Sums of everything in this library are made here, of terms that a function gives, or by these steps.
+// All sums of this library are computed here, from terms that a function returns, or by these steps.
 //
-// Each reduction has a start, a type to go on in, a step that takes in an element, and an end made of the total.
-// Floats are summed in double.
+// Each reduction has a start, a type for its total, a step that joins an element to the total, and an end that makes
+// the result of the total. Floats are summed in double.
 
 template <typename T>
 struct Sum {
@@ -28,7 +28,7 @@ struct Sum {
   DISTAG_INLINE static T finish(Total total, int64_t) { return static_cast<T>(total); }
 };
 
-// Divided before it is rounded, so that no sum is too large for T.
+// Divides before rounding, so that no sum is too large for T.
 template <typename T>
 struct Mean : Sum<T> {
   using Total = typename Sum<T>::Total;
@@ -60,12 +60,12 @@ struct Minimum {
   DISTAG_INLINE static T finish(T total, int64_t) { return total; }
 };
 
-// A row is taken in blocks; in a block, each of the lanes takes every kLanes-th element. So the order of a sum is
-// fixed, it vectorises, and its error grows with the number of blocks, not of elements.
+// A row is reduced in blocks; in a block, each lane takes every kLanes-th element. So the order of a sum is fixed, it
+// vectorises, and its error grows with the number of blocks, not of elements.
 inline constexpr int64_t kLanes = 32;
 inline constexpr int64_t kBlock = 32 * kLanes;
 
-// Of the elements term(first) to term(last - 1).
+// Reduces term(first) to term(last - 1).
 template <typename F, int64_t kWidth = kLanes, typename Term>
 DISTAG_INLINE typename F::Total reduce_lanes(int64_t first, int64_t last, Term term) {
   typename F::Total lanes[kWidth];
@@ -82,7 +82,7 @@ DISTAG_INLINE typename F::Total reduce_lanes(int64_t first, int64_t last, Term t
   return lanes[0];
 }
 
-// Of term(0) to term(count - 1), each of them an F::Total: the term of a kernel is DISTAG_INLINE as the kernel is.
+// Reduces term(0) to term(count - 1), each an F::Total. The term of a kernel must be DISTAG_INLINE, as the kernel is.
 template <typename F, typename Term>
 DISTAG_INLINE typename F::Total reduce_terms(int64_t count, Term term) {
   if (count <= kBlock) return reduce_lanes<F>(0, count, term);

@@ -10,7 +10,7 @@
 namespace distag::ops {
 namespace {
 
-// Bools as 0 and 1: any other byte is true, too.
+// Converts bools to 0 and 1: any other byte is true, too.
 Tensor truth_values(const Tensor& x) {
   Tensor out = Tensor::empty(Dtype::kBool, x.shape());
   compute_alike<Bool>(
@@ -29,7 +29,7 @@ struct SumOp {
     if (saved != nullptr) saved->shapes = {x.shape(), reduction.kept_shape};
     return sum_over(x, reduction.dims, reduction.shape);
   }
-  // Without memory of its own: the gradient repeated with strides of 0.
+  // The gradient is repeated with strides of 0, without allocating it.
   static Tensor backward(const Saved& saved, const Tensor& g) {
     return broadcast_to(with_shape(g, saved.shapes[1]), saved.shapes[0]);
   }
@@ -66,7 +66,7 @@ constexpr Op kMean =
 
 namespace {
 
-// The one that kReduce chooses in each group.
+// The element that kReduce chooses in each group.
 template <Name kName, auto kReduce>
 struct ChosenOp {
   static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
@@ -81,9 +81,9 @@ struct ChosenOp {
     return y;
   }
 
-  // Shared evenly by elements equal to the chosen one; 0 / 0, so NaN, for all of which one is NaN.
+  // The gradient is shared evenly by the elements equal to the chosen one; 0 / 0 = NaN for a group that has a NaN.
   static Tensor backward(const Saved& saved, const Tensor& g) {
-    // 1 where an element is the chosen one; nowhere where that is NaN.
+    // 1 if an element is the chosen one; 0 everywhere if the chosen one is NaN.
     constexpr auto kIsChosen = [](const auto& x, const auto& chosen) {
       using T = Element<decltype(x)>;
       return xt::where(xt::equal(x, chosen), T(1), T(0));
@@ -115,7 +115,7 @@ constexpr Op kAmin = make_op<ChosenOp<"amin", min_over>>(
 
 namespace {
 
-// Of bools as bytes 0 and 1 the largest is whether any is true, the smallest whether all are.
+// For bools as bytes 0 and 1, the largest tells whether any is true, the smallest whether all are.
 template <Name kName, auto kReduce, bool kOfNone>
 struct TruthReductionOp {
   static Tensor forward(Inputs inputs, const Attributes& attributes, Saved*) {

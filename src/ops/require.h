@@ -8,7 +8,7 @@
 
 namespace distag::ops {
 
-// In checks of what ops are given {} is the text of a tensor or of dims, which is made only where a check fails.
+// In checks of arguments of ops, {} formats a tensor or dims; the text is made only if the check fails.
 template <typename T, std::string (*kTextOf)(const T&)>
 struct TextOf {
   static constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
@@ -26,13 +26,13 @@ struct fmt::formatter<distag::Dims> : distag::ops::TextOf<distag::Dims, distag::
 
 namespace distag::ops {
 
-// Throws INVALID_ARGUMENT with the text unless it holds.
+// Throws INVALID_ARGUMENT with the text unless `holds`.
 template <typename... Args>
 void require(bool holds, fmt::format_string<Args...> text, Args&&... args) {
   if (!holds) fail(Status::kInvalidArgument, text, std::forward<Args>(args)...);
 }
 
-// Throws UNSUPPORTED for a tensor of another than a floating dtype.
+// Throws UNSUPPORTED unless the tensor's dtype is floating.
 inline void require_floating(const char* op, const Tensor& x) {
   if (is_floating(x.dtype())) return;
   fail(Status::kUnsupported, "{}: dtype of {} is not supported: cast it first", op, x);

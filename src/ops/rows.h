@@ -5,18 +5,18 @@
 #include "ops/elementwise.h"
 #include "ops/reduce_kernels.h"
 
-// Programs over the rows of row-major tensors: what a program does with a row are expressions of xtensor, evaluated by
-// put() and the reductions below. All operands of a program come from for_rows(), which compiles it for each
-// instruction set; so its lambda is DISTAG_INLINE_LAMBDA: what is not inlined is compiled for the baseline.
+// Programs over the rows of row-major tensors. A program consists of expressions of xtensor on a row, evaluated by
+// put() and the reductions below. All its operands come from for_rows(), which compiles it for each instruction set. So
+// its lambda must be DISTAG_INLINE_LAMBDA: code that is not inlined is compiled for the baseline.
 //
 //   for_rows(rows, count, [](auto y, auto x, double mean) DISTAG_INLINE_LAMBDA { put(y, x - mean); },
 //            Rows(out), Rows(in), OfEach(means));
 //
-// A number in an expression is a local variable of the program: one that is read from memory in each step does not
-// vectorise.
+// A number in an expression must be a local variable of the program: a number that is read from memory in each step
+// does not vectorise.
 namespace distag::ops {
 
-// Operands of for_rows(). A row of its own for each row: neighbours in memory.
+// Operands of for_rows(). Rows: a separate row for each row, contiguous in memory.
 template <typename T>
 struct Rows {
   explicit Rows(T* first) : data(first) {}
@@ -24,7 +24,7 @@ struct Rows {
   T* data;
 };
 
-// The same, where those of this operand have another length.
+// The same, for an operand whose rows have another length.
 template <typename T>
 struct RowsOf {
   RowsOf(T* first, int64_t own_length) : data(first), length(own_length) {}
@@ -33,7 +33,7 @@ struct RowsOf {
   int64_t length;
 };
 
-// One row for all.
+// The same row for all rows.
 template <typename T>
 struct SameRow {
   explicit SameRow(T* first) : data(first) {}
@@ -49,7 +49,7 @@ struct OfEach {
   T* data;
 };
 
-// One value for all.
+// The same value for all rows.
 template <typename T>
 struct Same {
   explicit Same(T given) : value(given) {}
@@ -64,7 +64,7 @@ struct RowProgram {
   }
 };
 
-// program(operand of the row, ...) for each of `rows` rows of `count` elements.
+// Calls program(operand of the row, ...) for each of `rows` rows of `count` elements.
 template <typename Program, typename... Operands>
 void for_rows(int64_t rows, int64_t count, const Program& program, Operands... operands) {
   simd::run<RowProgram<Program, Operands...>, const Program*, int64_t, int64_t, Operands...>(&program, rows, count,
@@ -83,7 +83,7 @@ DISTAG_INLINE int64_t length_of(const First& first, const Others&... others) {
   }
 }
 
-// Writes an expression to a row, which may be one of its own rows.
+// Writes an expression to a row, which may be an operand of the expression.
 template <typename Out, typename Expression>
 DISTAG_INLINE void put(Out& out, const Expression& e) {
   auto* to = out.data();
@@ -105,7 +105,7 @@ DISTAG_INLINE auto sum_of(const Expression& e) {
   return reduced<Sum<Element<Expression>>>(e);
 }
 
-// Of floats.
+// For floats.
 template <typename Expression>
 DISTAG_INLINE auto mean_of(const Expression& e) {
   const auto total = sum_of(e);

@@ -1,5 +1,5 @@
-// Ops that order the elements of a dim or find some of them: topk, sort, argmax, min_with_indices,
-// max_with_indices, nonzero.
+// Ops that order the elements of a dim or find some of them: topk, sort, argmax, min_with_indices, max_with_indices,
+// nonzero.
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -17,7 +17,7 @@ DimSet only(size_t dim) { return DimSet(1) << dim; }
 
 // ---- topk, sort -----------------------------------------------------------------------------------------------------
 
-// NaN is larger than all numbers, as in PyTorch; of equal elements the first one comes first.
+// NaN is larger than all numbers, as in PyTorch; equal elements keep their order.
 template <typename T>
 class ComesBefore {
  public:
@@ -73,7 +73,7 @@ Tensors chosen_along(const char* op, const Tensor& x, size_t dim, int64_t k, boo
 
 }  // namespace
 
-// An element that was chosen has the gradient of its value, others have none.
+// A chosen element gets the gradient of its value; others get none.
 struct ChosenAlong {
   static Tensor backward(const Saved& saved, const Tensor& of_values) {
     const DimsLast moved(saved.shapes[0], only(static_cast<size_t>(saved.shapes[1][0])));
@@ -125,7 +125,7 @@ constexpr Op kSort = make_op<SortOp>("sort(tensor x, int64 dim = -1, bool descen
 
 namespace {
 
-// Rows that are shorter are searched in one pass.
+// Shorter rows are searched in one pass.
 constexpr int64_t kLeastReduced = 64;
 
 // The index of the first element that F chooses.
@@ -144,7 +144,7 @@ DISTAG_INLINE int64_t first_chosen(const Row& row) {
   return place;
 }
 
-// The same in one pass; the first NaN wins over all numbers, as in PyTorch.
+// The same in one pass; the first NaN precedes all numbers, as in PyTorch.
 template <typename F, typename T>
 int64_t first_best(const T* row, int64_t count) {
   int64_t best = 0;
@@ -155,7 +155,7 @@ int64_t first_best(const T* row, int64_t count) {
   return best;
 }
 
-// Of each row of `rows`, in `shape`.
+// The index in each row of `rows`, in `shape`.
 template <template <typename> typename F>
 Tensor first_places(const Tensor& rows, const Dims& shape) {
   Tensor indices = Tensor::empty(Dtype::kInt64, shape);
@@ -205,7 +205,7 @@ struct ExtremeOp {
     return {values, indices};
   }
 
-  // As if the dim had been kept.
+  // Computed as if the dim had been kept.
   static Tensor backward(const Saved& saved, const Tensor& of_values) {
     Dims kept = saved.shapes[0];
     if (!kept.empty()) kept[static_cast<size_t>(saved.shapes[1][0])] = 1;

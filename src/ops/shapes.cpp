@@ -37,12 +37,12 @@ struct ReshapeOp : ReshapedBack {
     Dims shape = resolved_shape(x, get_dims(attributes, "shape"));
     if (saved != nullptr) saved->shapes = {x.shape()};
     Tensor y = with_shape(x, shape);
-    // A tensor of its own, also where the shape stays.
+    // Returns a separate tensor even if the shape stays.
     return y.id() == x.id() ? x.view(x.shape(), x.strides(), x.offset()) : y;
   }
 
  private:
-  // The wanted shape with its -1 replaced by what is left.
+  // The requested shape with its -1 replaced by the remaining size.
   static Dims resolved_shape(const Tensor& x, const Dims& wanted) {
     Dims shape = wanted;
     size_t unknown = shape.size();
@@ -89,7 +89,7 @@ struct SliceOp {
   }
 
  private:
-  // As Python does: negative positions count from the end, and what lies outside is cut off.
+  // As in Python, negative positions count from the end, and positions outside are clamped.
   static int64_t clamped_position(int64_t position, int64_t size) {
     if (position < 0) position = position < -size ? 0 : position + size;
     return std::min(position, size);
@@ -125,7 +125,7 @@ struct ConcatOp {
     return result;
   }
 
-  // Of parts that differ in dim alone.
+  // Joins parts that differ only in dim.
   static Tensor joined(Inputs parts, size_t dim, Saved* saved) {
     Dims shape = parts[0].shape();
     Dtype dtype = parts[0].dtype();
@@ -167,7 +167,7 @@ Tensor with_dim(const Tensor& x, size_t dim) {
   return x.view(shape, strides, x.offset());
 }
 
-// A dim that an op puts in: from -(rank + 1) to rank.
+// A dim that an op inserts: from -(rank + 1) to rank.
 size_t checked_new_dim(const char* op, int64_t dim, const Tensor& x) {
   auto rank = static_cast<int64_t>(x.rank());
   require(dim >= -rank - 1 && dim <= rank, "{}: dim {} is out of range for {}", op, dim, x);
@@ -229,7 +229,7 @@ struct SplitOp {
     return parts;
   }
 
-  // Parts that no gradient reached count as zeros.
+  // Parts without a gradient count as zeros.
   static Tensor backward(const Saved& saved, Tensors gradients) {
     const auto reached = std::find_if(gradients.begin(), gradients.end(), [](const Tensor& g) { return bool(g); });
     if (reached == gradients.end()) return Tensor();
@@ -269,7 +269,7 @@ struct CastOp {
     const Tensor& x = inputs[0];
     Dtype dtype = get_dtype(attributes, "dtype", x.dtype());
     if (saved != nullptr) saved->dtypes = {x.dtype()};
-    // To its own dtype: the values of now, copied by whoever writes first.
+    // A cast to its own dtype returns the current values, copied at the first write.
     return dtype == x.dtype() ? x.snapshot() : as_dtype(x, dtype);
   }
   static Tensor backward(const Saved& saved, Tensor g) { return as_dtype(g, saved.dtypes[0]); }
@@ -300,7 +300,7 @@ struct RepeatOp {
     return y;
   }
 
-  // The sums over the copies, of several dims in double so that each is rounded once.
+  // The sums over the copies; sums over several dims are computed in double, so that each is rounded once.
   static Tensor backward(const Saved& saved, Tensor g) {
     const Dtype dtype = g.dtype();
     const Dims& repeats = saved.shapes[1];
@@ -329,7 +329,7 @@ struct RepeatOp {
     return repeats;
   }
 
-  // Row-major x, which has elements, `count` times along dim.
+  // A row-major x with elements, repeated `count` times along dim.
   static Tensor with_copies(const Tensor& x, size_t dim, int64_t count) {
     const Slabs slabs(x.shape(), dim);
     const int64_t inner = slabs.size * slabs.inner;

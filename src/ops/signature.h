@@ -7,12 +7,12 @@
 
 namespace distag::ops {
 
-// The kinds of an attribute: int64, float64 (takes an int64 too), bool, text, int64[] (a list), dtype (its name or its
-// number). Null stands for the default where there is one.
+// The kinds of an attribute: int64, float64 (accepts an int64 too), bool, text, int64[] (a list), dtype (its name or
+// its number). Null stands for the default if there is one.
 enum class AttributeKind : uint8_t { kInt64, kFloat64, kBool, kText, kInt64List, kDtype };
 
-// The arguments of an op as its signature text says them, parsed by the compiler.
-// "name(tensor x, tensor? bias, tensor... xs, int64 dim = -1, int64[] dims = []) -> tensor, tensor"
+// The arguments of an op, parsed from its signature text by the
+// compiler.
 class Signature {
  public:
   static constexpr size_t kMaxInputs = 8;
@@ -46,7 +46,7 @@ class Signature {
   constexpr bool is_optional(size_t i) const { return i < kMaxInputs && optional_[i]; }
   constexpr size_t attribute_count() const { return attribute_count_; }
   constexpr const Attribute& attribute(size_t i) const { return attributes_[i]; }
-  constexpr const char* const* attribute_names() const { return names_.data(); }  // attribute_count() items
+  constexpr const char* const* attribute_names() const { return names_.data(); }  // has attribute_count() items
 
  private:
   static constexpr size_t kMaxName = 24;
@@ -75,7 +75,7 @@ class Signature {
     attributes_[i] = {name_bytes_[i].data(), kind, end == std::string_view::npos};
   }
 
-  // Not a constant expression, so no program, for a word that is no kind.
+  // A word that is not a kind makes this no constant expression, so the program does not compile.
   static constexpr AttributeKind kind_of(std::string_view type) {
     if (type == "int64") return AttributeKind::kInt64;
     if (type == "float64") return AttributeKind::kFloat64;

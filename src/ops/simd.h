@@ -2,21 +2,21 @@
 
 #include <cstddef>
 
-// Kernels are plain loops that the compiler vectorises. The same loop is compiled for several instruction sets, and the
-// best that the machine has is taken at run time. No instruction set changes a result: kernels use IEEE operations in a
-// fixed order, and the build forbids fusing them (-ffp-contract=off).
+// Kernels are plain loops that the compiler vectorises. Each loop is compiled for several instruction sets, and the
+// best one that the machine has is chosen at run time. No instruction set changes a result: kernels use IEEE operations
+// in a fixed order, and the build forbids fusing them (-ffp-contract=off).
 
-// Before a loop whose iterations touch different elements: an output is either one of the inputs, element by element,
-// or apart from them.
+// Stands before a loop whose iterations access different elements: an output either equals one of the inputs, element
+// by element, or does not overlap with them.
 #if defined(__clang__)
-// A hint, no order: some of these loops call functions that have no vector form.
+// Only a hint: some of these loops call functions that have no vector form.
 #pragma clang diagnostic ignored "-Wpass-failed"
 #define DISTAG_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define DISTAG_INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-// Before a loop over few elements that are to stay in registers.
+// Stands before a loop over few elements that should stay in registers.
 #if defined(__clang__)
 #define DISTAG_UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -24,7 +24,7 @@
 #endif
 
 #define DISTAG_INLINE [[gnu::always_inline]] inline
-// Between the parameters and the body of a lambda.
+// Stands between the parameters and the body of a lambda.
 #define DISTAG_INLINE_LAMBDA __attribute__((always_inline))
 
 #if defined(__x86_64__)
@@ -59,7 +59,7 @@ template <typename Kernel, typename... Args>
 
 enum class Registers { kBaseline, kAvx2, kAvx512 };
 
-// The best that this machine has.
+// The best instruction set that this machine has.
 inline Registers registers() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
@@ -71,8 +71,8 @@ inline Registers registers() {
   return Registers::kBaseline;
 }
 
-// A pointer to Kernel::run, compiled for this machine. The three functions above are flattened: all that they call is
-// inlined into them, as what is not inlined is compiled for the baseline.
+// A pointer to Kernel::run, compiled for this machine. The three functions above are flattened: all functions that they
+// call are inlined into them, as code that is not inlined is compiled for the baseline.
 template <typename Kernel, typename... Args>
 auto pick() -> void (*)(Args...) {
 #if defined(__x86_64__)
@@ -87,8 +87,8 @@ void run(Args... args) {
   pick<Kernel, Args...>()(args...);
 }
 
-// For kernels that lay their data out in vectors of a size: Kernel<bytes>, with the widest registers of this machine
-// that have at most `most_bytes`.
+// For kernels that lay their data out in vectors of a fixed size: runs Kernel<bytes> with the widest registers of this
+// machine that have at most `most_bytes`.
 template <template <size_t> typename Kernel, typename... Args>
 void run_in_vectors(size_t most_bytes, Args... args) {
 #if defined(__x86_64__)

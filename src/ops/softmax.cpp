@@ -1,4 +1,4 @@
-// softmax and log_softmax along a dim, without overflow: the largest element is taken out first.
+// softmax and log_softmax along a dim, without overflow: the largest element is subtracted first.
 #include "ops/softmax.h"
 
 #include "ops/attributes.h"
@@ -10,7 +10,7 @@
 namespace distag::ops {
 namespace {
 
-// The tensor with `dim` as its last one, row-major; and back.
+// The tensor with `dim` as its last one, row-major; from_last() reverses it.
 Tensor with_last(const Tensor& x, size_t dim) {
   return dim + 1 < x.rank() ? transposed(x, dim, x.rank() - 1).contiguous() : x.contiguous();
 }
@@ -19,7 +19,7 @@ Tensor from_last(const Tensor& y, size_t dim) {
   return dim + 1 < y.rank() ? transposed(y, dim, y.rank() - 1).contiguous() : y;
 }
 
-// A program over all rows of tensors of one shape: `out` may be one of the inputs.
+// Runs a program over all rows of tensors of one shape: `out` may be one of the inputs.
 template <typename Program, typename... Inputs>
 void over_rows(const char* op, const Program& program, Tensor& out, const Inputs&... inputs) {
   if (out.count() == 0) return;
@@ -30,7 +30,7 @@ void over_rows(const char* op, const Program& program, Tensor& out, const Inputs
   });
 }
 
-// kOfRow writes a row of y; kGradientOfRow one of the gradient, made of those of the gradient of y and of y.
+// kOfRow writes a row of y; kGradientOfRow writes a row of the gradient from rows of the gradient of y and of y.
 template <Name kName, auto kOfRow, auto kGradientOfRow>
 struct AlongDimOp {
   static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
@@ -60,12 +60,12 @@ constexpr auto kSoftmaxOfRow = [](auto y, auto x) DISTAG_INLINE_LAMBDA {
   const auto largest = largest_of(x);
   put(y, each(math::ExpNotPositive(), x - largest));
   const auto scale = static_cast<Element<decltype(y)>>(1 / sum_of(y));
-  // As another row: clang does not vectorise where the row that is written is an operand itself.
+  // Through a separate row object: clang does not vectorise if the written row itself is an operand.
   put(y, row(y.data(), length_of(y)) * scale);
 };
 
-// y (g - sum(g y)), with h = g - g[i] in the place of g where an element y[i] is above 1/2: y[i] near 1 has lost the
-// digits of 1 - y[i], which h does without.
+// y (g - sum(g y)). If an element y[i] is above 1/2, h = g - g[i] replaces g: y[i] near 1 has lost the digits of 1 -
+// y[i], which h does not need.
 constexpr auto kSoftmaxGradientOfRow = [](auto out, auto g, auto y) DISTAG_INLINE_LAMBDA {
   using T = Element<decltype(y)>;
   const T largest = largest_of(y);
@@ -83,7 +83,7 @@ constexpr auto kLogSoftmaxOfRow = [](auto y, auto x) DISTAG_INLINE_LAMBDA {
   put(y, (x - largest) - log_sum);
 };
 
-// g - exp(y) sum(g), where y is near 0 as (g - sum(g)) - (exp(y) - 1) sum(g): exact where g is 0 but there.
+// g - exp(y) sum(g). Near y = 0 as (g - sum(g)) - (exp(y) - 1) sum(g), which is exact if g is 0 everywhere else.
 constexpr auto kLogSoftmaxGradient = []<typename T>(T g, T y, T sum) DISTAG_INLINE_LAMBDA {
   const math::ShareNotAbove1<T> share(y);
   return share.is_near_1 ? (g - sum) - share.value * sum : g - share.value * sum;

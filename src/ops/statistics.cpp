@@ -1,5 +1,5 @@
-// Ops on the elements of some dims together: logsumexp, var, std, layer_norm. Sums are those of reduce_kernels.h; what
-// is done with them are expressions over rows.
+// Ops on the elements of some dims together: logsumexp, var, std, layer_norm. Sums come from reduce_kernels.h; the rest
+// are expressions over rows.
 #include "ops/statistics.h"
 
 #include <cmath>
@@ -38,14 +38,14 @@ DimsLast saved_groups(const Saved& saved) {
 
 // ---- logsumexp ------------------------------------------------------------------------------------------------------
 
-// What the rounded sum of a and b lacks.
+// The rounding error of the sum of a and b.
 DISTAG_INLINE double rest_of_sum(double a, double b, double sum) {
   const double back = sum - a;
   return (a - (sum - back)) + (b - back);
 }
 
-// In two doubles, for the gradient: exp(x - sum) needs the digits of the logarithm below the last place of a large
-// sum. An infinite largest element is not taken out: infinity minus infinity is no number.
+// Returns the sum as two doubles, for the gradient: exp(x - sum) needs digits of the logarithm below the last place of
+// a large sum. An infinite largest element is not subtracted, as infinity minus infinity is NaN.
 constexpr auto kLogSumExpOfRow = [](double& sum, double& rest, auto scratch, auto x) DISTAG_INLINE_LAMBDA {
   const auto largest = reduced<Maximum<Element<decltype(x)>>>(x);
   rest = 0;
@@ -60,7 +60,7 @@ constexpr auto kLogSumExpOfRow = [](double& sum, double& rest, auto scratch, aut
   }
 };
 
-// exp(x - sum - low). Of doubles the differences have rests below their last places.
+// exp(x - sum - low). For doubles the differences have rounding errors below their last places.
 constexpr auto kExpOfDifference = []<typename T>(T x, double sum, double low) DISTAG_INLINE_LAMBDA {
   const auto wide = static_cast<double>(x);
   const double upper = wide - sum;
@@ -68,7 +68,7 @@ constexpr auto kExpOfDifference = []<typename T>(T x, double sum, double low) DI
   const double exponential = math::exp(difference);
   if constexpr (std::is_same_v<T, float>) return exponential;
   const double rest = rest_of_sum(wide, -sum, upper) + rest_of_sum(upper, -low, difference);
-  return exponential + exponential * (rest == rest ? rest : 0.0);  // no number where one of them is infinite
+  return exponential + exponential * (rest == rest ? rest : 0.0);  // NaN if one of them is infinite
 };
 
 }  // namespace
@@ -122,7 +122,7 @@ constexpr Op kLogsumexp = make_op<LogsumexpOp>(
 
 namespace {
 
-// x - (mean + rest); the rest is that of doubles.
+// x - (mean + rest); the rest is used for doubles only.
 template <typename T, typename Row>
 DISTAG_INLINE auto distance_from(const Row& x, const double& mean, const double& rest) {
   if constexpr (std::is_same_v<T, double>) {
@@ -173,7 +173,7 @@ double divisor_of(const Attributes& attributes, int64_t count) {
   return std::max(0.0, static_cast<double>(count) - get_float(attributes, "correction", 1.0));
 }
 
-// float64[rows]: sum((x - mean)^2) / (n - correction). Leaves what centered_gradient takes.
+// float64[rows]: sum((x - mean)^2) / (n - correction). Saves the inputs of centered_gradient().
 Tensor variances_of(const char* op, const Tensor& x, const Statistic& statistic, const Attributes& attributes,
                     Saved* saved) {
   const DimsLast& groups = statistic.groups;
@@ -234,7 +234,7 @@ struct StdOp {
     return as_dtype(roots, x.dtype());
   }
 
-  // (x - mean) g / (divisor y); 0 where y is.
+  // (x - mean) g / (divisor y); 0 if y is 0.
   static Tensor backward(const Saved& saved, Tensor g) {
     const double divisor = divisor_of(saved.attributes, saved_groups(saved).count);
     const auto slope = [divisor](const auto& of_y, const auto& y) {
@@ -252,7 +252,8 @@ constexpr Op kStd = make_op<StdOp>(
 
 namespace {
 
-// A second program over the rows, after that of the moments: in one, each row waits for a root that others would hide.
+// A second program over the rows, after that of the moments: in a single program, each row would wait for a root whose
+// latency other rows can hide.
 constexpr auto kNormalized = [](auto y, auto normal, auto& scale, auto x, double mean, double rest, double variance,
                                 double epsilon, auto weight, auto bias) DISTAG_INLINE_LAMBDA {
   const double factor = 1 / std::sqrt(variance + epsilon);
@@ -264,7 +265,7 @@ constexpr auto kNormalized = [](auto y, auto normal, auto& scale, auto x, double
   put(y, normal);
 };
 
-// Of h, the gradient of the normal rows: (h - mean(h) - normal mean(h normal)) scale.
+// For h, the gradient of the normal rows: (h - mean(h) - normal mean(h normal)) scale.
 template <typename Out, typename H, typename Normal, typename T>
 DISTAG_INLINE void put_gradient(Out& out, const H& h, const Normal& normal, T scale) {
   const auto mean = static_cast<T>(mean_of(h));

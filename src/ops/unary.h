@@ -5,11 +5,11 @@
 #include "ops/elementwise.h"
 #include "ops/op.h"
 
-// Elementwise ops of one tensor, each made of its name, signature, summary, and two expressions: the value of a row x,
-// and the gradient of x from the gradient g of the result and a row that forward saved.
+// Elementwise ops of one tensor. Each has a name, signature, summary, and two expressions: the value of a row x, and
+// the gradient of x from the gradient g of the result and a row that forward saved.
 namespace distag::ops {
 
-// A text as an argument of a template.
+// A text as a template argument.
 template <size_t N>
 struct Name {
   char text[N];
@@ -21,7 +21,7 @@ inline Tensor floating_row_major(const Tensor& x) {
   return (is_floating(x.dtype()) ? x : as_dtype(x, Dtype::kFloat32)).contiguous();
 }
 
-// gradient(g, s) of the gradient of the result and what was saved, in place of g where that is exclusive.
+// gradient(g, s) of the gradient of the result and the saved tensor, in place of g if g is exclusive.
 template <typename F>
 Tensor gradient_by(const char* op, const F& gradient, const Tensor& g, const Tensor& saved) {
   return computed(op, output_for(g, saved.dtype(), saved.shape()), gradient, g, saved);
@@ -42,7 +42,7 @@ struct UnaryOp {
   }
 };
 
-// An op whose gradient is one of g and the result y, or of g and the argument x.
+// An op whose gradient depends on g and the result y, or on g and the argument x.
 template <Name kName, auto kValue, auto kGradient>
 constexpr Op of_result(const char* signature, const char* summary) {
   return make_op<UnaryOp<kName, Saves::kResult, kValue, kGradient>>(signature, summary, kCheap);
@@ -53,7 +53,7 @@ constexpr Op of_argument(const char* signature, const char* summary) {
   return make_op<UnaryOp<kName, Saves::kArgument, kValue, kGradient>>(signature, summary, kCheap);
 }
 
-// An op with attributes: a Curve is made of them, and has value(x) and gradient(g, x).
+// An op with attributes: a Curve is made from them, and has value(x) and gradient(g, x).
 template <Name kName, typename Curve>
 struct CurveOp {
   static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {

@@ -81,8 +81,8 @@ bool strides_for_shape(const Tensor& x, const Dims& shape, Dims& out_strides) {
     out_strides = row_major_strides(shape);
     return true;
   }
-  // Runs of old dims that lie without gaps are split and joined freely; no new dim may reach over a gap. A tensor
-  // without elements is contiguous, so all sizes here are positive.
+  // Runs of old dims without gaps may be split and joined freely; no new dim may cross a gap. A tensor without elements
+  // is contiguous, so all sizes here are positive.
   out_strides = Dims();
   out_strides.resize(shape.size());
   size_t old_dim = x.rank();
@@ -117,7 +117,7 @@ Tensor with_shape(const Tensor& x, const Dims& shape) {
 Tensor sliced(const Tensor& x, size_t dim, int64_t start, int64_t count, int64_t step) {
   Dims shape = x.shape();
   Dims strides = x.strides();
-  // Strides that lead to no element may be of any size.
+  // Strides of a tensor without elements may have any value.
   const bool has_elements = x.count() > 0;
   const int64_t offset = x.offset() + (has_elements && count > 0 ? start * strides[dim] : 0);
   if (has_elements && step < shape[dim]) strides[dim] *= step;

@@ -1,5 +1,5 @@
-// Adam (Kingma, Ba 2015) with amsgrad (Reddi, Kale, Kumar 2018), and AdamW, which keeps the decay of the weights apart
-// from the moments (Loshchilov, Hutter 2019).
+// Adam (Kingma, Ba 2015) with amsgrad (Reddi, Kale, Kumar 2018), and AdamW, which keeps the weight decay apart from the
+// moments (Loshchilov, Hutter 2019).
 #include <cmath>
 
 #include "optim/kernel.h"
@@ -26,7 +26,7 @@ uint32_t needed_slots(const Settings& settings) { return settings.is_on(kAmsgrad
 template <typename T, bool kIsAmsgrad>
 struct Step {
   Decayed<T> decayed;
-  T keep;  // of the parameter itself
+  T keep;  // factor for the parameter itself
   T beta1, rest1, beta2, rest2, rate, root, eps;
 
   DISTAG_INLINE void apply(T& p, T g, T& m, T& v, T& v_max) const {

@@ -29,7 +29,7 @@ const Value& need(const Value& answer, const char* key) {
   return *found;
 }
 
-// A round that is late may still be done.
+// A round that misses its deadline may still be applied.
 Error late(Nanos timeout) {
   const double seconds = static_cast<double>(timeout) / static_cast<double>(kSecond);
   return Error(Status::kDeadline, fmt::format("not done within {:g} s", seconds)).set_may_have_run(true);
@@ -81,7 +81,7 @@ struct DistributedOptimizer::State : std::enable_shared_from_this<State> {
     return {verb, {owner.name.empty() ? 0 : self().incarnation, counter}, current_settings()};
   }
 
-  // The parameters that are tensors given to this worker.
+  // The parameters that were given as tensors of this worker.
   Tensors tensors_here() const {
     Tensors tensors;
     for (const Owner& owner : owners) {
@@ -101,12 +101,13 @@ struct DistributedOptimizer::State : std::enable_shared_from_this<State> {
                                           const OptimizerCall& call);
   std::shared_ptr<Round> ask_all(Verb verb, const std::shared_ptr<Context>& context, const OptimizerCall& call,
                                  const Refine& refine = {});
-  // The second round of a clip.
+  // Sends the second round of a clip.
   void scale(Operation& clip, const Measured& measured, double max_norm, const std::shared_ptr<Context>& context,
              const OptimizerCall& call);
-  // The answers to a save, as one value.
+  // Joins the answers to a save into one value.
   Value join(Settings saved, const Round& round) const;
-  // Once a round is done: who has the parameters need not be sent them again, unless it has lost what it kept.
+  // Called once a round is done. An owner that applied it knows the parameters, which are not sent again unless the
+  // owner loses its state.
   void note(const Round& round) {
     for (size_t i = 0; i < owners.size(); ++i) owners[i].knows_optimizer = round.outcome(i) == Round::Outcome::kApplied;
   }
@@ -133,11 +134,11 @@ void DistributedOptimizer::State::trace_step(Nanos begun, const Round& round) co
   trace.add(event, "step");
 }
 
-// Owners that it cannot tell for lack of memory learn it when this worker goes.
+// Owners that get no message, for lack of memory, release the optimizer when this worker is gone.
 void DistributedOptimizer::State::forget() noexcept {
   for (Owner& owner : owners) {
     if (!owner.was_asked) continue;
-    owner.knows_optimizer = true;  // so that the parameters stay out of it
+    owner.knows_optimizer = true;  // keeps the parameters out of the request
     try {
       ask(owner, make_request(Verb::kForget, owner), nullptr, {});
     } catch (...) {
@@ -258,7 +259,7 @@ std::vector<int32_t> DistributedOptimizer::stepped_ranks() const {
   return state_->stepped;
 }
 
-// The norm over all owners, and over how many passes the gradients of each are.
+// The norm over all owners, and the number of passes that the gradients of each owner cover.
 struct DistributedOptimizer::State::Measured {
   Measured(const State& state, const Round& round) {
     double square = 0.0;
@@ -288,8 +289,8 @@ double DistributedOptimizer::clip(const std::shared_ptr<Context>& context, doubl
   return await(clip_async(context, max_norm, call)).as_float64();
 }
 
-// In two rounds: the first returns over how many passes each owner's gradients are, the second applies to exactly
-// those.
+// Two rounds: the first returns how many passes each owner's gradients cover, the second applies only to gradients of
+// as many passes.
 std::shared_ptr<Future<Value>> DistributedOptimizer::clip_async(const std::shared_ptr<Context>& context,
                                                                 double max_norm, const OptimizerCall& call) {
   clip_factor(0.0, max_norm);

@@ -10,20 +10,20 @@
 
 namespace distag::optim {
 
-// The parameters of an optimizer that one worker has.
+// The parameters of an optimizer that one worker owns.
 struct OwnerGroup {
   Values parameters;
-  std::vector<size_t> places;  // among all that were given
+  std::vector<size_t> places;  // indices among all given parameters
 };
 
-// An optimizer of a worker: asks each owner of parameters, this worker among them, side by side. The state of a
-// parameter is kept at its owner.
+// An optimizer with a worker: sends its requests to all owners of parameters at once, this worker included. The state
+// of a parameter is kept at its owner.
 class DistributedOptimizer final : public Optimizer {
  public:
   // Groups by name of the owner, "" for this worker.
   DistributedOptimizer(std::shared_ptr<Optim::Shared> shared, const Rule& rule, size_t parameter_count,
                        std::map<std::string, OwnerGroup> groups);
-  // Tells the owners, and does not wait.
+  // Sends kForget to the owners, and does not wait for them.
   ~DistributedOptimizer() override;
 
   void set(const std::string& setting, double value) override;
@@ -41,7 +41,7 @@ class DistributedOptimizer final : public Optimizer {
 
  private:
   struct State;
-  // Held by rounds on their way too.
+  // Rounds under way hold it too.
   const std::shared_ptr<State> state_;
 };
 

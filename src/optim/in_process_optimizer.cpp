@@ -96,7 +96,7 @@ class InProcessOptimizer final : public Optimizer {
   std::shared_ptr<Future<Value>> load_async(const Value&, const OptimizerCall&) override { refuse_async(); }
 
  private:
-  mutable Mutex mutex_;  // of local_ too, except its parameters, which no call changes
+  mutable Mutex mutex_;  // also guards local_, except its parameters, which no call changes
   LocalOptimizer local_;
   bool has_stepped_ GUARDED_BY(mutex_) = false;
 };

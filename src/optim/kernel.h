@@ -6,8 +6,8 @@
 
 namespace distag::optim {
 
-// One pass over a parameter, its gradient and its slots. `Step` holds the constants of the step, and its apply(p, g, a,
-// b, c) moves one element; what it does not mention is not touched.
+// A pass over a parameter, its gradient and its slots. `Step` holds the constants of the step, and its apply(p, g, a,
+// b, c) moves one element. Slots that apply() does not name are not accessed.
 template <typename Step, typename T>
 struct UpdateRow {
   DISTAG_INLINE static void run(T* p, const T* g, T* a, T* b, T* c, const Step* step, int64_t count) {
@@ -31,7 +31,7 @@ void dispatch_update(const Update& update, Visit visit) {
   ops::dispatch_floating(update.settings.rule().name, update.dtype, visit);
 }
 
-// The gradient that a rule goes by: turned round to maximize, with the decay of the weights added.
+// The gradient that a rule uses: negated to maximize, with the weight decay added.
 template <typename T>
 struct Decayed {
   T sign;

@@ -22,7 +22,7 @@ Tensor filled(Dtype dtype, const Dims& shape, double value) {
   return tensor;
 }
 
-// The gradient row-major; throws unless it fits the parameter.
+// Returns the gradient in row-major order; throws unless it fits the parameter.
 Tensor checked_gradient(const Tensor& parameter, const Tensor& gradient) {
   if (gradient.dtype() != parameter.dtype() || gradient.shape() != parameter.shape()) {
     fail(Status::kInvalidArgument, "step: parameter {} has a gradient {}", describe(parameter), describe(gradient));
@@ -64,7 +64,7 @@ void check_saved(const Rule& rule, const Value& saved, size_t number) {
     if (std::find(rule.slots.begin(), rule.slots.end(), name) == rule.slots.end()) {
       fail(Status::kInvalidArgument, "load: {} keeps no \"{}\" of a parameter", rule.name, name);
     }
-    value.as_tensor();  // which refuses others
+    value.as_tensor();  // throws for any other kind of value
   }
 }
 
@@ -91,7 +91,7 @@ void LocalOptimizer::step(std::span<const Tensor> gradients) {
     turns.push_back(prepare(i, shard_of(gradients[i])));
     targets.push_back(turns.back().parameter);
   }
-  // All at once: a reader sees the step in all parameters or in none.
+  // All parameters are locked at once: a reader sees the step in all of them or in none.
   const TensorWriter writer(targets);
   for (Turn& turn : turns) run(turn);
 }
@@ -122,7 +122,7 @@ std::vector<uint64_t> LocalOptimizer::ids() const {
   return ids;
 }
 
-// Takes the memory that run() needs beside the parameter's own, so that run() cannot fail.
+// Allocates all memory that run() needs beside the parameter's own, so that run() cannot fail.
 LocalOptimizer::Turn LocalOptimizer::prepare(size_t index, const Tensor& gradient) {
   const Rule& rule = settings_.rule();
   if (autograd::has_history(parameters_[index])) {
@@ -151,7 +151,7 @@ LocalOptimizer::Turn LocalOptimizer::prepare(size_t index, const Tensor& gradien
   return turn;
 }
 
-// For who has the parameter.
+// The caller holds the parameter for writing.
 void LocalOptimizer::run(Turn& turn) {
   const Rule& rule = settings_.rule();
   Tensor& parameter = turn.parameter;
@@ -227,7 +227,7 @@ LocalOptimizer::State LocalOptimizer::load_state(const Value& saved, size_t inde
     const Tensor kept = shard_of(is_cut ? part_of_(whole, given) : given);
     if (kept.shape() != parameter.shape()) refuse_kept(name, kept, index, parameter);
     const auto slot = std::find(rule.slots.begin(), rule.slots.end(), name);
-    // A storage of its own, so that whoever made the value keeps what they have.
+    // A copy with its own storage: the given value must not change with the state.
     state.slots[static_cast<size_t>(slot - rule.slots.begin())] = kept.snapshot().contiguous();
   }
   return state;

@@ -9,8 +9,8 @@
 namespace distag::optim {
 namespace {
 
-// Sums of their own for kLanes neighbours, so that additions do not wait for each other, in an order that no
-// instruction set changes.
+// Keeps kLanes separate sums, so that additions do not wait for each other. The order of additions is the same for
+// every instruction set.
 template <typename T>
 struct SquareSum {
   static constexpr int64_t kLanes = 16;

@@ -8,7 +8,7 @@
 
 namespace distag::optim {
 
-// The one future for rounds that follow each other. To cancel it cancels the round under way. Rounds hold it.
+// A single future for rounds that follow each other. Cancelling it cancels the current round. The rounds hold it.
 class Operation : public std::enable_shared_from_this<Operation> {
  public:
   using Next = UniqueFunction<void(Operation& self, const Round& round)>;
@@ -17,7 +17,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   const std::shared_ptr<Future<Value>>& future() const { return future_; }
   void complete(Value value) { future_->complete(std::move(value)); }
 
-  // Goes on with `next` when the round is done, on the thread that ends it; what `next` throws fails the future.
+  // Runs `next` when the round is done, on the thread that ends it; an exception of `next` fails the future.
   void after(const std::shared_ptr<Round>& round, Next next);
 
  private:

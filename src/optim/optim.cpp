@@ -11,7 +11,7 @@
 namespace distag::optim {
 namespace {
 
-// A parameter that is a tensor is its own place.
+// A tensor belongs to this worker.
 std::string owner_of(const Optim::Shared& shared, const Value& parameter, const std::string& self) {
   if (parameter.kind() == ValueKind::kTensor) return "";
   if (shared.places == nullptr) {
@@ -21,8 +21,8 @@ std::string owner_of(const Optim::Shared& shared, const Value& parameter, const 
   return owner == self ? "" : owner;
 }
 
-// Refuses a parameter that is given twice: as a tensor, as a reference, or as both once the value is there; else the
-// first step does.
+// Refuses a parameter that is given twice: as a tensor, as a reference, or as both if the reference's value is there. A
+// duplicate that shows later makes the first step fail.
 class SeenParameters {
  public:
   explicit SeenParameters(ParameterPlaces* places) : places_(places) {}

@@ -15,7 +15,7 @@
 
 namespace distag::optim {
 
-// The optimizers of one worker: those it made, and its side of those that have parameters here.
+// The optimizers of one worker: the optimizers made here, and the owner's side of those with parameters here.
 class Optim {
  public:
   // The services that the optimizers of this worker use.
@@ -42,20 +42,20 @@ class Optim {
 
   // Registers the functions by which other workers reach this one.
   Optim(Loop& loop, Executor& compute, Group& group, Rpc& rpc, Dautograd& dautograd);
-  // Before the start; without, parameters are tensors.
+  // Before the start. Without it parameters must be tensors.
   void set_places(ParameterPlaces* places);
-  // Before the start; without, what is loaded of a sharded parameter is of its shard.
+  // Before the start. Without it the loaded state of a sharded parameter has to be that of its shard.
   void set_part_of(PartOfState part_of) { shared_->owner->set_part_of(part_of); }
 
   // On the loop, before messages and calls come.
   void begin(const Peer& self);
   void on_gone(const Peer& peer);  // lost, or left
 
-  // Any thread. Throws NOT_FOUND (kind), INVALID_ARGUMENT (a parameter twice, a value that cannot be one). It must not
-  // outlive the worker.
+  // Any thread. Throws NOT_FOUND (kind) or INVALID_ARGUMENT (a parameter given twice, a value that cannot be one). The
+  // optimizer must not outlive the worker.
   std::shared_ptr<Optimizer> make_optimizer(const std::string& kind, Values parameters);
 
-  // Optimizers that keep something here.
+  // The number of optimizers that keep state here.
   size_t owned_count() const { return shared_->owner->count(); }
 
  private:

@@ -12,7 +12,7 @@ constexpr size_t kMaxOptimizers = 65536;
 
 bool needs_context(Verb verb) { return verb == Verb::kStep || verb == Verb::kMeasure || verb == Verb::kScale; }
 
-// The states of tensors, as a list per parameter; and back.
+// Groups the states of tensors into a list per parameter; flattened() does the reverse.
 Value grouped(const Value& states, const std::vector<size_t>& sizes) {
   const Value::List& items = states.as_list();
   Value::List groups;
@@ -58,7 +58,7 @@ void OptimizerOwner::handle(Request request, const std::string& asker, const std
   }
 }
 
-// Takes the request and the responder only when nothing can fail any more.
+// Takes the request and the responder only after everything that may fail.
 void OptimizerOwner::enqueue(Request& request, const std::string& asker, const std::shared_ptr<Context>& context,
                              Responder& responder) {
   if (needs_context(request.verb) && context == nullptr) {
@@ -169,7 +169,7 @@ void OptimizerOwner::forget_maker(Incarnation maker) {
       it = owned_.erase(it);
     }
   }
-  // Freed where large memory may be.
+  // Freed on the queue, as freeing large memory takes long.
   if (!gone.empty()) queue_->post_or_drop([gone = std::move(gone)] {});
 }
 

@@ -16,21 +16,21 @@
 
 namespace distag::optim {
 
-// The optimizers that have parameters on this worker: what the owner's side of each keeps. Requests of all optimizers
-// take their place in one queue once the gradients they are about are known, so steps on the same parameters come one
-// after the other. Shared with the requests in that queue.
+// The owner's side of the optimizers that have parameters on this worker. Requests of all optimizers enter one queue
+// once their gradients are known, so steps on the same parameters run one after the other. Shared with the requests in
+// that queue.
 class OptimizerOwner : public std::enable_shared_from_this<OptimizerOwner> {
  public:
   explicit OptimizerOwner(Executor& compute) : queue_(std::make_shared<Strand>(compute)) {}
-  // Before the first request; without, parameters are tensors.
+  // Before the first request. Without it parameters must be tensors.
   void set_places(ParameterPlaces* places) { places_ = places; }
-  // Likewise.
+  // Before the first request.
   void set_part_of(PartOfState part_of) { part_of_ = part_of; }
 
-  // Waits for verdicts of passes, and answers later. `asker` is the worker that asks, "" for this one. Any thread that
-  // may wait.
+  // Waits until the passes of the context have their verdicts, and answers later. `asker` is the worker that asks, ""
+  // for this one. Any thread that may wait.
   void handle(Request request, const std::string& asker, const std::shared_ptr<Context>& context, Responder responder);
-  // The optimizers that a lost worker made.
+  // Forgets the optimizers that a lost worker made.
   void forget_maker(Incarnation maker);
   size_t count() const;
 
@@ -39,7 +39,7 @@ class OptimizerOwner : public std::enable_shared_from_this<OptimizerOwner> {
     const std::string asker;
     const Rule& rule;
     LocalOptimizer local;
-    std::vector<size_t> sizes;  // tensors of each parameter
+    std::vector<size_t> sizes;  // number of tensors of each parameter
   };
 
   void enqueue(Request& request, const std::string& asker, const std::shared_ptr<Context>& context,

@@ -7,9 +7,9 @@
 
 namespace distag::optim {
 
-// Where the answer to a request goes: to the caller on another worker, or to a future here. A refusal is an answer too,
-// so that the asker can tell it from a call that was lost, whose outcome is unknown. One that is dropped unfinished
-// fails.
+// The destination of the answer to a request: the caller on another worker, or a future here. A refusal is an answer
+// too, so that the asker can distinguish it from a lost call, whose outcome is unknown. A responder that is destroyed
+// unfinished fails the request.
 class Responder {
  public:
   explicit Responder(std::shared_ptr<PendingReply> remote) : remote_(std::move(remote)) {}
@@ -22,10 +22,10 @@ class Responder {
   void finish(Value value);
   // The request had no effect.
   void refuse(const Error& error);
-  // The asker no longer waits for it.
+  // Whether the asker no longer waits for the answer.
   bool is_cancelled() const;
 
-  // The value of an answer; throws the Error of a refusal.
+  // Returns the value of an answer; throws the Error of a refusal.
   static const Value& read(const Value& answer);
 
  private:

@@ -37,7 +37,7 @@ struct Step {
     if constexpr (kIsCentered) {
       mean = alpha * mean + rest * d;
       variance -= mean * mean;
-      // Of equal gradients it is zero, and rounding must not make it less.
+      // The variance of equal gradients is zero, and rounding must not make it negative.
       variance = variance < T{0} ? T{0} : variance;
     }
     T move = d / (std::sqrt(variance) + eps);

@@ -10,30 +10,32 @@
 
 namespace distag::optim {
 
-// One owner of parameters as its asker knows it.
+// An owner of parameters, as error messages name it.
 struct OwnerName {
   std::string name;
   int32_t rank = -1;
 };
 
-// The same question to several owners, side by side. Shared by those who wait for it. Answers are read once is done.
+// The same request to several owners at once. Shared by the threads that wait for it. Answers may be read once it is
+// done.
 class Round : public std::enable_shared_from_this<Round> {
  public:
-  // The outcome of the question at one owner.
+  // The outcome of the request at one owner.
   enum class Outcome { kApplied, kNotApplied, kUnknown };
 
   Round(std::vector<OwnerName> owners, std::vector<std::shared_ptr<Future<Value>>> futures);
-  // Before it is used; completes `done`.
+  // Must be called before use; later completes `done`.
   void begin();
 
   const std::shared_ptr<Future<Unit>>& done() const { return done_; }
   void cancel();
 
   Outcome outcome(size_t index) const;
-  // Throws unless it was applied.
+  // Throws unless the owner applied the request.
   const Value& answer(size_t index) const { return Responder::read(futures_[index]->value()); }
   std::vector<int32_t> applied_ranks() const;  // ascending
-  // Throws the first failure unless it was applied everywhere; the text names every owner where it was not, or may not.
+  // Throws the first failure unless every owner applied the request. The text names every owner that did not or may not
+  // have.
   void check(const char* what) const;
 
  private:

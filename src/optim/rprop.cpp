@@ -1,4 +1,4 @@
-// Rprop (Riedmiller, Braun 1993): goes by the signs of gradients only.
+// Rprop (Riedmiller, Braun 1993): uses only the signs of gradients.
 #include "base/error.h"
 #include "optim/kernel.h"
 #include "optim/rules.h"
@@ -27,7 +27,8 @@ void check(const Settings& settings) {
   }
 }
 
-// The step grows while the gradient keeps its sign; where it turns, the step shrinks and the element stays.
+// The step size grows while the gradient keeps its sign. When the sign changes, the step size shrinks and the element
+// stays.
 template <typename T>
 struct Step {
   Decayed<T> decayed;

@@ -17,7 +17,7 @@ struct Setting {
   double lowest;
   double highest;
   bool is_flag = false;
-  bool is_open = false;  // the range is without `highest`
+  bool is_open = false;  // the range excludes `highest`
 
   bool allows(double value) const;
 };
@@ -30,30 +30,30 @@ constexpr Setting flag(const char* name) { return {name, 0.0, 0.0, 1.0, true}; }
 
 inline constexpr size_t kMaxSlots = 3;
 
-// One parameter's turn in a step: all arrays are row-major, of one dtype, and `count` long.
+// The update of one parameter in a step. All arrays are row-major, of one dtype, and have `count` elements.
 struct Update {
   Dtype dtype;
   void* parameter;
   const void* gradient;
-  std::array<void*, kMaxSlots> slots;  // the parameter itself where the rule did not ask for one
-  uint32_t fresh;                      // slots that were made in this step, as bits
+  std::array<void*, kMaxSlots> slots;  // the parameter itself for slots that the rule does not need
+  uint32_t fresh;                      // bit mask of the slots that were made in this step
   int64_t count;
-  int64_t step;  // of this parameter, from 1
+  int64_t step;  // step number of this parameter, from 1
   const Settings& settings;
 };
 
-// An optimizer: what it may be told, what it keeps of each parameter, and how it moves one. The rules and their
-// defaults are PyTorch's.
+// An optimizer: its settings, its state for each parameter, and its update. The rules and their defaults are those of
+// PyTorch.
 struct Rule {
   const char* name;
   std::span<const Setting> settings;
   // Names of the arrays kept for each parameter, of its dtype and shape.
   std::span<const char* const> slots;
-  // Which of them these settings need, as bits.
+  // Bit mask of the slots that these settings need.
   uint32_t (*needed_slots)(const Settings& settings);
-  // The number that fills a fresh one; nullptr: zeros.
+  // The initial value of a fresh slot; nullptr: zeros.
   double (*initial_of_slot)(const Settings& settings, size_t slot);
-  // Throws INVALID_STATE for settings that do not go together; nullptr: all do.
+  // Throws INVALID_STATE for settings that conflict; nullptr: none do.
   void (*check)(const Settings& settings);
   void (*update)(const Update& update);
 };

@@ -16,9 +16,9 @@ extern const Rule kRmsprop;
 extern const Rule kAdamax;
 extern const Rule kRprop;
 
-// The explicit list of all of them.
+// All rules, listed explicitly.
 std::span<const Rule* const> all_rules();
-// Throws NOT_FOUND listing the rules there are.
+// Throws NOT_FOUND, which lists the existing rules.
 const Rule& find_rule(const std::string& name);
 
 }  // namespace distag::optim

@@ -7,8 +7,8 @@
 
 namespace distag::optim {
 
-// The result of Optimizer::save: "kind", "settings", and "parameters": for each one given, a list with the state of
-// each of its tensors.
+// The result of Optimizer::save: "kind", "settings", and "parameters", which has for each given parameter a list with
+// the state of each of its tensors.
 struct SavedState {
   Settings settings;
   Value::List parameters;

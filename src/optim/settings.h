@@ -16,10 +16,11 @@ class Settings {
   const Rule& rule() const { return *rule_; }
   double operator[](size_t index) const { return values_[index]; }
   bool is_on(size_t index) const { return values_[index] != 0.0; }
-  // Throws NOT_FOUND listing the settings there are, INVALID_ARGUMENT naming the range.
+  // Throws NOT_FOUND, which lists the existing settings, or INVALID_ARGUMENT, which names the range.
   void set(const std::string& name, double value);
 
-  // As a map; and back, which throws INVALID_ARGUMENT or NOT_FOUND, and changes nothing, when it does not fit.
+  // Convert to a map and back. load() throws INVALID_ARGUMENT or NOT_FOUND, and changes nothing, when `saved` does not
+  // fit.
   Value save() const;
   void load(const Value& saved);
 

@@ -45,8 +45,8 @@ struct Step {
   }
 };
 
-// p -= lr * g. A gradient is zero nearly everywhere where few rows of a large table were looked up: what it leaves as
-// it is, is not even read.
+// p -= lr * g. When few rows of a large table were looked up, the gradient is zero nearly everywhere; parameters whose
+// gradient block is zero are not even read.
 template <typename T>
 struct PlainRow {
   DISTAG_INLINE static void run(T* p, const T* g, T lr, int64_t count) {
@@ -59,7 +59,7 @@ struct PlainRow {
   }
 
  private:
-  // Any bits, so that -0 counts: p - lr * +0 is p for every p and finite lr.
+  // Compares bits, so that -0 counts as nonzero: p - lr * +0 is p for every p and finite lr.
   template <int64_t kCount>
   DISTAG_INLINE static bool has_any(const T* g) {
     using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;

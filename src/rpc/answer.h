@@ -11,16 +11,16 @@
 
 namespace distag {
 
-// The answer to a call: a value or an error. `original` is the value with its history, where that is wanted.
+// The answer to a call: a value or an error. `original` is the value with its history, if the call has a context.
 struct Answer {
   Value value;
-  std::shared_ptr<const wire::Packed> packed;  // in its place
+  std::shared_ptr<const wire::Packed> packed;  // replaces `value` when set
   Value original;
   std::optional<Error> error;
   AnswerRoom::Share share;
 };
 
-// A result as it leaves here, or stays where the request says so. Throws when it cannot. Any thread.
+// Prepares a result to travel, or to stay here if the request says so. Throws when it cannot. Any thread.
 Answer make_answer(const RpcShared& shared, const wire::Call& request, Value value);
 
 }  // namespace distag

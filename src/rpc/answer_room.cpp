@@ -6,13 +6,13 @@
 namespace distag {
 namespace {
 
-// Calls that go on, and those that are over and only passed by, before the loop looks at everything else again.
+// Calls that go on, and calls that are over and only skipped, in one turn of the loop.
 constexpr int kBegunPerTurn = 16;
 constexpr int kAnswersPerTurn = 64;
 
 }  // namespace
 
-// Either this sees the room that is given back, or who gives it back sees the call.
+// Either keeps() sees the room that is given back, or the thread that gives it back sees the waiting call.
 bool AnswerRoom::keeps(const std::shared_ptr<IncomingCall>& call) {
   if (!is_full()) return false;
   MutexLock lock(mutex_);
@@ -50,7 +50,7 @@ void AnswerRoom::let_in_soon() noexcept {
   if (!is_taken) is_posted_ = false;
 }
 
-// Each call that begins admits more, up to one that finds it full again; then the next acknowledgement does.
+// Each call that begins lets the next one begin, until the room is full; then the next acknowledgement does.
 void AnswerRoom::let_in(const GroupShared& group) {
   is_posted_ = false;
   int begun = 0;

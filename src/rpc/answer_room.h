@@ -15,13 +15,13 @@ class IncomingCall;
 struct GroupShared;
 struct RpcShared;
 
-// The bytes of answers that one caller has not acknowledged, and its requests that do not begin as long as these are
-// too many: "Credit" in schemas/calls.fbs. Shared with the answers. Any thread, unless it says otherwise.
+// Counts the bytes of answers that one caller has not acknowledged, and holds back its requests while these are too
+// many: "Credit" in schemas/calls.fbs. Shared with the answers. Any thread, unless it says otherwise.
 class AnswerRoom final : public std::enable_shared_from_this<AnswerRoom> {
  public:
   AnswerRoom(std::weak_ptr<RpcShared> shared, uint64_t budget) : shared_(std::move(shared)), budget_(budget) {}
 
-  // The part of an answer, from when it is made until it is acknowledged or can never be.
+  // The bytes of one answer, from when it is made until it is acknowledged or can never be.
   class Share {
    public:
     Share() = default;
@@ -43,13 +43,13 @@ class AnswerRoom final : public std::enable_shared_from_this<AnswerRoom> {
     uint64_t bytes_ = 0;
   };
 
-  // True: the call waits here, and goes on once there is room. Throws bad_alloc.
+  // Returns true if the call waits here; it goes on once there is room. Throws bad_alloc.
   bool keeps(const std::shared_ptr<IncomingCall>& call);
   // A call was not kept, so the next one may not have to wait either.
   void note_passed() noexcept {
     if (waiting_count_ != 0) let_in_soon();
   }
-  // None waits from now on. Gives those that did.
+  // No call waits from now on. Returns those that waited.
   std::list<std::shared_ptr<IncomingCall>> close();
 
  private:
@@ -66,7 +66,7 @@ class AnswerRoom final : public std::enable_shared_from_this<AnswerRoom> {
   const uint64_t budget_;
   std::atomic<uint64_t> used_{0};
   std::atomic<size_t> waiting_count_{0};
-  std::atomic<bool> is_posted_{false};  // the place is in use
+  std::atomic<bool> is_posted_{false};  // place_ is in use
   TaskPlace place_;
   Mutex mutex_;
   std::list<std::shared_ptr<IncomingCall>> waiting_ GUARDED_BY(mutex_);

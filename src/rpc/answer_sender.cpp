@@ -43,7 +43,7 @@ void AnswerSender::send(const std::shared_ptr<IncomingCall>& call) {
       });
       if (!kept->is_done()) kept->fail(Error(Status::kOutOfMemory, "no memory"));
     } else {
-      EachStep each;  // a callback that finds no memory leaves the answer
+      EachStep each;  // if a callback finds no memory, the answer still goes out
       each([&kept, &answer] { kept->complete(std::move(answer.value)); });
     }
     answer.original = Value();
@@ -55,7 +55,7 @@ void AnswerSender::send(const std::shared_ptr<IncomingCall>& call) {
   send(*call, std::move(reply), std::move(answer.original), std::move(answer.share));
 }
 
-// As the arguments of a call.
+// The same check as for the arguments of a call.
 void AnswerSender::check_made(const Peer& to, wire::Reply& reply) const {
   if (!reply.result.has_external()) return;
   try {
@@ -86,7 +86,7 @@ void AnswerSender::send(IncomingCall& call, wire::Reply reply, Value original, A
   } catch (...) {
     Error error = current_error();
     if (error.status() == Status::kDisconnected || error.status() == Status::kPeerRestarted) return;
-    // A failure that does not go out either means that the caller is gone, or that there is no memory yet.
+    // If a failure cannot go out either, the caller is gone or there is no memory yet.
     if (failed && error.status() == Status::kOutOfMemory) return send_later(call);
     if (failed) return;
     EachStep each;
@@ -104,7 +104,7 @@ void AnswerSender::send_instead(IncomingCall& call, Error error) {
   send(call, std::move(instead), Value(), {});
 }
 
-// Its caller would wait for ever.
+// Without any answer the caller would wait for ever.
 void AnswerSender::send_later(IncomingCall& call) {
   Loop& loop = shared_.environment.loop;
   loop.start_timer(call.delivery().place, loop.now() + kSendAgain,
@@ -122,7 +122,7 @@ void AnswerSender::record(const IncomingCall& call, wire::Reply& reply, const Va
     if (!reply.failed) values.push_back(&original);
     reply.metadata = shared_.hook->on_send(call.context(), *call.peer(), values,
                                            name_call(call.function(), call.request().label, shared_.group->self), true);
-    // A context that is not known here, or over, has no rank but the one the call told.
+    // A context that is unknown here, or over, has only the rank that the call named.
     reply.metadata.creator_rank = call.request().metadata.creator_rank;
   } catch (...) {
     reply.failed = true;

@@ -7,18 +7,18 @@
 
 namespace distag {
 
-// Sends the answers of calls that are over. On the loop.
+// Sends the answers of finished calls. On the loop.
 //
-// For each call that its caller waits for one reply goes out: its answer, or a failure that says why the answer cannot
-// travel; where there is no memory for either, the failure a little later, as the caller would wait for ever. None goes
+// Each call whose caller waits gets one reply: its answer, or a failure that says why the answer cannot travel. If
+// there is no memory for either, a failure goes out a little later, since the caller would wait for ever. Nothing goes
 // out after stop().
 class AnswerSender {
  public:
   explicit AnswerSender(RpcShared& shared) : shared_(shared) {}
 
-  // The answer that is pending at the call.
+  // Sends the answer that is pending at the call.
   void send(const std::shared_ptr<IncomingCall>& call);
-  // Of a call that never got into the table; `taken` as wire::Reply has it.
+  // Answers a call that never got into the table; `taken` as in wire::Reply.
   void send_refusal(const Peer& to, const Id& call, Error error, uint64_t taken);
   void stop() { is_stopped_ = true; }
 

@@ -10,13 +10,13 @@
 
 namespace distag {
 
-// How far one call from a peer is. Any thread.
+// The progress of one call from a peer. Any thread.
 //
-//   queued  -> running   begin(): a thread takes it, the call is open and the door not closed
-//   queued  -> over      close(): it ended in the queue and never runs
+//   queued  -> running   begin(): a thread takes the call, if it is open and RunningFunctions is not closed
+//   queued  -> over      close(): the call ended in the queue and never runs
 //   running -> returned  note_returned(): the function has returned or thrown
 //
-// A run that has begun is one of the worker's running functions until end_run().
+// A run that has begun counts as a running function of the worker until end_run().
 class CallStage {
  public:
   explicit CallStage(Nanos arrived) : arrived_(arrived) {}
@@ -35,7 +35,7 @@ class CallStage {
     note_returned();
     running.end(run_);
   }
-  // Whether the function has begun.
+  // Returns whether the function has begun.
   bool close() {
     is_cancelled_.store(true, std::memory_order_release);
     return !move(Stage::kQueued, Stage::kOver);
@@ -47,12 +47,12 @@ class CallStage {
   bool is_cancelled() const { return is_cancelled_.load(std::memory_order_acquire); }
 
   Nanos arrived() const { return arrived_; }
-  // From there to the begin of its function; negative: it has not begun.
+  // Time from the arrival to the start of the function; negative: the function has not begun.
   Nanos queued() const {
     const Nanos begun = begun_.load(std::memory_order_relaxed);
     return begun == kNever ? -1 : begun - arrived_;
   }
-  // For reports, of one that is open.
+  // For reports on an open call.
   OpenCall::Stage described() const {
     if (is_queued()) return OpenCall::Stage::kWaiting;
     return has_returned() ? OpenCall::Stage::kDeferred : OpenCall::Stage::kRunning;

@@ -15,13 +15,13 @@ namespace distag {
 struct CallerAccount {
   std::shared_ptr<TakenCosts> taken;
   std::shared_ptr<AnswerRoom> answers;
-  size_t open = 0;  // of its calls; on the loop
+  size_t open = 0;  // open calls of the caller; on the loop
 };
 
 // The accounts of all callers. On the loop.
 //
-// A caller has one account from its first request until it is gone; its calls hold it beyond that. Calls that wait for
-// room in a closed account never begin: who closes it gets them, to free them.
+// A caller has one account from its first request until it is gone; its calls may hold the account longer. Calls that
+// wait for room in a closed account never begin: close() returns them, so that they can be freed.
 class CallerAccounts {
  public:
   using Calls = std::list<std::shared_ptr<IncomingCall>>;
@@ -29,12 +29,12 @@ class CallerAccounts {
   explicit CallerAccounts(RpcShared& shared) : shared_(shared) {}
 
   const std::shared_ptr<CallerAccount>& of(Incarnation caller);
-  // A request of that cost was dropped before it came to its call.
+  // A request of that cost was dropped before it reached its call.
   void drop(Incarnation caller, uint64_t cost);
-  // The costs of all requests that were taken.
+  // The total cost of the caller's requests that were taken.
   uint64_t taken(Incarnation caller);
   Heard on_credit_wanted(Incarnation caller, uint64_t taken);
-  // It is gone.
+  // The caller is gone.
   Calls close(Incarnation caller);
   Calls close_all() noexcept;  // also when the loop is gone
 

@@ -8,8 +8,8 @@
 
 namespace distag {
 
-// Which open calls belong to a context, so that its end need not look at all others. Those without a context are not
-// noted. On the loop.
+// The open calls of each context, so that its end need not search all calls. Calls without a context are not noted. On
+// the loop.
 class CallsByContext {
  public:
   void add(const Id& context, const Id& call) {
@@ -28,7 +28,7 @@ class CallsByContext {
     found->second.erase(call);
     if (found->second.empty()) calls_.erase(found);
   }
-  // Those of a context that ends.
+  // Takes out the calls of a context that ends.
   std::unordered_set<Id> take(const Id& context) {
     const auto found = calls_.find(context);
     if (found == calls_.end()) return {};

@@ -9,7 +9,7 @@
 namespace distag {
 namespace {
 
-// Of a request without arguments, here and at the peer; and of its answer.
+// The cost of a request without arguments, here and at the peer, and of its answer.
 constexpr uint64_t kOfEach = 1024;
 
 }  // namespace
@@ -25,7 +25,7 @@ uint64_t cost_of(const Value& answer, const wire::Packed* packed) {
   return kOfEach + (packed == nullptr ? payload_bytes(answer) : packed->header_bytes() + packed->frame_bytes());
 }
 
-// Where a peer has lied, more may be taken than was sent once something is given back.
+// If a peer has reported a wrong total, more may be taken than was sent once some cost is given back.
 uint64_t Credit::not_taken(const Line& line) { return line.sent > line.taken ? line.sent - line.taken : 0; }
 
 bool Credit::fits(const Line& line, uint64_t cost) const {
@@ -115,7 +115,7 @@ uint64_t Credit::to_ask(Incarnation peer) const {
   if (found == lines_.end()) return 0;
   const Line& line = found->second;
   if (line.waiting.empty() || line.taken < line.asked) return 0;
-  // With room for more than one, so that not each of them needs a word.
+  // With room for more than one request, so that not each of them needs a message.
   const uint64_t wanted = line.waiting.begin()->second->claim.cost + budget_ / 8;
   return wanted >= budget_ ? line.sent : line.sent - std::min(line.sent, budget_ - wanted);
 }

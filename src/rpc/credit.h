@@ -13,47 +13,48 @@
 
 namespace distag {
 
-// The bytes that a request takes of its sender's budget: its arguments, and what every request needs.
+// The bytes that a request takes of its sender's budget: its arguments and a fixed overhead.
 uint64_t cost_of(const Values& args, const wire::Packed* packed, const std::string& label);
 
 // The bytes that an answer takes until its caller has acknowledged it.
 uint64_t cost_of(const Value& answer, const wire::Packed* packed);
 
-// The requests that each peer has not taken, by bytes, and those that wait until it has: "Credit" in schemas/calls.fbs.
-// Not thread-safe.
+// The requests that each peer has not taken, by bytes, and the requests that wait for that: "Credit" in
+// schemas/calls.fbs. Not thread-safe.
 class Credit {
  public:
   Credit(uint64_t budget, size_t most_open) : budget_(budget), most_open_(most_open) {}
 
-  // True: it goes out now, and counts. False: it waits here. Throws OVERLOADED where requests of as many bytes as the
-  // budget wait already, unless it is one that has the time; and where too many are open.
+  // Returns true if the call goes out now; it counts then. Returns false if it waits here. Throws OVERLOADED if waiting
+  // requests fill the budget already, unless the call has time, and if too many calls are open.
   bool admit(const std::shared_ptr<OutgoingCall>& call);
-  // It never goes out, whether it waits or counts.
+  // The call never goes out, whether it waits or counts.
   void give_back(OutgoingCall& call);
-  // It is over, and no more of those that are open.
+  // The call is over and no longer counts as open.
   void end(OutgoingCall& call);
-  // The peer has taken so much in all. A lower word is an old one. Whether requests to it wait.
+  // The peer has taken this total; a lower total is outdated. Returns whether requests to the peer wait.
   bool on_taken(Incarnation peer, uint64_t total);
 
-  // One that waits and goes out now: it counts from here. nullptr: none may.
+  // Takes out a waiting call that may go out now; it counts from here. nullptr: none may.
   std::shared_ptr<OutgoingCall> next(Incarnation peer);
   bool has_next(Incarnation peer) const;
-  // The total at which the peer is to tell what it has taken, as more waits; 0: none does, or it has been asked.
+  // The total at which the peer is asked to report what it has taken, as more requests wait. 0: none waits, or the peer
+  // has been asked.
   uint64_t to_ask(Incarnation peer) const;
   void note_asked(Incarnation peer, uint64_t taken);
   std::vector<Incarnation> peers_with_waiting() const;
   RequestBytes bytes() const;
-  // It is gone, and none waits for it.
+  // The peer is gone, and no call waits for it.
   void forget(Incarnation peer) { lines_.erase(peer); }
 
  private:
   struct Line {
     uint64_t sent = 0;
     uint64_t taken = 0;
-    uint64_t asked = 0;  // it tells when it has taken that much
+    uint64_t asked = 0;  // the peer reports when it has taken this total
     uint64_t waiting_bytes = 0;
     size_t open = 0;
-    std::map<uint64_t, std::shared_ptr<OutgoingCall>> waiting;  // by the counters of their ids
+    std::map<uint64_t, std::shared_ptr<OutgoingCall>> waiting;  // by the counters of the calls' ids
   };
   static uint64_t not_taken(const Line& line);
   static void count_open(Line& line, OutgoingCall& call);

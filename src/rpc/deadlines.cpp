@@ -9,7 +9,7 @@ namespace distag {
 namespace {
 
 constexpr size_t kEndedKept = 64;
-constexpr int kMostAtOnce = 64;  // due calls end in turns: they may be many
+constexpr int kMostAtOnce = 64;  // calls that end in one turn, as many may be due
 
 }  // namespace
 
@@ -38,13 +38,13 @@ void Deadlines::clear() {
   if (timer_ != 0) loop_.cancel_timer(std::exchange(timer_, 0));
 }
 
-// The timer of an entry that ended stays: it finds nothing due and is set anew.
+// The timer of an entry that ended stays: it finds nothing due and is started again.
 void Deadlines::arm() {
   if (heap_.empty()) return;
   const Nanos when = heap_.front().when;
   if (timer_ != 0 && timer_when_ <= when) return;
   const Loop::TimerId before = timer_;
-  timer_ = loop_.start_timer(when, [this] { fire(); });  // first: without memory for it the one before stays
+  timer_ = loop_.start_timer(when, [this] { fire(); });  // first: without memory for it the earlier timer stays
   timer_when_ = when;
   if (before != 0) loop_.cancel_timer(before);
 }
@@ -52,7 +52,7 @@ void Deadlines::arm() {
 void Deadlines::fire() {
   assert_on_loop(loop_);
   timer_ = 0;
-  EachStep each;  // one that finds no memory leaves the others their end
+  EachStep each;  // a call that finds no memory does not keep the others from their end
   const Nanos now = loop_.now();
   for (int ended = 0; ended < kMostAtOnce && !heap_.empty();) {
     const Entry first = heap_.front();
@@ -62,7 +62,7 @@ void Deadlines::fire() {
     heap_.pop_back();
     if (open) {
       ++ended;
-      each([this, &first] { on_due_(first.call); });  // ends it, which counts an entry that is out of the heap already
+      each([this, &first] { on_due_(first.call); });  // ends the call, which counts an entry already out of the heap
     }
     if (ended_ > 0) --ended_;
   }

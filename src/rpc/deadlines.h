@@ -9,18 +9,18 @@
 
 namespace distag {
 
-// Deadlines of many calls of which few ever come: a heap in which those of calls that are over stay until they are due
-// or outnumber the others, and one timer for the earliest. Adding one that is later than all costs no search. On the
-// loop.
+// Deadlines of many calls, few of which are ever reached. They form a heap, in which entries of finished calls stay
+// until they are due or outnumber the others, and one timer runs for the earliest. Adding a deadline later than all
+// others costs no search. On the loop.
 class Deadlines {
  public:
-  // `on_due` runs for a call that is still open at its deadline; it may add others.
+  // `on_due` runs for a call that is still open at its deadline; it may add other deadlines.
   Deadlines(Loop& loop, std::function<bool(const Id&)> is_open, std::function<void(const Id&)> on_due);
 
-  void add(const Id& call, Nanos when);  // kNever: nothing to do
+  void add(const Id& call, Nanos when);  // kNever: does nothing
   // The call with this deadline is over.
   void note_end(Nanos when);
-  void clear();  // before it is destroyed, if anything was added
+  void clear();  // before it is destroyed, if any deadline was added
 
  private:
   struct Entry {

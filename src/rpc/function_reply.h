@@ -15,17 +15,17 @@ namespace distag {
 //
 //   none     -> set        set()
 //   none     -> deferred   defer()
-//   deferred -> dropped    drop(): what was deferred is gone unfinished
+//   deferred -> dropped    drop(): the deferred reply was destroyed unfinished
 //
 // A function replies once, and not after it has returned.
 class FunctionReply {
  public:
   enum class Kind : uint8_t { kNone, kSet, kDeferred, kDropped };
 
-  // Both of the call that has this as a member.
+  // Both belong to the call that has this as a member.
   FunctionReply(const std::string& function, CallStage& stage) : function_(function), stage_(stage) {}
 
-  // Throw INVALID_STATE where there is a reply already.
+  // Both throw INVALID_STATE if there is a reply already.
   void set(Answer answer) {
     MutexLock lock(mutex_);
     check_none("return");
@@ -40,7 +40,7 @@ class FunctionReply {
     kind_ = Kind::kDeferred;
     return deferred;
   }
-  // False: the function still runs, may fail by itself, and looks at this when it returns.
+  // Returns false if the function still runs: it may fail by itself, and checks for the drop when it returns.
   bool drop() {
     MutexLock lock(mutex_);
     kind_ = Kind::kDropped;

@@ -24,7 +24,7 @@ void check_function_name(const std::string& name) {
 void FunctionTable::add(const std::string& name, OfferedFunction function) {
   check_function_name(name);
   if (!function.run) fail(Status::kInvalidArgument, "function \"{}\": there is nothing to run", name);
-  // Made outside of the lock, as it is destroyed when the name is taken: what it holds belongs to the host.
+  // Made outside the lock, as it is destroyed when the name is taken: objects that it holds belong to the host.
   auto entry = std::make_shared<const OfferedFunction>(std::move(function));
   bool added = false;
   {

@@ -11,24 +11,24 @@
 
 namespace distag {
 
-// Throws INVALID_ARGUMENT unless it can be the name of a function: 1 to 127 bytes of UTF-8 without a zero byte.
+// Throws INVALID_ARGUMENT unless `name` can name a function: 1 to 127 bytes of UTF-8 without a zero byte.
 void check_function_name(const std::string& name);
 
-// A function that is offered under a name: by the host, on the functions executor; or of rpc's own, short and on the
-// loop.
+// A function that is offered under a name. Functions of the host run on the functions executor; functions of rpc itself
+// are short and run on the loop.
 struct OfferedFunction {
   Function run;
   bool on_loop = false;
   std::vector<std::string> callers = {};  // the only other workers that may call it; empty: all
-  bool is_control = false;                // of the group itself: waits for nothing
+  bool is_control = false;                // a function of the group itself never waits
 };
 
-// The functions of a worker. Any thread. A function that runs is held by whoever runs it.
+// The functions of a worker. Any thread. A caller that runs a function holds its entry.
 class FunctionTable {
  public:
-  // Throws INVALID_STATE when the name is taken, INVALID_ARGUMENT for its form.
+  // Throws INVALID_STATE when the name is taken, INVALID_ARGUMENT when it is malformed.
   void add(const std::string& name, OfferedFunction function);
-  // A caller that finds it no more lets a run that was found go on.
+  // A function that was found before the removal may still run.
   void remove(const std::string& name);
 
   std::shared_ptr<const OfferedFunction> find(const std::string& name) const;  // nullptr: none

@@ -34,7 +34,7 @@ class DeferredReply final : public PendingReply {
   bool is_cancelled() const override { return call_->is_cancelled(); }
 
  private:
-  // One that finds no memory may be given again.
+  // A reply that fails for lack of memory may be given again.
   template <typename Give>
   void give(Give&& answer) {
     try {
@@ -45,7 +45,7 @@ class DeferredReply final : public PendingReply {
     }
   }
 
-  // An answer reaches no caller any more.
+  // True when no caller can get an answer any more.
   bool is_worker_down() const { return group_->phase.load() == GroupPhase::kStopped; }
 
   const std::shared_ptr<GroupShared> group_;
@@ -113,11 +113,11 @@ void IncomingCall::run() {
   Work work;
   try {
     AnswerRoom& answers = *room_.account().answers;
-    // A value that is made here may be awaited by others, and its answer is small.
+    // A call whose result stays here does not wait: others may await the value, and its answer is small.
     const bool may_wait = !job_.is_control && !request_.keep;
     if (may_wait && answers.keeps(std::static_pointer_cast<IncomingCall>(shared_from_this()))) return;
     answers.note_passed();
-    work = std::move(job_.work);  // what it holds ends with the run
+    work = std::move(job_.work);  // taken out, so that objects that it holds are destroyed with the run
     if (!stage_.begin(shared_->running, request_.function, shared_->environment.loop.now())) return;
     room_.give_back();
   } catch (...) {
@@ -173,7 +173,7 @@ bool IncomingCall::answer(Error error) {
 }
 
 void IncomingCall::hand_over() {
-  const std::shared_ptr<GroupShared> group = shared_->group;  // this may end below
+  const std::shared_ptr<GroupShared> group = shared_->group;  // this object may end below
   TraceScope scope(group->trace, TraceCategory::kAnswer, request_.function, caller_->name);
   scope.set_flow(TraceEvent::Flow::kOut, TraceCategory::kAnswer, request_.call);
   Answer& made = delivery_.answer;

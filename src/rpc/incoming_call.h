@@ -16,17 +16,17 @@ namespace distag {
 
 class IncomingCalls;
 
-// One call from a peer, from its arrival until nothing here holds it any more. Its answer is whatever comes first of
-// the function's result or failure, a deferred reply, and the end by deadline, cancel, loss or shutdown: the first
-// claims it, on any thread, and then it is of the loop. How far its function is, CallStage says.
+// A call from a peer, from its arrival until nothing here holds it any more. Its answer is the first of these: the
+// function's result or failure, a deferred reply, the end by deadline, cancel, loss or shutdown. The first claims the
+// answer on any thread; from then on the answer belongs to the loop. CallStage has the progress of the function.
 class IncomingCall final : public Invocation {
  public:
   using Work = UniqueFunction<void(Invocation&)>;
-  // What the loop has of the answer, once it was claimed; `kept` before.
+  // State of the answer on the loop, once the answer was claimed; `kept` is set before.
   struct Delivery {
     Answer answer;
-    std::shared_ptr<Future<Value>> kept;  // where a result goes that stays here; nullptr: to the caller
-    TaskPlace place;                      // so that the answer gets to the loop, and out later, without memory
+    std::shared_ptr<Future<Value>> kept;  // receives a result that stays here; nullptr: it goes to the caller
+    TaskPlace place;                      // lets handing over and sending the answer do without memory
   };
 
   IncomingCall(std::shared_ptr<RpcShared> shared, IncomingCalls& table, std::shared_ptr<const Peer> caller,
@@ -45,18 +45,19 @@ class IncomingCall final : public Invocation {
   void set_result(Value value) override;
   std::shared_ptr<PendingReply> defer() override;
 
-  // On the loop: what run() does, and where; nullptr: on the loop. A request of the group itself waits for no room.
+  // On the loop. `work` is what run() does; it runs on `where`, or on the loop if nullptr. A request of the group
+  // itself waits for no room.
   void prepare(Work work, Executor* where, bool is_control = false);
-  // Any thread, once it is prepared: does nothing when the call is over by now, and does it later when its caller has
-  // taken too few of the answers before.
+  // Any thread, once it is prepared. Does nothing if the call is over by now, and runs later if its caller has taken
+  // too few of the earlier answers.
   void run();
-  // On the loop: runs it there. False: it is over. Throws bad_alloc.
+  // On the loop: runs the call where prepare() said. Returns false if the call is over. Throws bad_alloc.
   bool go_on();
 
-  // Sends the answer, once: false when there was one before. Any thread.
+  // Sends the answer once; returns false if there was an answer before. Any thread.
   bool answer(Value value);
   bool answer(Error error);
-  // The deferred reply is gone unfinished. Any thread.
+  // The deferred reply was destroyed unfinished. Any thread.
   void drop_reply() noexcept;
 
   // ---- on the loop ----
@@ -69,17 +70,17 @@ class IncomingCall final : public Invocation {
   const RequestRoom& room() const { return room_; }
   NestedCalls& nested() { return nested_; }
   Delivery& delivery() { return delivery_; }
-  wire::Call give_back() {  // it was not taken in
+  wire::Call give_back() {  // the call was not taken in
     room_.give_up();
     return std::move(request_);
   }
-  // No caller waits for the answer any more. Gives whether the function has begun. Also when the loop is gone.
+  // No caller waits for the answer any more. Returns whether the function has begun. Also when the loop is gone.
   bool close();
 
  private:
-  // What run() does.
+  // The work of run().
   struct Job {
-    Work work;  // until it begins
+    Work work;  // empty once it has begun
     Executor* where = nullptr;
     bool is_control = false;
   };
@@ -99,7 +100,7 @@ class IncomingCall final : public Invocation {
   std::atomic<bool> is_answered_{false};
   Delivery delivery_;
   NestedCalls nested_;
-  RequestRoom room_;  // last: it is given back before the arguments end
+  RequestRoom room_;  // last, so that it is given back before the arguments are destroyed
 };
 
 }  // namespace distag

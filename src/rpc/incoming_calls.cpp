@@ -27,13 +27,13 @@ IncomingCalls::IncomingCalls(RpcShared& shared, OutgoingCalls& outgoing)
 Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer& from, wire::Call& request,
                              const Error* shortage) {
   assert_on_loop(shared_.environment.loop);
-  if (is_stopped_) return Heard::kStale;  // the peer hears that we have left
+  if (is_stopped_) return Heard::kStale;  // the peer will get this worker's LEAVE
   if (request.call.maker != from.incarnation) violation("{} makes a call under the id of another", describe_peer(from));
   if (open_.contains(request.call)) {
     violation("{} makes a call under the id of one that is open", describe_peer(from));
   }
   GroupPeer& peer = shared_.group->peer_of(from);
-  // Without memory for them the call comes again.
+  // If there is no memory for them, the call comes again.
   for (Value& arg : request.args) receive_references(shared_, from, arg);
   const std::shared_ptr<CallerAccount> account = accounts_.of(from.incarnation);
   const Id id = request.call;
@@ -59,7 +59,7 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
     throw;
   } catch (...) {
     Error error = current_error();
-    // Somebody may wait for the value: the call comes again.
+    // Another worker may wait for the value, so the call comes again.
     if (call == nullptr && request.keep && error.status() == Status::kOutOfMemory) throw;
     if (call != nullptr) {
       note_refused(*call);
@@ -69,11 +69,11 @@ Heard IncomingCalls::on_call(const std::shared_ptr<RpcShared>& owner, const Peer
       answers_.send_refusal(from, id, std::move(error), account->taken->total());
     }
   }
-  ++peer.requests_received;  // once, also when it is tried again as a refusal
+  ++peer.requests_received;  // once, even if the call comes again as a refusal
   return heard;
 }
 
-// Handles of its references are made before anything else is decided, so that they go with it.
+// References among the arguments get their handles before anything else is decided, so that they end with the call.
 std::shared_ptr<IncomingCall> IncomingCalls::take_in(const std::shared_ptr<RpcShared>& owner,
                                                      const std::shared_ptr<const Peer>& from, wire::Call& request,
                                                      const std::shared_ptr<CallerAccount>& account) {
@@ -94,7 +94,7 @@ std::shared_ptr<IncomingCall> IncomingCalls::take_in(const std::shared_ptr<RpcSh
     request = call->give_back();
     throw;
   }
-  request.keep = {};  // has taken effect: not when the message comes again all the same
+  request.keep = {};  // has taken effect, and must not again if the message comes a second time
   request.cost = 0;
   shared_.counters.served.fetch_add(1, std::memory_order_relaxed);
   shared_.counters.open_served.fetch_add(1, std::memory_order_relaxed);
@@ -103,7 +103,7 @@ std::shared_ptr<IncomingCall> IncomingCalls::take_in(const std::shared_ptr<RpcSh
   return call;
 }
 
-// Last of all that may fail: a value is made once, though its call may come here again for want of memory.
+// The last step that may fail: a value is made once, though its call may come again for lack of memory.
 void IncomingCalls::begin_value(IncomingCall& call) {
   const Peer& from = *call.peer();
   call.delivery().kept = shared_.references->on_creation(
@@ -111,7 +111,7 @@ void IncomingCalls::begin_value(IncomingCall& call) {
       fmt::format("{} from \"{}\"", name_call(call.function(), call.request().label, shared_.group->self), from.name));
 }
 
-// A function starts when the values that its arguments refer to are there.
+// A function starts when the values to which its arguments refer are made.
 void IncomingCalls::dispatch_when_ready(const std::shared_ptr<IncomingCall>& call, Target target) {
   const Values& args = call->args();
   if (std::none_of(args.begin(), args.end(), [](const Value& arg) { return arg.has_external(); })) {
@@ -123,7 +123,7 @@ void IncomingCalls::dispatch_when_ready(const std::shared_ptr<IncomingCall>& cal
     if (!open_.contains(call->id())) return;
     try {
       if (failure != nullptr && target.function != nullptr && target.function->on_loop) {
-        call->answer(*failure);  // of a fetch: the failure is that of the value
+        call->answer(*failure);  // a fetch fails with the failure of the value
         return;
       }
       if (failure != nullptr) throw *failure;
@@ -134,7 +134,7 @@ void IncomingCalls::dispatch_when_ready(const std::shared_ptr<IncomingCall>& cal
   });
 }
 
-// Its caller is told before by its own bounds, unless it has others or does not keep them.
+// An honest caller is stopped earlier by its own bounds, unless they differ from the bounds here.
 void IncomingCalls::check_bounds(const IncomingCall& call) const {
   const CallBounds& bounds = shared_.config.bounds;
   const CallerAccount& account = call.room().account();
@@ -186,7 +186,7 @@ void IncomingCalls::receive_metadata(const IncomingCall& call) {
                            name_call(call.function(), call.request().label, shared_.group->self), false);
 }
 
-// Without memory for it, it is forgotten: the refusal goes out all the same.
+// If there is no memory for the note, it is dropped: the refusal goes out nevertheless.
 void IncomingCalls::note_refused(const IncomingCall& call) {
   if (!call.context() || shared_.hook == nullptr) return;
   EachStep each;
@@ -215,8 +215,8 @@ void IncomingCalls::prepare_op(const std::shared_ptr<IncomingCall>& call, const 
     fail(Status::kUnsupported, "{}: {} is sharded: all members of its mesh call the op, each on its worker", op.name,
          distag::describe(input));
   }
-  // A tensor of this worker may be in the hands of a writer, for which the loop does not wait; a view of it is read
-  // once more when it leaves.
+  // Another thread may be writing to a tensor of this worker, and the loop does not wait for writers. A view of it is
+  // read once more when the answer is sent.
   const bool is_brief = is_cheap(op_call) || (open_.size() == 1 && is_one_short_pass(op_call));
   const bool is_now = is_brief && (!has_references || (!op.is_view && try_hold(std::span<Tensor>(op_call.inputs))));
   call->prepare(
@@ -243,17 +243,17 @@ bool IncomingCalls::remove(const IncomingCall& call) {
 
 void IncomingCalls::send_answer(std::shared_ptr<IncomingCall> call) {
   assert_on_loop(shared_.environment.loop);
-  if (remove(*call)) {  // somebody waits for it
+  if (remove(*call)) {  // the caller waits for it
     trace(*call, call->delivery().answer.error ? call->delivery().answer.error->status() : Status::kOk);
     call->close();
     answers_.send(call);
   } else {
-    call->delivery().answer.share = {};  // it never goes out
+    call->delivery().answer.share = {};  // the answer never goes out
   }
   free_where_there_is_time(std::move(call));
 }
 
-// From its arrival to its answer, or to the loss of its caller.
+// Traces a call from its arrival to its answer, or to the loss of its caller.
 void IncomingCalls::trace(const IncomingCall& call, Status status) const {
   if (call.function() == kLook) return;
   TraceEvent event;
@@ -270,11 +270,11 @@ void IncomingCalls::trace(const IncomingCall& call, Status status) const {
 void IncomingCalls::free_where_there_is_time(std::shared_ptr<IncomingCall> call) noexcept {
   assert_on_loop(shared_.environment.loop);
   if (!takes_long_to_free(call->args())) return;
-  EachStep each;  // without memory for a task they are freed here
+  EachStep each;  // without memory for a task the arguments are freed here
   each([this, &call] { shared_.environment.compute.post_or_drop([call = std::move(call)] {}); });
 }
 
-// ---- ends without an answer of the function ----
+// ---- calls that end without an answer of the function ----
 
 bool IncomingCalls::close(const std::shared_ptr<IncomingCall>& call, const std::string& reason) {
   const bool has_begun = call->close();
@@ -310,7 +310,7 @@ Heard IncomingCalls::on_cancel(const Peer& from, const wire::Cancel& cancel) {
   return Heard::kHandled;
 }
 
-// Calls that waited for room in an account that was closed; they are ended elsewhere.
+// Calls that waited for room in an account that was closed; other code ends them.
 void IncomingCalls::free_all(CallerAccounts::Calls calls) noexcept {
   for (std::shared_ptr<IncomingCall>& call : calls) free_where_there_is_time(std::move(call));
 }

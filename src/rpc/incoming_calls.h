@@ -19,18 +19,19 @@
 namespace distag {
 
 // Calls from peers that are not answered yet. On the loop, except where it says otherwise. A call leaves the table with
-// its answer, or when its caller no longer waits; a function that runs is then told so and ends by itself.
+// its answer, or when its caller no longer waits; a function that runs then sees that it is cancelled, and ends by
+// itself.
 class IncomingCalls {
  public:
   IncomingCalls(RpcShared& shared, OutgoingCalls& outgoing);
 
-  // `owner` holds the shared state, for the invocations. With a shortage: the arguments could not be stored, and the
-  // call is answered with that; so is any failure here before the function runs.
+  // `owner` holds the shared state, for the invocations. `shortage`: the arguments could not be stored, and the call is
+  // answered with this error; so is any failure here before the function runs.
   Heard on_call(const std::shared_ptr<RpcShared>& owner, const Peer& from, wire::Call& request,
                 const Error* shortage = nullptr);
   Heard on_cancel(const Peer& from, const wire::Cancel& cancel);
   void send_answer(std::shared_ptr<IncomingCall> call);
-  // The last hold on a call: arguments that take long to free are freed elsewhere.
+  // The last reference to a call: arguments that take long to free are freed on the compute executor.
   void free_where_there_is_time(std::shared_ptr<IncomingCall> call) noexcept;
   CallerAccounts& accounts() { return accounts_; }
 
@@ -38,13 +39,13 @@ class IncomingCalls {
   // From now on other workers' calls are answered with DISCONNECTED.
   void refuse_new() { refuses_new_ = true; }
   void end_context(const Id& context);
-  // Takes no more, and gives those that are open: end_open() ends each. No function begins after it.
+  // Takes no more calls and returns those that are open, for end_open(). No function begins after it.
   std::vector<std::shared_ptr<IncomingCall>> begin_stop();
-  // False when no caller waits for it, or it has ended before.
+  // Returns false if no caller of another worker waits for the call, or the call has ended before.
   bool end_open(const std::shared_ptr<IncomingCall>& call);
-  // Ends all and takes no more; no function begins after it. Gives how many calls of others were open.
+  // Ends all calls and takes no more; no function begins after it. Returns how many calls of other workers were open.
   size_t stop();
-  // Lets go of all, when streams and loop are gone already: calls hold the state that holds this table.
+  // Releases all calls when streams and loop are gone already: calls hold the state that holds this table.
   void abandon();
 
   bool is_idle() const { return open_.empty() && shared_.running.is_empty(); }
@@ -71,17 +72,17 @@ class IncomingCalls {
   void prepare_op(const std::shared_ptr<IncomingCall>& call, const ops::Op& op);
   void refuse(const std::shared_ptr<IncomingCall>& call, Error error);
   void on_due(const Id& id);
-  // Takes it out of the table and tells the function and the calls made within it. Whether the function has begun.
+  // Takes the call out of the table and cancels its function and nested calls. Returns whether the function has begun.
   bool close(const std::shared_ptr<IncomingCall>& call, const std::string& reason);
   void trace(const IncomingCall& call, Status status) const;
-  // Out of the table. False when it was not in it.
+  // Takes the call out of the table. Returns false if it was not in it.
   bool remove(const IncomingCall& call);
 
   LogThrottle denial_log_;
   RpcShared& shared_;
   OutgoingCalls& outgoing_;
   std::unordered_map<Id, std::shared_ptr<IncomingCall>> open_;
-  CallsByContext by_context_;  // of open_
+  CallsByContext by_context_;  // the calls in open_
   CallerAccounts accounts_;
   AnswerSender answers_;
   Deadlines deadlines_;

@@ -9,8 +9,8 @@
 
 namespace distag {
 
-// The calls that were made within one call, and end with it. Touched on the loop alone. Those that are over are
-// forgotten each time that the number has doubled, so there are never more than twice as many as are open, or 16.
+// The calls that were made within one call and end with it. Used on the loop alone. Finished calls are removed each
+// time that the number has doubled, so there are never more than twice as many as are open, or 16.
 class NestedCalls {
  public:
   void add(const std::shared_ptr<OutgoingCall>& call) {

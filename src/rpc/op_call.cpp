@@ -33,7 +33,8 @@ bool broadcasts_to_few(const Tensors& inputs) {
   return true;
 }
 
-// Whether no more comes in than an elementwise op of a few inputs takes: "concat" has any number, and gives all of it.
+// Whether the inputs are no larger than those of an elementwise op with a few inputs: "concat" may have any number, and
+// its output is as large as all of them.
 bool are_few_in_all(const Tensors& inputs) {
   int64_t left = 4 * kMaxCheapCount;
   for (const Tensor& input : inputs) {

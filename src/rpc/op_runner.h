@@ -8,8 +8,8 @@
 
 namespace distag {
 
-// Runs a built-in op that a peer called, and records it when asked to: this layer does not know how. Checks the
-// arguments. Installed by the worker. Any thread; throws Error.
+// Runs a built-in op that a peer called, and records it if `record`, which this layer cannot do. Checks the arguments.
+// Installed by the worker. Any thread; throws Error.
 using OpRunner = std::function<Tensors(const ops::Op& op, std::span<const Tensor> inputs,
                                        const ops::Attributes& attributes, bool record)>;
 

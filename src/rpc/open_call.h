@@ -12,7 +12,7 @@ namespace distag {
 // A call that is not over, for reports.
 struct OpenCall {
   enum class Stage {
-    kQueued,    // made here, and not on its way yet
+    kQueued,    // made here, and not sent yet
     kSent,      // made here
     kWaiting,   // served here: the function has not begun
     kRunning,   // served here
@@ -27,11 +27,11 @@ struct OpenCall {
   Id context;  // {0,0}: none
   Nanos age = 0;
   Nanos time_left = kForever;
-  std::string within = {};  // of one made here: the function that made it, where its host said so
+  std::string within = {};  // for a call made here: the function that made it, if the host named it
 };
 
-// The oldest of the calls in a table by id, `most` of them; of a table that is larger than what one looks at in a
-// millisecond, the oldest of a part. `begun` gives the time of a call.
+// The oldest `most` calls in a table by id. Of a table that is larger than a thread can scan in a millisecond, the
+// oldest of a part. `begun` returns the start time of a call.
 template <typename Table, typename Begun>
 auto oldest_of(const Table& table, size_t most, const Begun& begun) {
   constexpr size_t kMostSeen = 16384;

@@ -10,41 +10,41 @@
 
 namespace distag {
 
-// The part of a call in the budget for its peer: "Credit" in schemas/calls.fbs. Given by the maker of the call, then
-// changed by Credit alone.
+// The share of a call in the budget for its peer: "Credit" in schemas/calls.fbs. Set by the maker of the call, then
+// changed only by Credit.
 //
-//   none    -> waiting   admit(): it waits until the peer has taken others
-//   none    -> counted   admit(): it goes out
+//   none    -> waiting   admit(): the call waits until the peer has taken others
+//   none    -> counted   admit(): the call goes out
 //   waiting -> counted   next()
-//   waiting, counted -> none   give_back(): it never goes out
+//   waiting, counted -> none   give_back(): the call never goes out
 struct CreditClaim {
   enum class State : uint8_t { kNone, kWaiting, kCounted };
 
-  uint64_t cost = 0;      // 0: it never waits
-  bool has_time = false;  // to wait, however much waits
-  bool is_open = false;   // one of those that are bounded
+  uint64_t cost = 0;      // 0: the call never waits
+  bool has_time = false;  // may wait however much waits already
+  bool is_open = false;   // counts towards the limit of open calls
   State state = State::kNone;
 };
 
-// A call made here. Its future is a part of it, so that a call costs one piece of memory. Made on any thread, then of
+// A call made here. Its future is a member, so that a call costs one allocation. Made on any thread, then used only on
 // the loop, except for the future.
 struct OutgoingCall {
-  // The arguments: until it is sent, as they travel.
+  // The arguments, in the form in which they travel, until the call is sent.
   struct Payload {
     Values args;
-    std::shared_ptr<const wire::Packed> packed;  // in their place
-    Values originals;                            // with a context: the same with their history, until it is numbered
+    std::shared_ptr<const wire::Packed> packed;  // replaces `args` when set
+    Values originals;                            // with a context: the arguments with history, until numbered
   };
 
   struct Times {
     Nanos begun = 0;  // when it was made
     Nanos deadline = kNever;
-    Nanos timeout = kForever;  // for the message of a deadline
+    Nanos timeout = kForever;  // for the text of a deadline error
   };
 
-  // An error of it says which call it is of, if there is memory to.
+  // Adds to an error which call it belongs to, if there is memory to.
   Error named(Error error) const noexcept;
-  // Whether it may have run is what the number of its message says.
+  // The number of the message decides whether the call may have run.
   Error failure(Status status, std::string text) const;
 
   Future<Value> future;
@@ -57,8 +57,8 @@ struct OutgoingCall {
   std::shared_ptr<const TraceParent> trace_parent;
   Payload payload;
   Times times;
-  std::shared_ptr<Invocation> within;     // until it is over
-  std::shared_ptr<wire::Reference> kept;  // the result stays there under this name; held until it is numbered
+  std::shared_ptr<Invocation> within;     // until the call is over
+  std::shared_ptr<wire::Reference> kept;  // the result stays there under this name; held until numbered
   Session::Ticket ticket = 0;
   CreditClaim claim;
   bool is_numbered = false;

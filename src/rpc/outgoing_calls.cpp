@@ -13,12 +13,12 @@
 namespace distag {
 namespace {
 
-// Requests that go out, of those that have waited, before the loop looks at everything else again.
+// Waiting requests that go out before the loop looks at everything else again.
 constexpr int kCallsPerTurn = 64;
 constexpr uint64_t kBytesPerTurn = uint64_t{4} << 20;
 constexpr Nanos kSendOnAgain = 100 * kMillisecond;  // after a shortage of memory
 
-// Of a call that was never sent, while the host may keep its future.
+// Frees the arguments of a call that was never sent, while the host may keep its future.
 void free_where_there_is_time(Executor& compute, Values args) {
   if (!takes_long_to_free(args)) return;
   EachStep each;
@@ -68,7 +68,7 @@ void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
   }
 }
 
-// Those that the budget lets out; for the rest the peer is asked to tell.
+// Sends the calls that the budget allows; if more wait, asks the peer to report what it has taken.
 void OutgoingCalls::send_waiting(Incarnation peer) noexcept {
   if (is_stopped_) return;
   EachStep each;
@@ -90,7 +90,7 @@ void OutgoingCalls::send_waiting(Incarnation peer) noexcept {
   if (each.has_failed()) send_on(kSendOnAgain);
 }
 
-// Whatever waits for any peer; later. Needs no memory.
+// Sends waiting calls to any peer later. Needs no memory.
 void OutgoingCalls::send_on(Nanos delay) noexcept {
   if (std::exchange(next_->is_posted, true)) return;
   Task task = [next = next_] {
@@ -171,13 +171,13 @@ void OutgoingCalls::send(const std::shared_ptr<OutgoingCall>& call) {
   call->ticket = shared_.group->session->send(call->to, std::move(body), std::move(options));
 }
 
-// From here on the callee decides. A call that ended meanwhile goes out without time, so that it does not run.
+// From here on the callee decides. A call that has ended meanwhile goes out with no time left, so that it does not run.
 void OutgoingCalls::on_number(OutgoingCall& call, wire::Call& body) {
   assert_on_loop(shared_.environment.loop);
   GroupPeer& peer = shared_.group->peer_of(*call.peer);
   if (call.kept) shared_.environment.loop.post_or_drop([held = call.kept] {});
   convert_references(shared_, *call.peer, body.args);
-  // Nothing before this has counted when there was no memory for it: the call does not go out then.
+  // Nothing before this line has any effect if there was no memory: the call does not go out then.
   call.is_numbered = true;
   ++peer.requests_sent;
   if (call.kept) shared_.references->on_creation_numbered(*std::exchange(call.kept, nullptr));
@@ -189,7 +189,7 @@ void OutgoingCalls::on_number(OutgoingCall& call, wire::Call& body) {
                          ? kForever
                          : std::max<Nanos>(0, call.times.deadline - shared_.environment.loop.now());
   } catch (...) {
-    // It cannot have run, as it has no time: the callee's answer finds no call.
+    // The call cannot have run, as it has no time left: the callee's answer finds no call.
     const auto found = open_.find(call.id);
     if (found == open_.end()) return;
     const std::shared_ptr<OutgoingCall> kept = found->second;
@@ -217,7 +217,7 @@ Heard OutgoingCalls::on_reply(const Peer& from, wire::Reply& reply, const Error*
   if (call != nullptr && call->to != from.incarnation) violation("{} answers a call to another", describe_peer(from));
   TraceScope scope(shared_.group->trace, TraceCategory::kAnswer, call == nullptr ? "" : call->function, from.name);
   scope.set_flow(TraceEvent::Flow::kIn, TraceCategory::kAnswer, reply.call);
-  receive_references(shared_, from, reply.result);  // without memory for them the answer comes again
+  receive_references(shared_, from, reply.result);  // if there is no memory for them, the answer comes again
   try {
     if (call == nullptr) {
       if (shared_.hook != nullptr) shared_.hook->on_thrown_away(reply.metadata, from);
@@ -235,7 +235,7 @@ Heard OutgoingCalls::on_reply(const Peer& from, wire::Reply& reply, const Error*
   if (reply.failed) {
     end(call, call->named(std::move(reply.error)));
   } else {
-    end(call, std::exchange(reply.result, Value()));  // it may come here again, when a callback finds no memory
+    end(call, std::exchange(reply.result, Value()));  // the reply may come here again, when a callback finds no memory
   }
   return Heard::kHandled;
 }
@@ -251,7 +251,7 @@ void OutgoingCalls::receive_metadata(const OutgoingCall& call, const Peer& from,
 void OutgoingCalls::on_due(const Id& id) {
   assert_on_loop(shared_.environment.loop);
   const std::shared_ptr<OutgoingCall> call = open_.at(id);
-  EachStep each;  // what fails of the text and the word to the callee leaves the end
+  EachStep each;  // a failure in the text or the message to the callee does not prevent the end
   std::string lack;
   each([this, &call, &lack] { lack = shared_.group->lack_text(call->to); });
   each([this, &call] { recall(*call, false); });
@@ -267,7 +267,7 @@ void OutgoingCalls::on_due(const Id& id) {
 
 void OutgoingCalls::recall(OutgoingCall& call, bool tell_callee) {
   if (!call.is_numbered) {
-    // One that makes a value goes out once the stream has it, so that the owner can tell what became of it.
+    // A call that makes a value goes out once the stream has it, so that the owner can report the state of the value.
     if ((!call.kept || call.claim.state == CreditClaim::State::kWaiting) && withdraw(call)) return;
     call.is_numbered = true;
   }
@@ -275,7 +275,7 @@ void OutgoingCalls::recall(OutgoingCall& call, bool tell_callee) {
   try {
     shared_.group->session->send(call.to, wire::Cancel{call.id});
   } catch (const Error&) {
-    // The callee is lost, which cancels there as well.
+    // The callee is lost; the loss also cancels the call there.
   }
 }
 
@@ -299,13 +299,13 @@ void OutgoingCalls::end_calls_to(Incarnation peer, const Error& error, Why why) 
   for (const auto& [id, call] : open_) {
     if (call->to == peer && (why != Why::kLack || !call->is_numbered)) hit.push_back(call);
   }
-  // As they wait to be sent: each is the first one when it is taken back.
+  // In the order in which they wait to be sent: each is the first one when it is taken back.
   std::sort(hit.begin(), hit.end(), [](const auto& a, const auto& b) { return a->ticket < b->ticket; });
   turns_.for_each(
       std::move(hit),
       [this, error, why](const std::shared_ptr<OutgoingCall>& call) {
         if (!open_.contains(call->id) || (why == Why::kLack && call->is_numbered)) return;
-        EachStep each;  // without memory for the word to the callee it ends here all the same
+        EachStep each;  // if there is no memory for the message to the callee, the call still ends here
         each([this, &call, why] {
           if (why != Why::kGone) recall(*call, true);
         });
@@ -344,7 +344,7 @@ bool OutgoingCalls::end_open(const std::shared_ptr<OutgoingCall>& call, const Er
     if (!call->is_numbered) withdraw(*call);
   });
   each([this, &call, &why] { end(call, call->failure(why.status(), why.message())); });
-  fail_dropped(call->future);  // when there was no memory to say more
+  fail_dropped(call->future);  // if there was no memory for a better error
   if (open_.contains(call->id)) {
     forget(*call);
     if (std::exchange(call->is_in_context, false)) shared_.hook->on_call_ended(call->context);
@@ -380,7 +380,7 @@ void OutgoingCalls::abandon() {
 void OutgoingCalls::end(const std::shared_ptr<OutgoingCall>& call, Value value) {
   trace(*call, Status::kOk);
   forget(*call);
-  EachStep each;  // a callback that finds no memory leaves the end
+  EachStep each;  // a callback that finds no memory does not prevent the end
   each([&call, &value] { call->future.complete(std::move(value)); });
   each([this, &call] {
     if (std::exchange(call->is_in_context, false)) shared_.hook->on_call_ended(call->context);
@@ -396,7 +396,7 @@ void OutgoingCalls::end(const std::shared_ptr<OutgoingCall>& call, Error error) 
 void OutgoingCalls::finish(const std::shared_ptr<OutgoingCall>& call, Error error) {
   forget(*call);
   shared_.counters.failed.fetch_add(1, std::memory_order_relaxed);
-  EachStep each;  // a callback or a word to the owner that finds no memory leaves the end
+  EachStep each;  // a callback or a message that finds no memory does not prevent the end
   if (call->kept && !call->is_numbered && shared_.references != nullptr) {
     each([this, &call, &error] {
       shared_.references->on_creation_failed(*std::exchange(call->kept, nullptr), *call->peer, error);
@@ -409,7 +409,7 @@ void OutgoingCalls::finish(const std::shared_ptr<OutgoingCall>& call, Error erro
   each.check();
 }
 
-// From its making to its end. One that was refused here has no id, and was never under way.
+// Traces a call from its start to its end. A call that was refused here has no id and was never sent.
 void OutgoingCalls::trace(const OutgoingCall& call, Status status) const {
   if (call.function == kLook) return;
   Trace& trace = shared_.group->trace;
@@ -434,7 +434,7 @@ void OutgoingCalls::forget(OutgoingCall& call) {
   credit_.end(call);
   call.payload.packed.reset();
   free_where_there_is_time(shared_.environment.compute, std::exchange(call.payload.args, {}));
-  if (!call.id) return;  // it was refused before it got one
+  if (!call.id) return;  // the call was refused before it got an id
   by_context_.remove(call.context, call.id);
   if (open_.erase(call.id) != 0) {
     shared_.counters.open_made.fetch_sub(1, std::memory_order_relaxed);

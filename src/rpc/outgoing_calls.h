@@ -20,8 +20,8 @@ namespace distag {
 // Calls of this worker that are under way: from the queue to the answer. On the loop.
 //
 // A call ends in end(): by its answer, its deadline, the loss of the callee, a lack of this worker, a cancel (of
-// itself, its context or the invocation it was made within), or the shutdown. Only what its message's number says
-// decides whether it may have run.
+// itself, its context or the invocation it was made within), or the shutdown. Only the number of its message decides
+// whether it may have run.
 class OutgoingCalls {
  public:
   explicit OutgoingCalls(RpcShared& shared);
@@ -30,29 +30,29 @@ class OutgoingCalls {
   OutgoingCalls& operator=(const OutgoingCalls&) = delete;
 
   void start(const std::shared_ptr<OutgoingCall>& call);
-  // With a shortage: the result could not be stored, and the call fails with that.
+  // `shortage`: the result could not be stored, and the call fails with this error.
   Heard on_reply(const Peer& from, wire::Reply& reply, const Error* shortage = nullptr);
-  // The peer has taken requests that cost so much in all: some that wait go out.
+  // The peer has taken requests of this total cost: some waiting calls go out.
   void on_taken(const Peer& from, uint64_t total);
   // The future has been cancelled.
   void on_future_cancelled(const std::shared_ptr<OutgoingCall>& call);
-  // The call or context that it was made for is over: ends it with CANCELLED, for the reason given.
+  // The call or context that `call` was made for is over: ends it with CANCELLED and `reason`.
   void cancel(const std::shared_ptr<OutgoingCall>& call, const std::string& reason);
 
   enum class Why {
-    kGone,      // the callee: all of them
-    kLack,      // of something here or there: those that have not gone out
-    kLongLack,  // the same: all of them, as no answer can be counted on
+    kGone,      // the callee is gone: all calls
+    kLack,      // a lack here or there: calls that have not gone out
+    kLongLack,  // the same for long: all calls, as no answer can be expected
   };
   void end_calls_to(Incarnation peer, const Error& error, Why why);
   void end_context(const Id& context);
-  // Takes no more, and gives those that are open: end_open() ends each.
+  // Takes no more calls and returns those that are open, for end_open().
   std::vector<std::shared_ptr<OutgoingCall>> begin_stop();
-  // False when it has ended before.
+  // Returns false if the call has ended before.
   bool end_open(const std::shared_ptr<OutgoingCall>& call, const Error& why);
-  // Ends all and takes no more. Gives how many there were.
+  // Ends all calls and takes no more. Returns how many there were.
   size_t stop(const Error& why);
-  // The same when streams, hooks and loop are gone already.
+  // Ends all calls when streams, hooks and loop are gone already.
   void abandon();
 
   bool is_idle() const { return open_.empty(); }
@@ -70,7 +70,7 @@ class OutgoingCalls {
   void record(OutgoingCall& call, wire::Call& body);
   void receive_metadata(const OutgoingCall& call, const Peer& from, const wire::Reply& reply);
   void on_due(const Id& id);
-  // Takes it back if it has no number yet, else tells the callee.
+  // Takes the call back if it has no number yet, otherwise tells the callee.
   void recall(OutgoingCall& call, bool tell_callee);
   void end(const std::shared_ptr<OutgoingCall>& call, Value value);
   void end(const std::shared_ptr<OutgoingCall>& call, Error error);
@@ -80,11 +80,11 @@ class OutgoingCalls {
 
   RpcShared& shared_;
   std::unordered_map<Id, std::shared_ptr<OutgoingCall>> open_;
-  CallsByContext by_context_;  // of open_
+  CallsByContext by_context_;  // the calls in open_
   Deadlines deadlines_;
   Turns turns_;
   Credit credit_;
-  // More may go out; its task may outlive this.
+  // The task that sends more waiting calls; it may outlive this object.
   struct Next {
     explicit Next(OutgoingCalls& calls) : owner(&calls) {}
     OutgoingCalls* owner;

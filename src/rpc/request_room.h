@@ -12,9 +12,10 @@
 
 namespace distag {
 
-// The room that one request takes of what its caller may have here without its being begun. Any thread.
+// The share of one request in what its caller may have here unbegun. Any thread.
 //
-// It is given back exactly once: when the request begins or waits for something else than its turn, or else with this.
+// The room is given back exactly once: when the request begins or waits for something other than its turn, else by the
+// destructor.
 class RequestRoom {
  public:
   // On the loop. `shared` outlives this.
@@ -30,13 +31,13 @@ class RequestRoom {
   RequestRoom& operator=(const RequestRoom&) = delete;
 
   void give_back() noexcept { give_back(cost_); }
-  // The request comes again, and its caller has yet to hear that it was taken.
+  // The request will come again, so its caller must not yet learn that it was taken.
   void give_up() noexcept { give_back(0); }
 
-  // The memory that it takes, whatever its caller says.
+  // The memory that the request takes, whatever its caller claims.
   uint64_t bytes() const { return bytes_; }
   CallerAccount& account() const { return *account_; }
-  // The costs of requests that its caller may hear of.
+  // The total cost to report to the caller.
   uint64_t taken() const { return account_->taken->total(); }
 
  private:

@@ -119,7 +119,7 @@ std::shared_ptr<Future<Value>> Rpc::call(CallRequest request) {
   if (request.keep_as) call->kept = request.keep_as(call->peer);
   if (request.context) {
     call->payload.originals = std::move(request.args);
-    // Others may be large, and would end on the loop.
+    // Other arguments may be large, and would be freed on the loop.
     std::erase_if(call->payload.originals, [](const Value& value) { return !value.has_tensor(); });
   }
   call->context = request.context;
@@ -215,7 +215,7 @@ void Rpc::end_context(const Id& context) {
   state_->incoming.end_context(context);
 }
 
-// ---- of the group ----
+// ---- requests of the group ----
 
 std::shared_ptr<Future<Value>> Rpc::State::ask(const Peer& to, const char* function, Values args) {
   assert_on_loop(environment.loop);
@@ -233,7 +233,8 @@ bool Rpc::State::is_idle() const {
   return outgoing.is_idle() && incoming.is_idle() && environment.functions.waiting() == 0;
 }
 
-// First those made here: what is made within a served call counts as well. Without memory for turns end() does it all.
+// Ends the calls made here first: calls made within a served call count as well. If there is no memory for turns, end()
+// ends all calls.
 void Rpc::State::end_calls(const Error& why, std::function<void()> on_ended) {
   assert_on_loop(environment.loop);
   EachStep each;
@@ -261,7 +262,7 @@ void Rpc::State::end(const Error& why, ShutdownReport& report) {
   const size_t made = outgoing.stop(why);
   const size_t served = incoming.stop();
   report.open_calls = ended_by_stop + static_cast<int64_t>(made + served);
-  EachStep each;  // without memory for the list it has ended all the same
+  EachStep each;  // without memory for the list the end still counts
   each([this, &report] {
     if (references != nullptr) report.leaked_rrefs = references->leaks();
   });

@@ -23,8 +23,8 @@ struct CallCounters {
   void note_trace_parent_dropped() noexcept { trace_parents_dropped.fetch_add(1, std::memory_order_relaxed); }
 };
 
-// The state that the parts of Rpc have in common. Invocations and replies that the host keeps hold it, beyond the Rpc
-// if need be.
+// The state that the parts of Rpc share. Invocations and replies that the host keeps hold it, even beyond the
+// Rpc.
 struct RpcShared : std::enable_shared_from_this<RpcShared> {
   RpcShared(Rpc& rpc_, std::shared_ptr<GroupShared> group_, Rpc::Environment environment_, RpcConfig config_)
       : rpc(rpc_), environment(environment_), config(config_), group(std::move(group_)), gate(environment_.loop) {}
@@ -40,7 +40,7 @@ struct RpcShared : std::enable_shared_from_this<RpcShared> {
   RunningFunctions running;
   CallCounters counters;
 
-  // Set before the start, then as they are.
+  // Set before the start and not changed after it.
   CallHook* hook = nullptr;
   ReferenceHook* references = nullptr;
   OpRunner op_runner;

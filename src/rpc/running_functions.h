@@ -11,16 +11,16 @@
 
 namespace distag {
 
-// The functions that run now, and the door that a shutdown closes: none begins after it. Any thread.
+// The functions that run now. A shutdown closes it, and no function begins after that. Any thread.
 class RunningFunctions {
  public:
-  // One run; its name lives as long as it does.
+  // A run of a function; the name must live as long as the run.
   struct Run {
     const std::string* name = nullptr;
     size_t place = 0;
   };
 
-  // False when the door is closed.
+  // Returns false when it is closed.
   bool begin(Run& run, const std::string& name) {
     MutexLock lock(mutex_);
     if (closed_) return false;
@@ -42,7 +42,7 @@ class RunningFunctions {
     for (auto& future : reached) future->complete(Unit{});
   }
 
-  // Completes at a moment when none runs.
+  // Completes at a moment when no function runs.
   std::shared_ptr<Future<Unit>> when_empty() {
     auto future = Future<Unit>::make();
     {

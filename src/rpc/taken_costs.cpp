@@ -11,7 +11,7 @@ constexpr Nanos kTellAgain = 100 * kMillisecond;  // after a shortage of memory
 
 }  // namespace
 
-// Either this sees the wish, or that sees the sum.
+// Either add() sees the wanted total, or on_wanted() sees the sum.
 void TakenCosts::add(LoopGate& gate, uint64_t cost) noexcept {
   if (cost == 0) return;
   total_ += cost;
@@ -31,7 +31,7 @@ bool TakenCosts::begin_telling() {
   return wanted != 0 && total_.load() >= wanted && !is_telling_.exchange(true);
 }
 
-// It may have been asked for more meanwhile.
+// The peer may have asked for a higher total meanwhile.
 void TakenCosts::tell() {
   assert_on_loop(group_->loop);
   do {
@@ -42,7 +42,7 @@ void TakenCosts::tell() {
       group_->loop.start_timer(place_, group_->loop.now() + kTellAgain, [self = shared_from_this()] { self->tell(); });
       return;
     } catch (const Error&) {
-      // It is gone.
+      // The peer is gone.
     }
     if (wanted_.load() <= total) wanted_.store(0);
     is_telling_.store(false);

@@ -12,13 +12,13 @@ using Outcome = std::shared_ptr<Future<Value>>;
 
 thread_local std::vector<Outcome>* t_ending = nullptr;
 
-// A value may hold the last reference to another one: a chain of them takes no stack for its links.
+// A value may hold the last reference to another one; `t_ending` keeps a chain of them from recursing.
 void let_go(Outcome outcome) {
   if (t_ending != nullptr) {
     try {
       t_ending->push_back(std::move(outcome));
     } catch (...) {
-      // Without memory for it, it ends here.
+      // Without memory for the list, the value ends here.
     }
     return;
   }
@@ -48,7 +48,7 @@ void OwnedValue::report() const {
     home_->gate.run([&log = home_->log, text = fmt::format("{} failed, and no user saw it: {}", origin_,
                                                            error->message())] { log.write(LogLevel::kWarning, text); });
   } catch (...) {
-    // Without memory for the words.
+    // Without memory for the text nothing is logged.
   }
 }
 
@@ -78,7 +78,7 @@ std::vector<std::shared_ptr<OwnedValue>> OwnedTable::all() const {
   return values;
 }
 
-// They are out of the table meanwhile, so that it is not locked while one of them ends.
+// The values are out of the table meanwhile, so that no lock is held while one of them ends.
 void OwnedTable::visit(const std::function<void(OwnedValue&)>& visitor) {
   std::unordered_map<Id, std::weak_ptr<OwnedValue>> values;
   {
@@ -99,7 +99,7 @@ uint64_t OwnedTable::count() const {
   return values_.size();
 }
 
-// Unless there is another one under that name by now.
+// Does nothing if another value has that id by now.
 void OwnedTable::remove(const Id& id) {
   MutexLock lock(mutex_);
   const auto found = values_.find(id);

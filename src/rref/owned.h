@@ -16,7 +16,7 @@ namespace distag {
 
 struct RrefHome;
 
-// A value that this worker has for others: not there yet, there, or the failure to make it. It lives as long as
+// A value of this worker that others may use: not made yet, made, or the failure to make it. It lives as long as
 // anything holds it: references here, forks of other workers, the call that makes it. Thread-safe except `origin`.
 class OwnedValue {
  public:
@@ -27,15 +27,15 @@ class OwnedValue {
 
   const Id& id() const { return id_; }
   Future<Value>& outcome() { return *outcome_; }
-  // Of one that is made, or failed: throws the failure. Somebody has seen it then.
+  // Requires a value that is made or failed; throws the failure, which then counts as seen by a user.
   const Value& value();
 
-  // The call that makes it, for reports; empty: its owner shares it. On the loop.
+  // The call that makes the value, for reports; empty: its owner shares it. On the loop.
   const std::string& origin() const { return origin_; }
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
  private:
-  void report() const;  // a failure that no user saw
+  void report() const;  // logs a failure that no user saw
 
   const std::shared_ptr<RrefHome> home_;
   const Id id_;
@@ -44,13 +44,13 @@ class OwnedValue {
   std::string origin_;
 };
 
-// The values of one worker by their names. Keeps none of them. Thread-safe.
+// The values of one worker by their ids, without ownership. Thread-safe.
 class OwnedTable {
  public:
   void add(const std::shared_ptr<OwnedValue>& value);
   std::shared_ptr<OwnedValue> find(const Id& id) const;  // nullptr: no such value
   std::vector<std::shared_ptr<OwnedValue>> all() const;
-  // Each of them, without memory for a list.
+  // Visits each value, without memory for a list.
   void visit(const std::function<void(OwnedValue&)>& visitor);
   uint64_t count() const;
 

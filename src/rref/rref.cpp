@@ -12,7 +12,7 @@ constexpr Nanos kDropAgain = 100 * kMillisecond;  // after a shortage of memory
 
 }  // namespace
 
-// The word to the owner that a fork has ended: made with the fork, as there may be no memory at its end.
+// The message to the owner that a fork has ended. It is allocated with the fork, as there may be no memory at its end.
 struct ForkRelease : std::enable_shared_from_this<ForkRelease> {
   ForkRelease(std::shared_ptr<RrefHome> home_, std::shared_ptr<const Peer> owner_, const Id& fork_)
       : home(std::move(home_)), owner(std::move(owner_)), fork(fork_) {}
@@ -21,7 +21,7 @@ struct ForkRelease : std::enable_shared_from_this<ForkRelease> {
   const std::shared_ptr<const Peer> owner;
   const Id fork;
   TaskPlace place;
-  bool is_late = false;  // on the loop
+  bool is_late = false;  // a first attempt has failed; on the loop
 
   void begin() {
     home->gate.run_soon(place, [self = shared_from_this()] { self->say(); });
@@ -52,7 +52,7 @@ std::shared_ptr<OwnedValue> RrefHome::make_value(const Id& id) {
 }
 
 Rref::Rref(std::shared_ptr<RrefHome> home, std::shared_ptr<OwnedValue> owned)
-    : Reference(owned->id(), owned->id().maker, 1, owned->id()),  // as long as what will travel
+    : Reference(owned->id(), owned->id().maker, 1, owned->id()),  // as long as the reference that will travel
       home_(std::move(home)),
       owned_(std::move(owned)),
       confirmed_(true) {}
@@ -76,13 +76,13 @@ Rref::~Rref() {
       });
     }
   } catch (...) {
-    // Without memory for the words.
+    // Without memory for the text nothing is logged.
   }
   if (release_ != nullptr) release_->begin();
 }
 
 uint64_t number_of(const Id& value) {
-  // Mixes both halves of the name; each step can be undone, so that few names collide.
+  // Mixes both halves of the id; each step is reversible, so that few ids collide.
   uint64_t mixed = value.maker ^ (value.counter * 0x9E3779B97F4A7C15u);
   mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9u;
   mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBu;

@@ -19,28 +19,28 @@ namespace distag {
 class Sharing;
 struct ForkRelease;
 
-// The state that the references and values of one worker have in common. They may outlive it: then the gate is closed.
+// The state that the references and values of one worker share. They may outlive the worker; the gate is closed then.
 struct RrefHome : std::enable_shared_from_this<RrefHome> {
   RrefHome(Loop& loop_, Log& log_) : gate(loop_), loop(loop_), log(log_) {}
 
   std::shared_ptr<OwnedValue> make_value(const Id& id);
 
   LoopGate gate;
-  Loop& loop;                  // through the gate
-  Log& log;                    // through the gate
-  Sharing* sharing = nullptr;  // through the gate
-  std::shared_ptr<void> host;  // of the layer above, see Rrefs::set_host
+  Loop& loop;                  // only through the gate
+  Log& log;                    // only through the gate
+  Sharing* sharing = nullptr;  // only through the gate
+  std::shared_ptr<void> host;  // set by the layer above, see Rrefs::set_host
   OwnedTable table;
-  std::atomic<uint64_t> used{0};   // references to values of others
-  std::atomic<uint64_t> forks{0};  // held by others on values of this worker
+  std::atomic<uint64_t> used{0};   // references to values of other workers
+  std::atomic<uint64_t> forks{0};  // forks of this worker's values that others hold
 };
 
-// A reference: at the owner a hold on the value, elsewhere a fork, which ends with it. Thread-safe.
+// A reference: at the owner it holds the value, elsewhere it is a fork, which ends with it. Thread-safe.
 class Rref final : public wire::Reference {
  public:
-  // At the owner.
+  // For a reference at the owner.
   Rref(std::shared_ptr<RrefHome> home, std::shared_ptr<OwnedValue> owned);
-  // Elsewhere. `fork` none: the owner does not count it, and never will.
+  // For a reference elsewhere. Without `fork` the owner does not count the reference, and never will.
   Rref(std::shared_ptr<RrefHome> home, const Id& value, std::shared_ptr<const Peer> owner, const Id& fork);
   ~Rref() override;
   Rref(const Rref&) = delete;
@@ -54,12 +54,12 @@ class Rref final : public wire::Reference {
 
   const std::shared_ptr<OwnedValue>& owned() const { return owned_; }               // nullptr elsewhere
   const std::shared_ptr<const Peer>& owner_peer() const { return owner_peer_; }     // nullptr at the owner
-  bool is_confirmed() const { return confirmed_.load(std::memory_order_acquire); }  // the owner knows of it
+  bool is_confirmed() const { return confirmed_.load(std::memory_order_acquire); }  // the owner knows of the fork
   void confirm() { confirmed_.store(true, std::memory_order_release); }
-  // The owner has not heard of its fork: nothing is to be dropped. Before anybody else has it.
+  // For a fork of which the owner has not heard: no Drop will be sent. Must be called before the reference is shared.
   void forget_fork() { release_.reset(); }
 
-  // Elsewhere: the call that should have made the value never went out. Logged if it is never asked for.
+  // Elsewhere: the call that should have made the value never went out. The failure is logged if nothing asks for it.
   void fail(Error error);
   std::optional<Error> failure();
 
@@ -74,10 +74,10 @@ class Rref final : public wire::Reference {
   bool is_failure_seen_ GUARDED_BY(mutex_) = false;
 };
 
-// The name of a value where there is room for one number only.
+// The id of a value as a single number.
 uint64_t number_of(const Id& value);
 
-// A value that is a reference of a worker; nullptr for anything else.
+// A value that is a reference of a worker; nullptr for any other value.
 std::shared_ptr<Rref> as_rref(const Value& value);
 
 }  // namespace distag

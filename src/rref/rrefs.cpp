@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kFetch = "distag.fetch";
 
-// Whether the value can leave at once, and holds it then: no thread writes to it just now, and nothing is to be copied.
+// Holds the value if it can be sent at once: no other thread writes to it now, and nothing has to be copied.
 bool hold_to_leave(Value& value) {
   bool is_row_major = true;
   value.for_each_tensor([&is_row_major](const Tensor& tensor) { is_row_major &= tensor.is_contiguous(); });
@@ -30,7 +30,7 @@ bool hold_to_leave(Value& value) {
   return true;
 }
 
-// The value that a user fetches. On the loop of the owner, once the value is there.
+// Answers with the value that a user fetches. On the loop of the owner, once the value is made.
 void answer_fetch(Invocation& invocation, Executor& compute) {
   const std::shared_ptr<Rref> reference = invocation.args().empty() ? nullptr : as_rref(invocation.args().front());
   if (reference == nullptr || !reference->is_owner()) {
@@ -64,7 +64,7 @@ void answer_fetch(Invocation& invocation, Executor& compute) {
   });
 }
 
-// Ends with `outcome`, or with DEADLINE. The timer, if there is one, ends with it.
+// The future completes with the value's outcome, or with DEADLINE. Its completion cancels the timer.
 std::shared_ptr<Future<Value>> await_outcome(Loop& loop, const std::shared_ptr<RrefHome>& home,
                                              const std::shared_ptr<OwnedValue>& owned, Nanos timeout) {
   auto awaited = Future<Value>::make();
@@ -83,7 +83,7 @@ std::shared_ptr<Future<Value>> await_outcome(Loop& loop, const std::shared_ptr<R
       const Loop::TimerId timer = loop.start_timer(deadline, [weak = std::weak_ptr(awaited)] {
         const auto waiting = weak.lock();
         if (waiting == nullptr) return;
-        EachStep each;  // without memory for the words it ends all the same
+        EachStep each;  // without memory for the text it still ends
         each([&waiting] { waiting->fail(Error(Status::kDeadline, "the value was not made before the deadline")); });
         if (each.has_failed()) each([&waiting] { waiting->fail(Error(Status::kDeadline, "too late")); });
       });
@@ -94,7 +94,7 @@ std::shared_ptr<Future<Value>> await_outcome(Loop& loop, const std::shared_ptr<R
   return awaited;
 }
 
-// Goes on once as many have called end() as it was told to wait for. On the loop.
+// Runs `then` after `left` calls of end(). On the loop.
 struct Countdown {
   size_t left = 1;
   UniqueFunction<void()> then;
@@ -104,7 +104,7 @@ struct Countdown {
   }
 };
 
-// All references of this worker in a value.
+// Collects all references of this worker in a value.
 void collect_owned(const Value& value, std::vector<std::shared_ptr<Rref>>& found) {
   value.map_external([&found](const std::shared_ptr<ExternalValue>& external) {
     auto reference = std::dynamic_pointer_cast<Rref>(external);
@@ -143,7 +143,7 @@ struct Rrefs::State final : Sharing::Streams {
   const std::shared_ptr<RrefHome> home;
   const uint64_t own_maker;
   std::atomic<uint64_t> last_own{0};
-  std::atomic<uint64_t> last_creation{0};  // odd numbers: see Sharing
+  std::atomic<uint64_t> last_creation{0};  // makes odd numbers: see Sharing
   std::atomic<Incarnation> self{0};
   Sharing sharing;
 };
@@ -155,7 +155,7 @@ Rrefs::Rrefs(Environment environment, Group& group, Rpc& rpc)
 
 Rrefs::~Rrefs() {
   state_->home->gate.close();
-  // Unless stop() has: they are not made any more.
+  // Needed if stop() has not run: values that are still being made will not be made any more.
   end_values();
 }
 
@@ -233,7 +233,7 @@ std::shared_ptr<Future<Value>> Rrefs::fetch(const std::shared_ptr<Rref>& referen
 Heard Rrefs::handle(const Peer& from, const wire::Message& message) {
   assert_on_loop(state_->environment.loop);
   const Heard heard = state_->sharing.handle(from, message.body);
-  state_->group.count_received(from);  // once, also when it is tried again for want of memory
+  state_->group.count_received(from);  // once, even if the message comes again after a shortage of memory
   return heard;
 }
 
@@ -304,8 +304,8 @@ void Rrefs::check_made(const Peer& to, const Value& value) const {
   assert_on_loop(state_->environment.loop);
   value.map_external([this, &to](const std::shared_ptr<ExternalValue>& external) {
     auto& reference = static_cast<Rref&>(*external);
-    // Its owner would look for a value that was never made. Another worker gets the reference all the same, and a
-    // failure where it uses it.
+    // The owner would look for a value that was never made. Any other worker gets the reference, and a failure when it
+    // uses the value.
     if (to.incarnation == reference.owner) {
       if (const auto failure = reference.failure()) throw *failure;
     }
@@ -333,7 +333,7 @@ Values Rrefs::on_send(const Peer& to, const Values& values) {
   }
 }
 
-// A reference is received once, though its message may come here again when there was no memory for all of it.
+// Each reference is received once, even if its message comes here again after a shortage of memory.
 Value Rrefs::on_receive(const Peer& from, const Value& value) {
   assert_on_loop(state_->environment.loop);
   return value.map_external([this, &from](const std::shared_ptr<ExternalValue>& external) {

@@ -21,12 +21,12 @@ struct RrefStats {
   uint64_t forks = 0;
 };
 
-// A value of this worker, for people.
+// Describes a value of this worker to users.
 struct OwnedValueInfo {
   uint64_t id = 0;
   std::string origin;                // the call that makes it; empty: shared by its owner
   const char* state = "";            // "making", "made", "failed"
-  std::vector<std::string> holders;  // workers that hold references, as often as they do
+  std::vector<std::string> holders;  // names of workers that hold references, once for each reference
 };
 
 struct FetchOptions {
@@ -35,16 +35,17 @@ struct FetchOptions {
   std::shared_ptr<Invocation> within;
   std::string label;
   std::shared_ptr<const TraceParent> trace_parent = {};
-  bool has_time = false;  // as CallRequest has it
+  bool has_time = false;  // as in CallRequest
 };
 
-// Remote references of one worker: values that it has for others, and references to those of others. A ReferenceHook of
-// Rpc, and a taker of its own messages. Public methods may be called on any thread unless they say otherwise.
+// The remote references of one worker: its values that others may use, and its references to values of others. A
+// ReferenceHook of Rpc that also handles its own messages. Public methods may be called on any thread unless they say
+// otherwise.
 class Rrefs final : public ReferenceHook {
  public:
   struct Environment {
     Loop& loop;
-    Executor& compute;  // what takes long of a fetch
+    Executor& compute;  // runs the slow parts of a fetch
     Log& log;
     Random& random;
     Nanos call_timeout;
@@ -53,20 +54,20 @@ class Rrefs final : public ReferenceHook {
   Rrefs(Environment environment, Group& group, Rpc& rpc);
   ~Rrefs() override;
 
-  // The object that every reference of this worker can give for it, beyond its end if need be. Before the first
-  // reference.
+  // The object that every reference of this worker returns for its worker, even beyond the worker's end. Must be set
+  // before the first reference is made.
   void set_host(std::shared_ptr<void> host);
 
-  // On the loop, before messages and calls come; and at the shutdown.
+  // On the loop. begin(): before messages and calls come. stop(): at the shutdown.
   void begin(const Peer& self);
   void stop();
 
-  // Shares a value of this worker. Throws INVALID_ARGUMENT for one that holds a reference of another worker.
+  // Shares a value of this worker. Throws INVALID_ARGUMENT if it holds a reference of another worker.
   std::shared_ptr<Rref> create(Value value);
-  // Calls a function whose result stays at the callee. Throws as Rpc::call does.
+  // Calls a function whose result stays at the callee. Throws what Rpc::call throws.
   std::shared_ptr<Rref> remote(CallRequest request);
-  // The value: at the owner itself, elsewhere a copy. Throws INVALID_ARGUMENT for a reference of another worker, else
-  // as Rpc::call does.
+  // Fetches the value: at the owner the value itself, elsewhere a copy. Throws INVALID_ARGUMENT for a reference of
+  // another worker, otherwise what Rpc::call throws.
   std::shared_ptr<Future<Value>> fetch(const std::shared_ptr<Rref>& reference, FetchOptions options);
 
   // On the loop.

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kReleased = "all references to it were released, or the call that makes it never went out";
 
-// Takes out what `matches`; it ends with the result, when the map is whole again.
+// Takes out the entries that match. They end with the result, when the map is consistent again.
 template <typename Map, typename Matches>
 std::vector<typename Map::mapped_type> take_if(Map& map, Matches matches) {
   std::vector<typename Map::mapped_type> taken;
@@ -157,7 +157,8 @@ void Sharing::note_forks() { home_->forks.store(forks_.size(), std::memory_order
 
 // ---- values of this worker ----
 
-// A sharer may send one fork to its receiver twice, which is not the receiver's fault: it holds it as often.
+// A sharer may send one fork to its receiver twice, which is not the receiver's fault: the receiver holds it twice
+// then.
 Sharing::Forks::iterator Sharing::add_fork(const Id& fork, std::shared_ptr<OwnedValue> value, Incarnation holder) {
   size_t& count = fork_counts_[holder];
   const auto added = forks_.emplace(ForkKey{fork, holder}, HeldFork{std::move(value), holder});
@@ -166,7 +167,7 @@ Sharing::Forks::iterator Sharing::add_fork(const Id& fork, std::shared_ptr<Owned
   return added;
 }
 
-// The value goes last, when the table is whole again.
+// The value is released last, when the table is consistent again.
 void Sharing::end_fork(Forks::iterator fork) {
   const HeldFork ended = std::move(fork->second);
   forks_.erase(fork);
@@ -190,8 +191,8 @@ std::shared_ptr<OwnedValue> Sharing::find_or_seek(const Id& id, Incarnation via)
     fail_as_gone(*value, via, "too many are awaited already");
     return value;
   }
-  // An answer that is still awaited is one for the new value too: whoever comes up with an earlier one has let go of
-  // it.
+  // An answer that is still awaited counts for the new value too: its sender has released the earlier
+  // value.
   const auto [sought, is_new] = sought_.insert_or_assign(id, Sought{value, via});
   if (!is_new) return value;
   try {
@@ -253,7 +254,8 @@ Heard Sharing::on_fork(const Peer& from, const wire::Fork& fork) {
   if (sharer == from.incarnation || sharer == self_) {
     violation("worker \"{}\" introduces a fork that no other user made", from.name);
   }
-  // The sharer may let go of one that is not counted, too; its receiver hears that the value is gone.
+  // A fork that is not counted is answered as well, so that the sharer releases it; its receiver will find the value
+  // gone.
   const bool is_counted = forks_of(from.incarnation) < bounds_.counted_forks;
   const auto added =
       is_counted ? add_fork(fork.fork, find_or_seek(fork.value, sharer), from.incarnation) : forks_.end();
@@ -266,7 +268,7 @@ Heard Sharing::on_fork(const Peer& from, const wire::Fork& fork) {
   return is_counted ? Heard::kHandled : Heard::kRefused;
 }
 
-// The receiver of a fork may introduce it to any worker, whose answer is of no use then and none of its fault.
+// The receiver of a fork may introduce it to any worker. That worker's answer has no effect, and is not its fault.
 Heard Sharing::on_forked(const Peer& from, const wire::Forked& forked) {
   const auto found = holds_.find(forked.fork);
   if (found == holds_.end() || found->second.receiver != forked.holder) return Heard::kStale;

@@ -9,7 +9,7 @@
 namespace distag {
 namespace {
 
-// WELCOME says it later.
+// True if a later WELCOME has to carry the acknowledgement.
 bool is_unsaid(const PeerRecord& record) { return record.owes_ack() && record.hears_welcome_alone(); }
 
 }  // namespace
@@ -34,7 +34,7 @@ void Acknowledgements::note_received(PeerRecord& record, size_t bytes, bool is_p
   assert_on_loop(shared_.loop);
   record.note_spoken(shared_.loop.now());
   record.ack.bytes += bytes;
-  // Nothing is under way that could take it along, and a timer is one more time to wake.
+  // No message is under way that could carry it, and a timer would cost one more wake-up.
   if (is_ping && record.is_member()) {
     send(record);
     if (!is_unsaid(record)) return;
@@ -50,7 +50,7 @@ void Acknowledgements::list(PeerRecord& record) {
   if (timer_ == 0 || record.ack.due < timer_due_) start_timer(record.ack.due);
 }
 
-// Without memory for the timer the next message tries again, and a stream that stalls dials again.
+// If there is no memory for the timer, the next message tries again, and a stalled stream dials again.
 void Acknowledgements::start_timer(Nanos due) noexcept {
   EachStep each;
   each([this, due] {
@@ -68,7 +68,7 @@ void Acknowledgements::send(PeerRecord& record, bool is_last) {
   const bool is_short = record.outgoing.lack().is_there(now);
   if (!is_short && !is_last && record.ack.welcomed >= 0 && now - record.ack.welcomed < kAckAgain) return;
   record.ack.welcomed = now;
-  EachStep each;  // without memory for it the peer asks again
+  EachStep each;  // without memory for WELCOME the peer asks again
   each([this, &record, is_short] {
     wire::Welcome welcome{shared_.config.self.incarnation, record.next_number};
     if (is_short) welcome.lack = record.outgoing.lack().error().message();
@@ -76,7 +76,7 @@ void Acknowledgements::send(PeerRecord& record, bool is_last) {
   });
 }
 
-// Those that are not due stay in the list, for the timer that is started last.
+// Records that are not due stay in the list, for the timer that is started last.
 void Acknowledgements::on_timer() {
   timer_ = 0;
   const Nanos now = shared_.loop.now();
@@ -84,7 +84,7 @@ void Acknowledgements::on_timer() {
   auto is_settled = [this, now, &next](PeerRecord* record) {
     if (record->ack.due <= now) {
       record->ack.due = kNever;
-      // Of repetitions too: what acknowledged them first may be lost.
+      // Repetitions are acknowledged too: their first acknowledgement may be lost.
       if (record->is_member()) send(*record);
       if (is_unsaid(*record)) record->ack.due = record->ack.welcomed + kAckAgain;
     }

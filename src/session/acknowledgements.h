@@ -7,9 +7,9 @@
 
 namespace distag {
 
-// The acknowledgements that this worker owes: each goes with the next message to the peer, else alone after kAckDelay
-// or kAckBytes; that of a PING goes at once. A record is in the list exactly while its `is_listed` says so, and the
-// timer runs for the first that is due. On the loop.
+// The acknowledgements that this worker owes. Each goes with the next message to the peer, or alone after kAckDelay or
+// kAckBytes; a PING is acknowledged at once. A record is in the list exactly while its `is_listed` is true. The timer
+// runs for the acknowledgement that is due first. On the loop.
 class Acknowledgements {
  public:
   Acknowledgements(StreamShared& shared, Replies& replies) : shared_(shared), replies_(replies) {}
@@ -17,15 +17,15 @@ class Acknowledgements {
   Acknowledgements(const Acknowledgements&) = delete;
   Acknowledgements& operator=(const Acknowledgements&) = delete;
 
-  // For that number of peers nothing here needs memory.
+  // Reserves memory, so that nothing here allocates for up to this number of peers.
   void make_room(size_t peers);
-  // A message of the peer has come, new or repeated.
+  // Called for each message of the peer, new or repeated.
   void note_received(PeerRecord& record, size_t bytes, bool is_ping = false);
-  // Alone, and now. As long as this worker's connection is not open it goes by WELCOME, on the connection that the peer
-  // has dialled: at once where that cannot be dialled for want of something here, which WELCOME says, or `is_last`;
-  // else once every kAckAgain.
+  // Sends an acknowledgement alone and at once. While this worker's connection to the peer is not open, a WELCOME on
+  // the connection that the peer has dialled carries it. That WELCOME goes at most once every kAckAgain, or at once if
+  // `is_last` or if this worker lacks something for the dial, which WELCOME then names.
   void send(PeerRecord& record, bool is_last = false);
-  // Before the record is destroyed.
+  // Must be called before the record is destroyed.
   void forget(PeerRecord& record);
   void close();
 

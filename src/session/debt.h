@@ -6,21 +6,21 @@
 
 namespace distag {
 
-// That moment, with as much time since then as `time` not counted; `now` at most.
+// Moves `moment` later by `time`, but not past `now`: the excused time does not count.
 inline Nanos excused(Nanos moment, Nanos now, Nanos time) { return now - moment > time ? moment + time : now; }
 
-// Whether a peer owes an acknowledgement or an answer, and since when. Time for which it is not to blame does not
-// count: `since` is that much later. While the debt is put off it does not grow, and is not there. On the loop.
+// Whether a peer owes an acknowledgement or an answer, and since when. Time for which the peer is not to blame does not
+// count: `since` moves later by it. A debt that is put off does not grow and does not count as present. On the loop.
 class Debt {
  public:
   bool is_there() const { return since_ != kNever; }
   Nanos since() const { return since_; }
 
-  // Unless it is there. One that was put off goes on, as old as it was.
+  // Does nothing if a debt is there already. A debt that was put off resumes with the age it had.
   void begin(Nanos now) {
     if (!is_there()) since_ = now - std::exchange(before_, 0);
   }
-  // Nothing is asked of the peer until it begins again.
+  // The peer is asked for nothing until the debt begins again.
   void put_off(Nanos now) {
     if (is_there()) before_ = now - std::exchange(since_, kNever);
   }
@@ -28,7 +28,8 @@ class Debt {
     since_ = kNever;
     before_ = 0;
   }
-  // kNever: of all that it has owed. Another time is over, and a debt that is put off does not grow in it.
+  // kNever excuses all that the peer has owed. Any other `time` leaves a debt that is put off as it is, since that did
+  // not grow in it.
   void excuse(Nanos now, Nanos time) {
     if (is_there()) since_ = excused(since_, now, time);
     if (time == kNever) before_ = 0;
@@ -36,7 +37,7 @@ class Debt {
 
  private:
   Nanos since_ = kNever;
-  Nanos before_ = 0;  // how old the one that was put off is
+  Nanos before_ = 0;  // age of the debt that was put off
 };
 
 }  // namespace distag

@@ -78,7 +78,7 @@ void DialLine::serve_soon() noexcept {
   });
 }
 
-// A dial that comes to nothing at once gives its turn to the next one, in the next task: a dial takes a while.
+// A dial that fails at once gives its turn to the next place, in the next task, because a dial takes a while.
 void DialLine::serve() noexcept {
   is_posted_ = false;
   for (size_t given = 0; given < kAtOnce && turns_ < at_once_ && !is_closed_; ++given) {
@@ -90,7 +90,7 @@ void DialLine::serve() noexcept {
     next.had_turn_ = true;
     next.is_noted_ = false;
     ++turns_;
-    EachStep each;  // one that fails for want of memory is dialled again as one that stalls
+    EachStep each;  // a dial that fails for lack of memory is dialled again like a stalled one
     each([&next] { next.on_turn_(); });
   }
   serve_soon();

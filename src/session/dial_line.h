@@ -11,34 +11,34 @@
 
 namespace distag {
 
-// The line in which first dials of a worker wait, so that handshakes end one after the other: all that begin at once
-// end late and together, and are given up half way. At most kAtOnce have their turn at a time, half as many after each
-// handshake that is seen to be slow, and one more after each that was quick: a host that is slow for all has fewer to
-// do at once. The next one is chosen by chance among the first of these that there are: those for which a message
-// waits, and which have had no turn yet; others of them; those that no message waits for, likewise. A place is outside,
-// waits, or has its turn. On the loop.
+// The queue for the first dials of a worker. Handshakes that all begin at once also end late together, and are given
+// up half way; the queue lets them end one after the other. At most kAtOnce places have their turn at a time. A slow
+// handshake halves this limit and a quick one raises it by one, so a slow host has fewer to do at once. The next
+// place is picked at random from the best rank that is not empty. Places for which a message waits rank before all
+// others; in each group, those without a turn so far rank first. A place is outside, waits, or has its turn. On the
+// loop.
 class DialLine {
  public:
   static constexpr size_t kAtOnce = 8;  // at first, and at most
 
   class Place {
    public:
-    // `on_turn` may leave the line, and may not destroy a place.
+    // `on_turn` may leave the line but must not destroy a place.
     Place(DialLine& line, std::function<void()> on_turn) : line_(line), on_turn_(std::move(on_turn)) {}
     ~Place() { leave(); }
     Place(const Place&) = delete;
     Place& operator=(const Place&) = delete;
 
-    // Its turn comes by a task of its own: all that enter in one task are chosen from. Once there was room for it,
-    // neither this nor what follows needs memory.
+    // The turn comes in a task of its own, so all places that enter in one task compete for it. Once make_room() has
+    // reserved memory, neither this nor what follows allocates.
     void enter() noexcept;
-    // A message waits for it, from now on.
+    // A message waits for this dial from now on.
     void hurry() noexcept;
-    // From the line, or from its turn, which another one gets.
+    // Leaves the line, or ends the turn, which then goes to another place.
     void leave() noexcept;
     bool has_turn() const { return where_ == Where::kTurn; }
-    // The handshake of its turn was quick, or is slow: more or fewer have theirs at a time from now on. Counts once a
-    // turn.
+    // Reports that the handshake of this turn was quick or is slow, which raises or lowers the number of turns at a
+    // time. Counts once per turn.
     void note_pace(bool is_quick) noexcept;
 
    private:
@@ -49,7 +49,7 @@ class DialLine {
 
     DialLine& line_;
     const std::function<void()> on_turn_;
-    size_t index_ = 0;  // among those of its rank, while it waits
+    size_t index_ = 0;  // index among the waiting places of its rank
     Where where_ = Where::kOutside;
     bool is_awaited_ = false;
     bool had_turn_ = false;
@@ -60,7 +60,7 @@ class DialLine {
   DialLine(const DialLine&) = delete;
   DialLine& operator=(const DialLine&) = delete;
 
-  // For that number of places.
+  // Reserves memory for this number of places.
   void make_room(size_t places);
   // From now on no place gets a turn.
   void close();

@@ -6,7 +6,7 @@
 namespace distag {
 namespace {
 
-// Nothing is sent once the farewell has begun, so it stays so.
+// Stays true: nothing is sent once the farewell has begun.
 bool has_no_more(const PeerRecord* record) { return !record->is_member() || record->outgoing.is_drained(); }
 
 }  // namespace
@@ -17,7 +17,7 @@ void Farewell::begin(Nanos deadline, Task done) {
     if (!record->is_member() || record->outgoing.is_idle()) continue;
     record->outgoing.leave();
   }
-  // From here on nothing new is sent, and no event of a peer is told.
+  // From here on nothing new is sent, and no event of a peer is reported.
   has_begun_ = true;
   done_ = std::make_shared<Done>();
   done_->task = std::move(done);
@@ -38,7 +38,7 @@ void Farewell::on_progress() {
   tell();
 }
 
-// By a task of its own, in which the session may be destroyed.
+// Posts `done` as a task of its own, in which the session may be destroyed.
 void Farewell::tell() noexcept {
   if (done_ == nullptr) return;
   TaskPlace& place = done_->place;

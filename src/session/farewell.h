@@ -7,9 +7,9 @@
 
 namespace distag {
 
-// The end of this worker's part in the group: LEAVE to each peer with a stream, then `done` once, when all have
-// acknowledged all or at the deadline. Nothing is sent once it has begun, so a stream that is drained stays so. On the
-// loop.
+// The end of this worker's part in the group: sends LEAVE to each peer with a stream, then runs `done` once, when all
+// messages are acknowledged or at the deadline. Nothing is sent once it has begun, so a drained stream stays drained.
+// On the loop.
 class Farewell {
  public:
   Farewell(StreamShared& shared, const PeerTable& peers, const SelfStream& self)
@@ -20,14 +20,14 @@ class Farewell {
 
   bool has_begun() const { return has_begun_; }
   void begin(Nanos deadline, Task done);
-  // Something that it may wait for has come.
+  // An event that the farewell may wait for has come.
   void on_progress();
-  // A peer is taken out of the table.
+  // Called when a peer is taken out of the table.
   void count_anew() { settled_ = 0; }
-  // Without a word.
+  // Ends without running `done`.
   void close();
 
-  // Nothing is unacknowledged, here and now.
+  // True when nothing is unacknowledged now.
   bool is_drained() const;
 
  private:
@@ -42,8 +42,8 @@ class Farewell {
   const PeerTable& peers_;
   const SelfStream& self_;
   bool has_begun_ = false;
-  std::shared_ptr<Done> done_;  // until it is told
-  size_t settled_ = 0;          // the number of peers, the first ones, that get nothing more
+  std::shared_ptr<Done> done_;  // set from begin() until it is posted
+  size_t settled_ = 0;          // the first `settled_` peers get nothing more
   Loop::TimerId timer_ = 0;
 };
 

@@ -36,16 +36,18 @@ struct FramePool::Shelf {
   struct Block {
     std::byte* memory;
     size_t capacity;
-    bool is_fresh;  // came back since the last trim
+    bool is_fresh;  // came back since the last drop()
   };
 
-  // Held with no other lock, and never while memory is made or freed. `bytes` is the sum of the capacities of `blocks`.
+  // Never held with another lock, nor while memory is mapped or unmapped. `bytes` is the sum of the capacities of
+  // `blocks`.
   mutable Mutex mutex;
   std::vector<Block> blocks GUARDED_BY(mutex);
   size_t bytes GUARDED_BY(mutex) = 0;
   bool is_closed GUARDED_BY(mutex) = false;
 
-  // The one that came back last, whose pages are likely to be in the caches. nullptr: none of that capacity is kept.
+  // Takes the block that came back last, as its pages are likely to be in the caches. nullptr: no block of that
+  // capacity is kept.
   std::byte* take(size_t capacity) {
     MutexLock lock(mutex);
     auto found = std::find_if(blocks.rbegin(), blocks.rend(),
@@ -57,7 +59,7 @@ struct FramePool::Shelf {
     return memory;
   }
 
-  // Goes to the system when it is not kept, as all do once the pool is gone.
+  // Blocks that are not kept go back to the system; once the pool is gone, all do.
   void give_back(std::byte* memory, size_t capacity) {
     {
       MutexLock lock(mutex);
@@ -70,7 +72,7 @@ struct FramePool::Shelf {
     unmap_pages(memory, capacity);
   }
 
-  // Those that were not wanted since the last time; or all, for good. Unmapped without the lock.
+  // Drops the blocks that were not reused since the last call, or all of them for good. Unmaps without the lock.
   void drop(bool all) {
     std::vector<Block> dropped;
     {

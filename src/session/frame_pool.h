@@ -7,16 +7,16 @@
 
 namespace distag {
 
-// Blocks of pages of their own. Keeps some that were given back for the next payload of about that size, since fresh
+// Blocks of whole pages. Some blocks that come back are kept for the next payload of about the same size, since fresh
 // pages cost more than the copy into them; the others go back to the system at once. Blocks may come back after the
 // pool is gone. Thread-safe.
 class FramePool final : public FrameMemory {
  public:
   FramePool();
-  ~FramePool() override;  // frees what is kept
+  ~FramePool() override;  // frees the blocks that are kept
 
   std::shared_ptr<std::byte> allocate(size_t size) override;
-  // Frees the blocks that were not wanted since the last call.
+  // Frees the kept blocks that were not reused since the last call.
   void trim();
   size_t kept_bytes() const;
 

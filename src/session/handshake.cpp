@@ -14,7 +14,7 @@ Peer peer_of(const wire::Hello& hello) {
   return {hello.rank, hello.name, hello.endpoint, hello.incarnation, hello.generation, hello.max_message_bytes};
 }
 
-// The difference between what the rendezvous says of a peer and what that says itself; empty: none.
+// The difference between how the rendezvous describes a peer and how the peer describes itself; empty: none.
 std::string difference(const Peer& vouched, const Peer& said) {
   const bool is_same = vouched.name == said.name && vouched.rank == said.rank && vouched.endpoint == said.endpoint &&
                        vouched.generation == said.generation;
@@ -28,7 +28,7 @@ std::string difference(const Peer& vouched, const Peer& said) {
 
 }  // namespace
 
-// ---- from who dials us ----
+// ---- from workers that dial us ----
 
 void Handshake::on_hello(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched) {
   assert_on_loop(shared_.loop);
@@ -37,7 +37,7 @@ void Handshake::on_hello(const ConnectionToken& from, const wire::Hello& hello, 
   record->note_spoken(shared_.loop.now());
   peers_.connect(*record, from);
 
-  // WELCOME first: the peer can send then, whatever comes of the dial back.
+  // WELCOME goes first: the peer can send then, even if the dial back fails.
   wire::Welcome welcome{shared_.config.self.incarnation, record->next_number};
   replies_.send(from, std::move(welcome));
   record->note_acknowledged(record->next_number - 1);
@@ -46,11 +46,11 @@ void Handshake::on_hello(const ConnectionToken& from, const wire::Hello& hello, 
   if (record->outgoing.lack().is_there(shared_.loop.now())) acks_.send(*record);
 }
 
-// The checks go from the group to the peer: the protocol, the job and the keys, then whether this incarnation is meant,
-// then whether the other one is a member, was one, or may become one. What was a member never is again.
+// Returns the member that says HELLO, or nullptr when it was refused or waits. `vouched`: the rendezvous's description
+// of a stranger.
 //
-// The member that says HELLO, or nullptr when it was refused, or waits. `vouched`: a stranger, as the rendezvous knows
-// it.
+// The checks go from the group to the peer: the protocol, the job and the keys, then whether this incarnation is meant,
+// then whether the other one is a member, was one, or may become one. A former member never becomes a member again.
 PeerRecord* Handshake::admit(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched) {
   const Peer& self = shared_.config.self;
   auto refuse_it = [this, &from, &hello](wire::RefuseReason reason, const std::string& text) {
@@ -110,7 +110,8 @@ PeerRecord* Handshake::admit(const ConnectionToken& from, const wire::Hello& hel
   return &standings_.admit(stranger);
 }
 
-// Whoever dials while a worker ends, or where another one was before, does nothing wrong: that fills no log.
+// A worker that dials while this one ends, or dials the address of an earlier one, does nothing wrong: that fills no
+// log.
 void Handshake::refuse(const ConnectionToken& from, const wire::Hello& hello, wire::RefuseReason reason,
                        const std::string& text) {
   using wire::RefuseReason;
@@ -123,11 +124,11 @@ void Handshake::refuse(const ConnectionToken& from, const wire::Hello& hello, wi
   replies_.refuse(from, reason, text);
 }
 
-// One that says HELLO again, as its connection has dropped, is asked for only once.
+// A stranger whose connection has dropped says HELLO again; the rendezvous is asked only once.
 void Handshake::hold(const ConnectionToken& from, const wire::Hello& hello) {
   const bool is_asked_for = strangers_.contains(hello.incarnation);
   if (!is_asked_for && strangers_.size() >= kMostStrangers) return replies_.ask_to_dial_again(from);
-  // The last HELLO is the one that is answered: the connection of the one before has dropped.
+  // The latest HELLO is answered: the connection of an earlier one has dropped.
   Stranger& stranger = strangers_[hello.incarnation];
   stranger.connection = from;
   stranger.hello = hello;
@@ -173,7 +174,7 @@ void Handshake::answer(const Stranger& stranger, const Peer* vouched) {
   }
 }
 
-// Taken out before it is answered: an answer that fails is not tried again, and the stranger dials.
+// The stranger is taken out before the answer: an answer that fails is not tried again, and the stranger dials.
 void Handshake::settle_late_strangers() {
   assert_on_loop(shared_.loop);
   const Nanos now = shared_.loop.now();
@@ -187,7 +188,7 @@ void Handshake::settle_late_strangers() {
   }
 }
 
-// ---- from the side that we dialled ----
+// ---- from peers that we dialled ----
 
 void Handshake::on_answer(PeerRecord& record, const Frames& frames) {
   assert_on_loop(shared_.loop);
@@ -211,13 +212,13 @@ void Handshake::on_answer(PeerRecord& record, const Frames& frames) {
   } catch (...) {
     const Error error = current_error();
     log_.note_failure(record.peer, error);
-    // Its answer is lost: it is dialled again.
+    // The peer's answer is lost: dial again.
     record.outgoing.on_damaged(error.status() == Status::kOutOfMemory ? &error : nullptr);
   }
 }
 
-// A WELCOME on a stream that is open counts as an acknowledgement: the peer hears this worker, and does not answer by
-// its own stream yet, or cannot, for the lack that it names.
+// A WELCOME on an open stream counts as an acknowledgement: the peer hears this worker, but does not answer by its own
+// stream yet, or cannot because of the lack that it names.
 void Handshake::on_welcome(PeerRecord& record, const wire::Welcome& welcome) {
   if (welcome.incarnation != record.peer.incarnation) {
     return standings_.lose_once_heard(record, Status::kPeerRestarted, "another incarnation listens at its address",
@@ -229,7 +230,7 @@ void Handshake::on_welcome(PeerRecord& record, const wire::Welcome& welcome) {
   if (was_open || !welcome.lack.empty()) record.last.ack = record.last.heard;
   if (!welcome.lack.empty()) {
     record.lack.note(Error(Status::kOutOfMemory, welcome.lack), record.last.heard);
-  } else if (was_open) {  // the answer to HELLO comes before the lack is named again
+  } else if (was_open) {  // not for the answer to HELLO, which comes before the lack is named again
     record.lack.end();
   }
 }

@@ -7,9 +7,9 @@
 
 namespace distag {
 
-// How streams begin: HELLO of those that dial this worker, WELCOME or REFUSE of those that it has dialled. A worker
-// that is no peer becomes one only as the rendezvous knows it: until the rendezvous has answered, at most for a lease,
-// it is a stranger, and has no record. On the loop.
+// How streams begin: handles HELLO from workers that dial this one, and WELCOME or REFUSE from peers that it has
+// dialled. A worker that is not a peer becomes one only as the rendezvous describes it. Until the rendezvous has
+// answered, at most for a lease, that worker is a stranger and has no record. On the loop.
 class Handshake {
  public:
   Handshake(StreamShared& shared, SessionLog& log, SessionEvents& events, Replies& replies, Acknowledgements& acks,
@@ -24,11 +24,11 @@ class Handshake {
         standings_(standings),
         liveness_(liveness) {}
 
-  // `vouched`: a stranger, as the rendezvous knows it.
+  // `vouched`: the rendezvous's description of a stranger.
   void on_hello(const ConnectionToken& from, const wire::Hello& hello, const Peer* vouched = nullptr);
   void on_answer(PeerRecord& record, const Frames& frames);
 
-  // The roster is known: the strangers say HELLO once more.
+  // The roster is known now: each held HELLO is handled once more.
   void hear_strangers_again();
   // The answer of the rendezvous; nullptr: it does not know the stranger.
   void settle_stranger(Incarnation incarnation, const Peer* vouched);

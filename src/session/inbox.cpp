@@ -7,7 +7,7 @@
 namespace distag {
 namespace {
 
-// Handed out in one task of the loop.
+// Messages handed out in one task of the loop.
 constexpr size_t kBatch = 64;
 constexpr Nanos kTakeAgain = 100 * kMillisecond;  // after a shortage of memory
 
@@ -26,8 +26,8 @@ void Inbox::put_back(Place place, Decoded decoded) noexcept {
   put_back(std::move(place));
 }
 
-// A message that was decoded comes again as an outline, by which its request is refused; another is decoded again.
-// Messages behind it wait for that.
+// A decoded message comes again as an outline, by which its request is refused; a message not decoded yet is decoded
+// again. Messages behind it wait meanwhile.
 void Inbox::put_back(Place place) noexcept {
   assert_on_loop(loop_);
   const std::shared_ptr<Turn> turn = place.front();
@@ -37,7 +37,7 @@ void Inbox::put_back(Place place) noexcept {
   loop_.start_timer(turn->place, loop_.now() + kTakeAgain, make_look(turn));
 }
 
-// At the place of a turn, which it holds.
+// A task at the place of `turn`; the task holds the turn.
 Task Inbox::make_look(std::shared_ptr<Turn> turn) const noexcept {
   return [turn = std::move(turn), self = std::weak_ptr(self_)] {
     turn->is_put_back = false;
@@ -45,8 +45,8 @@ Task Inbox::make_look(std::shared_ptr<Turn> turn) const noexcept {
   };
 }
 
-// Stops at the first that is not ready, as those behind it are heard after it. A failure that is no shortage is handed
-// out like a message.
+// Stops at the first message that is not ready, as those behind it must follow it. A failure other than a shortage is
+// handed out like a message.
 void Inbox::drain() {
   assert_on_loop(loop_);
   for (size_t handed_out = 0; !waiting_.empty(); ++handed_out) {
@@ -74,7 +74,7 @@ void Inbox::drain() {
   }
 }
 
-// False: the decoder does not take it, since it is stopped or has no memory for it.
+// Returns false if the decoder does not take the message, because it is stopped or out of memory.
 bool Inbox::give_out(const std::shared_ptr<Turn>& turn) {
   if (decoder_ == nullptr) return false;
   turn->is_given_out = true;
@@ -82,20 +82,21 @@ bool Inbox::give_out(const std::shared_ptr<Turn>& turn) {
     if (decoder_->post([turn, limits = limits_, &loop = loop_, self = std::weak_ptr(self_)] {
           decode(*turn, limits);
           loop.post_or_drop(turn->decoded_place, [turn, self] {
-            turn->is_decoded = true;  // not before: from here on its place is free
+            turn->is_decoded = true;  // only now, as its place is free from here on
             if (const auto inbox = self.lock()) (*inbox)->drain();
           });
         })) {
       return true;
     }
   } catch (...) {
-    // Here it costs time, and no message.
+    // The loop decodes instead: this costs time, but no message.
   }
   turn->is_given_out = false;
   return false;
 }
 
-// Beside the loop or on it. What has arrived stays until there was memory to decode it: it is decoded once more then.
+// Runs on the decoder or on the loop. `arrived` stays until there was memory to decode it, so that it can be decoded
+// again.
 void Inbox::decode(Turn& turn, const wire::Limits& limits) {
   try {
     for (Task& task : std::exchange(turn.arrived.rest, {})) task();
@@ -116,7 +117,7 @@ bool Inbox::lacks_memory(const Decoded& decoded) noexcept {
   }
 }
 
-// An outline is decoded where there is no memory for the message.
+// Decodes an outline if there is no memory for the message.
 Inbox::Decoded Inbox::decode(const wire::Arrival& arrival, const Frames& payload, std::optional<Error> shortage) {
   Decoded decoded;
   try {
@@ -130,7 +131,7 @@ Inbox::Decoded Inbox::decode(const wire::Arrival& arrival, const Frames& payload
         shortage = current_error();
       }
     }
-    if (arrival.is_long() && payload.empty()) throw *shortage;  // nothing tells what the message was
+    if (arrival.is_long() && payload.empty()) throw *shortage;  // nothing shows what the message was
     decoded.message = arrival.decode_outline(arrival.is_long() ? payload.front() : Frame());
     decoded.shortage = std::move(shortage);
   } catch (...) {

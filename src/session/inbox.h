@@ -13,44 +13,44 @@
 
 namespace distag {
 
-// The messages that have come from one worker and wait to be decoded, in order. One that takes long is decoded by the
-// decoder, and those behind it wait for it. On the loop.
+// The messages that have come from one worker and wait to be decoded, in order. A message that takes long to decode
+// goes to the decoder, and those behind it wait. On the loop.
 class Inbox {
  public:
-  // A message as its frames have come.
+  // The frames of a message, as they came.
   struct Arrived {
     Frame header;
     Frames payload;
-    std::optional<Error> shortage;  // there was no memory for the payload, of which the long header alone is there
+    std::optional<Error> shortage;  // set if there was no memory for the payload; only the long header is there then
     bool takes_long = false;
-    std::vector<Task> rest;  // to be run before it is decoded
+    std::vector<Task> rest;  // tasks that must run before the message is decoded
   };
   struct Decoded {
     wire::Message message;
-    std::optional<Error> shortage;  // the message is an outline
+    std::optional<Error> shortage;  // set if the message is only an outline
     std::exception_ptr failure;     // there is no message: a Violation, or no memory even for an outline
   };
   class Owner {
    public:
     virtual ~Owner() = default;
-    // May clear the inbox, but not destroy it. False: there was no memory for it, not even to refuse it. It is given
-    // again after a while, as an outline, and what is behind it waits.
+    // May clear the inbox, but not destroy it. Returns false if there was no memory for the message, not even to refuse
+    // it. The message is then handed out again later, as an outline, and those behind it wait.
     virtual bool on_decoded(Decoded& decoded) = 0;
   };
 
-  // Without a decoder all are decoded on the loop.
+  // Without a decoder all messages are decoded on the loop.
   Inbox(Loop& loop, Executor* decoder, const wire::Limits& limits, Owner& owner)
       : loop_(loop), decoder_(decoder), limits_(limits), owner_(owner) {}
 
   // A place for a message, made while nothing of the message has taken effect yet. The decoder and tasks hold it too,
-  // so it may outlive the inbox; while it is given out only the decoder touches what has arrived and what is decoded.
+  // so it may outlive the inbox. While the decoder has it, only the decoder touches `arrived` and `decoded`.
   struct Turn {
     Arrived arrived;
     Decoded decoded;
     bool is_given_out = false;  // the decoder has it
-    bool is_put_back = false;   // its place has the task that looks again
+    bool is_put_back = false;   // a task at `place` will look at the inbox again
     bool is_decoded = false;
-    TaskPlace decoded_place;  // of the decoder, for the word that it has
+    TaskPlace decoded_place;  // for the task that reports the decoder's result
     TaskPlace place;          // for a later look at the inbox
   };
   using Place = std::list<std::shared_ptr<Turn>>;
@@ -58,14 +58,14 @@ class Inbox {
 
   bool is_empty() const { return waiting_.empty(); }
   void add(Place place, Arrived arrived) noexcept;
-  // In front of all, one that its owner could not take.
+  // Puts a message that the owner could not take back to the front.
   void put_back(Place place, Decoded decoded) noexcept;
-  // Hands out those that are ready. Not from within on_decoded. Runs by itself.
+  // Hands out the messages that are ready. Must not be called within on_decoded. Also runs by itself.
   void drain();
   void clear() { waiting_.clear(); }
 
   static Decoded decode(const wire::Arrival& arrival, const Frames& payload, std::optional<Error> shortage);
-  // There was not even memory for an outline: it is to be decoded again.
+  // True if there was no memory even for an outline: the message has to be decoded again.
   static bool lacks_memory(const Decoded& decoded) noexcept;
 
  private:

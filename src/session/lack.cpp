@@ -6,17 +6,17 @@
 
 namespace distag {
 
-// A lack that is over or has not shown for the patience is another one: it begins now.
+// A failure after the lack is over, or has not shown for `patience`, begins a new lack now.
 void Lack::note(const Error& why, Nanos now) noexcept {
   if (!is_there(now)) since_ = counted_at_ = now;
   count(now);
   last_ = now;
   is_over_ = is_tried_ = false;
-  EachStep each;  // without memory for the words the older ones stay
+  EachStep each;  // without memory for the text the older error stays
   each([this, &why] { error_ = why; });
 }
 
-// The time until now counts; that of the attempt is open until its end is known.
+// The time until now counts; whether the time of the attempt counts is open until it ends.
 void Lack::try_again(Nanos now) noexcept {
   if (!is_there(now)) return;
   if (!is_tried_) count(now);

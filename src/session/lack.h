@@ -7,31 +7,31 @@
 
 namespace distag {
 
-// Something that a worker lacks (descriptors, memory, local ports), as attempts that fail for it show. One lack lasts
-// from the first attempt that fails to the first that does not. On the loop.
+// A resource that a worker lacks (descriptors, memory, local ports), as failed attempts show. A lack lasts from the
+// first attempt that fails to the first that succeeds. On the loop.
 class Lack {
  public:
-  // Without an attempt that fails for so long it is over as well.
+  // A lack also ends after `patience` without a failed attempt.
   explicit Lack(Nanos patience = kNever) : patience_(patience) {}
 
-  // An attempt has failed. `why`: OUT_OF_MEMORY, with the cure.
+  // An attempt has failed. `why` is OUT_OF_MEMORY and names the cure.
   void note(const Error& why, Nanos now) noexcept;
-  // An attempt is under way; it has not failed.
+  // An attempt is under way and has not failed yet.
   void try_again(Nanos now) noexcept;
   void end_attempt() { is_over_ = is_over_ || is_tried_; }
-  // What was lacking is there.
+  // The resource is available again.
   void end() { is_over_ = true; }
   bool is_unmet() const { return !is_over_; }
   bool is_there(Nanos now) const { return !is_over_ && now - last_ < patience_; }
-  // Whether there was one that late, be it over or not.
+  // Whether an attempt failed after `then`, even if the lack is over.
   bool was_there_since(Nanos then) const { return last_ != kNone && last_ > then; }
 
-  // Of the latest one.
+  // The error of the latest lack.
   Error error() const { return error_ ? *error_ : Error(Status::kOutOfMemory, "no memory"); }
   Nanos since() const { return since_; }
-  Nanos last() const { return last_; }  // attempt that failed
+  Nanos last() const { return last_; }  // time of the last failed attempt
 
-  // The time since the last question in which it was there. That of an attempt counts once it has failed.
+  // The time for which the lack lasted since the last call. The time of an attempt counts once the attempt has failed.
   Nanos take_time(Nanos now) noexcept;
 
  private:
@@ -44,7 +44,7 @@ class Lack {
   Nanos since_ = kNone;
   Nanos last_ = kNone;
   Nanos counted_at_ = kNone;
-  Nanos time_ = 0;  // up to there
+  Nanos time_ = 0;  // counted up to counted_at_
   bool is_over_ = true;
   bool is_tried_ = false;
 };

@@ -8,7 +8,7 @@
 namespace distag {
 namespace {
 
-// Frames up to here go with the message itself as long as there is room.
+// Frames up to this size go with the message itself as long as there is room.
 constexpr size_t kDirectFrameBytes = size_t{64} << 10;
 
 }  // namespace

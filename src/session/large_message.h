@@ -17,30 +17,30 @@ struct QueuedMessage {
 // The piece of `frame` that begins at `offset`, at most kChunkBytes of it.
 wire::Chunk chunk_at(const Frame& frame, uint64_t transfer, size_t offset);
 
-// A message whose larger frames go ahead of it in chunks, each frame as a transfer of its own, one after the other. A
-// chunk that was noted as sent has its number: it goes, whatever becomes of the message.
+// A message whose larger frames go ahead of it in chunks. Each such frame is a transfer of its own; transfers go one
+// after the other. A chunk that was noted as sent has its number, so it goes out even if the message does not.
 class LargeMessage {
  public:
-  // Of `payload` those frames stay with the message that are small and for which it has room beside the header.
+  // A frame of `payload` stays with the message if it is small and there is room for it beside the header.
   LargeMessage(QueuedMessage message, Frames payload, size_t header_bytes);
 
   QueuedMessage& message() { return message_; }
   const QueuedMessage& message() const { return message_; }
   const std::vector<wire::Transfer>& transfers() const { return transfers_; }
-  // All chunks have been sent: the message itself is next.
+  // True when all chunks have been sent and the message itself is next.
   bool is_ahead() const { return current_ == transfers_.size(); }
-  // The next chunk, which stays the next one until it is noted as sent. Counts `last_transfer` up when a frame begins.
+  // Returns the same chunk until it is noted as sent. Increments `last_transfer` when a frame begins.
   wire::Chunk next_chunk(uint64_t& last_transfer);
   void note_sent(size_t bytes);
-  // Whether the payload that it has now that it has its number is the one that went ahead.
+  // Whether the payload, as it was encoded with the message's number, is the payload that went ahead.
   bool matches(const wire::Encoded& encoded) const;
 
  private:
   QueuedMessage message_;
   Frames payload_;
-  std::vector<wire::Transfer> transfers_;  // with the id 0 until the first chunk
-  size_t current_ = 0;                     // of transfers
-  size_t offset_ = 0;                      // of its frame
+  std::vector<wire::Transfer> transfers_;  // the id is 0 until the first chunk is sent
+  size_t current_ = 0;                     // index into transfers_
+  size_t offset_ = 0;                      // offset within the current frame
 };
 
 }  // namespace distag

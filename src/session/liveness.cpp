@@ -8,15 +8,16 @@
 namespace distag {
 namespace {
 
-// For which a peer may acknowledge nothing more while parts of its messages arrive, behind which its acknowledgements
-// wait, or while it tells that parts arrive there: both over a slow link. Or while bytes of its handshakes arrive.
+// Leases for which a peer may acknowledge nothing more while its acknowledgements wait behind parts of large messages,
+// or while it reports that such parts arrive there, both over a slow link; or while bytes of its handshakes arrive.
 constexpr int kMostLeases = 4;
 constexpr int kMostLateTicks = 4;
-// From one time that all leases begin anew to the next: four leases where ticks come in time. Time that is late counts
-// for no peer, so ticks are counted, and not time.
+// Ticks from one restart of all leases to the next: four leases where ticks are on time. Late time counts for no peer,
+// so this counts ticks and not time.
 constexpr int kTicksToRestart = 4 * kMostLeases;
 
-// Empty: it is not. A tick that is late judges nothing but what lasts for too long whatever was not heard yet.
+// Empty: the peer is not lost. A late tick judges only what has lasted too long even if some messages are not processed
+// yet.
 std::string why_lost(PeerRecord& record, const StreamShared& shared, bool judges) {
   const Nanos now = shared.loop.now(), lease = shared.config.lease;
   const OutgoingStream::Owed owed = record.outgoing.owed(now);
@@ -51,14 +52,14 @@ void Liveness::close() {
   shared_.loop.cancel_timer(std::exchange(timer_, 0));
 }
 
-// The next tick is ensured first, so that no failure in one of them ends the ticks. A peer that is added in a tick has
-// its turn in the same one.
+// The next tick is started first, so that no failure in this one ends the ticks. A peer that is added in a tick has its
+// turn in the same one.
 void Liveness::tick() {
   timer_ = 0;
   const Moment moment = note_tick();
   start();
   keep_house_();
-  EachStep each;  // without memory for one of these the next tick is there
+  EachStep each;  // if one fails for lack of memory, the next tick does its work
   const std::vector<PeerRecord*>& peers = peers_.all();
   for (size_t i = 0; i < peers.size(); ++i) {
     each([this, &peers, i, &moment] { tick(*peers[i], moment); });
@@ -75,7 +76,7 @@ Liveness::Moment Liveness::note_tick() {
   return {now, late, late_ticks_ == 0, restarts};
 }
 
-// Whether it is lost is asked before anything is said to it; a peer that was lost just now is not asked to answer.
+// Whether the peer is lost is checked before anything is sent to it; a peer lost just now is not asked to answer.
 void Liveness::tick(PeerRecord& record, const Moment& moment) {
   const auto [now, late, judges, restarts] = moment;
   record.inbox.drain();
@@ -88,7 +89,8 @@ void Liveness::tick(PeerRecord& record, const Moment& moment) {
   const Obstacle obstacle = obstacle_between(record, shared_);
   report_lack(record, obstacle);
   if (obstacle.lack == &record.outgoing.lack()) acks_.send(record);
-  // Its messages are large or the way is slow: it is told that this worker lives, before there is one to acknowledge.
+  // The peer's messages are large or the link is slow: tell the peer that this worker lives before there is a message
+  // to acknowledge.
   if (record.last.part >= 0 && now - record.last.part < shared_.config.lease / 4) acks_.send(record);
   record.outgoing.tick(now, record.last.heard, record.hears_at());
 }

@@ -6,13 +6,13 @@
 
 namespace distag {
 
-// The ticks of a session, each quarter of a lease from the first stream that is opened, and what they find out about
-// each peer: it is lost when it has acknowledged nothing for a lease, or for four while parts of its messages or bytes
-// of its handshakes come. Only time counts in which this worker could have heard it, and in which the peer is not in
-// the line of first dials. For the time by which a tick is late no peer owes. In one that is late by more than a
-// sixteenth of a lease none is lost that owes for less than four leases: what came meanwhile is not heard yet. Of such
-// ticks in a row every fifth judges all the same. One that is late by more than a quarter restarts all leases, once in
-// sixteen ticks at most: this worker was away. On the loop.
+// The ticks of a session, one each quarter of a lease from the first opened stream, and the loss of peers. A peer is
+// lost when it has acknowledged nothing for a lease, or for four leases while parts of its messages or bytes of its
+// handshakes come. Only time counts in which this worker could have heard the peer and the peer was not in the line of
+// first dials; the lateness of a tick does not count. In a tick that is late by more than a sixteenth of a lease, no
+// peer is lost that owes for less than four leases: what came meanwhile is not processed yet. Every fifth of such ticks
+// in a row judges nevertheless. A tick that is late by more than a quarter restarts all leases, at most once in sixteen
+// ticks: this worker was away. On the loop.
 class Liveness {
  public:
   // `keep_house` runs with each tick, before the peers.
@@ -23,9 +23,10 @@ class Liveness {
   Liveness(const Liveness&) = delete;
   Liveness& operator=(const Liveness&) = delete;
 
-  // Ticks, unless it does.
+  // Starts the ticks, unless they run.
   void start();
-  // The peer owes an answer from now on, unless it does. A worker without a rank cannot say HELLO yet.
+  // Opens the stream if it is idle; the peer owes an answer from then on. A worker without a rank cannot say HELLO yet,
+  // so it opens none.
   void open(PeerRecord& record);
   void close();
 
@@ -35,7 +36,7 @@ class Liveness {
     Nanos now;
     Nanos late;
     bool judges;
-    bool restarts;  // all leases
+    bool restarts;  // restart all leases
   };
   Moment note_tick();
   void tick(PeerRecord& record, const Moment& moment);
@@ -48,8 +49,8 @@ class Liveness {
   const std::function<void()> keep_house_;
   Loop::TimerId timer_ = 0;
   Nanos next_tick_ = 0;
-  int late_ticks_ = 0;  // in a row, in which no peer was judged
-  int restart_in_ = 0;  // ticks: all leases may begin anew then
+  int late_ticks_ = 0;  // ticks in a row that judged no peer
+  int restart_in_ = 0;  // number of ticks until all leases may restart again
 };
 
 }  // namespace distag

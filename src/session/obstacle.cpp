@@ -6,7 +6,7 @@
 
 namespace distag {
 
-// A deaf worker may still hear a peer by a connection that it had before: one that is well speaks within half a lease.
+// A deaf worker may still hear a peer over an older connection: a healthy peer speaks within half a lease.
 Obstacle obstacle_between(const PeerRecord& record, const StreamShared& shared) {
   if (!record.is_member()) return {};
   const Nanos now = shared.loop.now();
@@ -18,7 +18,7 @@ Obstacle obstacle_between(const PeerRecord& record, const StreamShared& shared) 
   const Lack& deafness = shared.deafness;
   const Nanos silent_since = std::max({deafness.since(), record.last.spoken, record.last.part});
   if (!deafness.is_there(now) || deafness.last() <= silent_since) return {};
-  if (shared.transport.reports_every_loss()) return {};  // no peer is asked whether it lives
+  if (shared.transport.reports_every_loss()) return {};  // peers are not asked for signs of life then
   return {&deafness, "may not be heard from here", deafness.last() - silent_since, false};
 }
 
@@ -49,7 +49,7 @@ Error loss_error(const PeerRecord& record, const StreamShared& shared, Status st
     effect = "this worker could not hear others";
   }
   std::string words;
-  EachStep each;  // without memory for it the loss is a loss
+  EachStep each;  // without memory for the text the loss is reported without it
   each([&] {
     if (lack == nullptr) return;
     words = fmt::format("; {} for {:.2f} s: {}", effect, static_cast<double>(lack->last() - lack->since()) / kSecond,

@@ -12,13 +12,13 @@ namespace {
 
 constexpr Nanos kFirstRetry = 10 * kMillisecond;
 constexpr unsigned kMaxDoublings = 5;
-// Redials without an answer, after a drop: then the peer's process is gone.
+// Refused redials after a drop that show that the peer's process is gone.
 constexpr unsigned kRefusalsToLoss = 2;
-// Of handshakes until one has ended: above all that the other side says in several (greeting, WELCOME and READY of
-// CURVE, WELCOME). Who says more is no listener that is slow.
+// The most bytes that handshakes may count until one has ended: more than the other side says in several (greeting,
+// WELCOME and READY of CURVE, WELCOME). A sender of more is no slow listener.
 constexpr uint64_t kHandshakeBytes = 4096;
-// A first handshake that drops so late was given up by a side that was slow, and not by one that is gone: transports
-// give it 5 s or more.
+// A first handshake that drops this late was given up by a slow side, not by one that is gone: transports give it 5 s
+// or more.
 constexpr Nanos kSlowHandshake = 2 * kSecond;
 
 Nanos slow_handshake(const StreamShared& shared) { return std::min(kSlowHandshake, shared.config.lease / 4); }
@@ -53,7 +53,7 @@ OutgoingConnection::~OutgoingConnection() {
 //   Dialling, Greeting, Open
 //               Dropped, Refused    Waiting    drop the connection, dial later; dead after a drop and two refusals
 //   Dialling, Greeting, Open
-//               Stalled, Short      Waiting    the same, without counting; Short: for want of something here
+//               Stalled, Short      Waiting    the same, without counting; Short: this worker lacks a resource
 //   Waiting     RetryDue            Dialling   dial, if it was ever open, or the last dial was refused or dropped soon
 //   Waiting     RetryDue            InLine     else wait for the turn
 //   any         Closed              Closed     drop the connection, tell the owner
@@ -64,7 +64,7 @@ void OutgoingConnection::transition(Event event) {
   assert_on_loop(shared_.loop);
   const bool has_connection = state_ == State::kDialling || state_ == State::kGreeting || state_ == State::kOpen;
   const bool has_ended = event == Event::kDropped || event == Event::kRefused || event == Event::kStalled;
-  // Whatever has come of the dial, it had what it takes.
+  // Whatever came of the dial, the resources for it were there.
   if (has_connection && (has_ended || event == Event::kWelcomed)) lack_.end_attempt();
   if (ending_ && (has_ended || event == Event::kShort)) event = Event::kClosed;
   switch (event) {
@@ -125,7 +125,7 @@ void OutgoingConnection::enter(State state) {
   state_ = state;
 }
 
-// The attempt begins before it can fail: a failure is one of this dial, and not of the one before.
+// The attempt begins before it can fail, so that a failure counts for this dial and not for the one before.
 void OutgoingConnection::dial(Nanos waited) {
   enter(State::kDialling);
   owner_.on_dialling();
@@ -135,15 +135,15 @@ void OutgoingConnection::dial(Nanos waited) {
   if (history_.heard_at >= 0) history_.heard_at = std::min(now, history_.heard_at + waited);
   attempt_ = {now, now, waited > shared_.config.lease / 16};
   try {
-    dropped_.reserve(dropped_.size() + 1);  // for this one, whose end needs no memory then
+    dropped_.reserve(dropped_.size() + 1);  // for this connection: its end needs no memory then
     connection_ = shared_.transport.dial_worker(peer_.name, peer_.endpoint, events_of(++epoch_));
   } catch (...) {
     const Error error = current_error();
     if (error.status() == Status::kOutOfMemory) return stall_for(error);
-    EachStep each;  // without memory there is no record
+    EachStep each;  // without memory the warning is not logged
     each([&] { shared_.log.write(LogLevel::kWarning, fmt::format("{}: {}", describe_peer(peer_), error.message())); });
     transition(Event::kDropped);
-    // Of an address that is invalid, or takes a key that we have not.
+    // The address is invalid, or the peer requires a key that this worker does not have.
     const bool is_denied = error.status() == Status::kDenied;
     if (is_denied || error.status() == Status::kInvalidArgument) {
       owner_.on_dead(Error(is_denied ? Status::kDenied : Status::kDisconnected, error.message()));
@@ -151,7 +151,7 @@ void OutgoingConnection::dial(Nanos waited) {
   }
 }
 
-// By the next attempt that may have changed.
+// The shortage may be over by the next attempt.
 void OutgoingConnection::stall_for(const Error& lack) {
   assert_on_loop(shared_.loop);
   const Nanos now = shared_.loop.now();
@@ -159,7 +159,7 @@ void OutgoingConnection::stall_for(const Error& lack) {
   lack_.note(lack, now);
   transition(Event::kShort);
   if (!is_new) return;
-  EachStep each;  // without memory there is no record
+  EachStep each;  // without memory the warning is not logged
   each([&] { shared_.log.write(LogLevel::kWarning, fmt::format("{}: {}", describe_peer(peer_), lack.message())); });
 }
 
@@ -178,7 +178,7 @@ ConnectionEvents OutgoingConnection::events_of(uint64_t epoch) {
     greet();
     if (is_open()) owner_.on_ready();
   };
-  // A peer that has not the key of this group any more is as good as gone.
+  // A peer that no longer has the key of this group is as good as gone.
   events.on_denied = [this, epoch] {
     if (epoch != epoch_) return;
     attempt_.was_denied = true;
@@ -193,7 +193,7 @@ ConnectionEvents OutgoingConnection::events_of(uint64_t epoch) {
   return events;
 }
 
-// Without memory for a HELLO it is dialled again.
+// Without memory for HELLO the connection is dialled again.
 void OutgoingConnection::greet() {
   if (!is_greeting() || attempt_.has_greeted) return;
   try {
@@ -250,18 +250,19 @@ void OutgoingConnection::stall() {
 void OutgoingConnection::drop_connection() {
   ++epoch_;
   if (!connection_) return;
-  // It may be the one whose callback runs.
+  // The callback that runs may belong to this connection.
   dropped_.push_back(std::move(connection_));
   try {
     shared_.loop.post_or_drop([this, alive = std::weak_ptr<char>(alive_)] {
       if (alive.lock()) dropped_.clear();
     });
   } catch (const std::bad_alloc&) {
-    // It goes with the next one, or at the next tick.
+    // Destroyed with the next dropped connection, or at the next tick.
   }
 }
 
-// Twice as long after each drop, up to kMaxDoublings; the jitter keeps the workers of a group from dialling at once.
+// The wait doubles after each drop, up to kMaxDoublings times; the jitter keeps the workers of a group from dialling at
+// once.
 void OutgoingConnection::wait_to_retry() {
   enter(State::kWaiting);
   owner_.on_dialling();
@@ -282,7 +283,7 @@ void OutgoingConnection::wait_to_retry() {
 
 void OutgoingConnection::tick(Nanos now) {
   assert_on_loop(shared_.loop);
-  dropped_.clear();  // those for whose end there was no memory
+  dropped_.clear();  // connections that could not be destroyed before for lack of memory
   if (retry_timer_ == 0) transition(Event::kRetryDue);
   look_at_handshake(now);
   if (!place_.has_turn()) return;
@@ -306,7 +307,7 @@ OutgoingConnection::HandshakeSign OutgoingConnection::look_at_handshake(Nanos no
   return {history_.heard_at, attempt_.has_waited && now - attempt_.at < lease / 2 - lease / 16};
 }
 
-// What has come by now was heard in that time.
+// Bytes that have come by now were heard in the excused time.
 void OutgoingConnection::excuse(Nanos now, Nanos time) {
   assert_on_loop(shared_.loop);
   look_at_handshake(now);

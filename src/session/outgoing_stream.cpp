@@ -8,8 +8,8 @@
 namespace distag {
 namespace {
 
-// One task sends this many bytes of what waits before the loop looks at everything else again; a message takes as long
-// as some bytes do.
+// A task sends this many bytes of waiting messages before the loop looks at everything else again. A message costs as
+// much time as kBytesPerMessage.
 constexpr size_t kBytesPerTurn = size_t{4} << 20;
 constexpr size_t kBytesPerMessage = kBytesPerTurn / 64;
 
@@ -105,11 +105,11 @@ void OutgoingStream::pump_if_possible() {
   }
 }
 
-// Goes on numbering while the connection takes it. Small messages first, so that they pass between chunks; LEAVE last,
-// as nothing follows it. Each step leaves everything in its place when it throws.
+// Numbers messages while the connection takes them. Small messages go first, so that they pass between chunks; LEAVE
+// goes last, as nothing follows it. Each step leaves everything in its place when it throws.
 void OutgoingStream::pump() {
   while (can_number() && has_turn()) {
-    make_spare();  // so that what is taken out is not lost
+    make_spare();  // a message that is taken out is not lost then
     if (!queue_.empty()) {
       number_queued();
     } else if (!abandoned_.empty()) {
@@ -129,8 +129,8 @@ void OutgoingStream::pump() {
   }
 }
 
-// The next chunk of the first large message, or the message itself. False when too much is unacknowledged: the
-// acknowledgement that is missing goes on.
+// Sends the next chunk of the first large message, or the message itself. Returns false when too much is
+// unacknowledged; the next acknowledgement resumes it.
 bool OutgoingStream::pump_large() {
   LargeMessage& large = large_.front();
   if (large.is_ahead()) {
@@ -145,7 +145,7 @@ bool OutgoingStream::pump_large() {
   Task nothing;
   keep(message, encode_next(message), size, nothing);
   sent_.last().bytes_ahead = ahead;
-  large.note_sent(size);  // now that it has its number, whatever becomes of it on the connection
+  large.note_sent(size);  // numbered now, the chunk goes out in any case
   transmit_last();
   return true;
 }
@@ -155,7 +155,7 @@ void OutgoingStream::number(wire::Body body, SendOptions options) {
   number(message, options, nullptr);
 }
 
-// One that finds no memory before others count on it stays in front.
+// A message that finds no memory before on_number has run stays in front.
 void OutgoingStream::number_queued() {
   std::unique_ptr<QueuedMessage> queued = queue_.borrow_front();
   wire::Message message{0, 0, {}, std::move(queued->body)};
@@ -183,8 +183,8 @@ void OutgoingStream::number_large() {
   large_.tidy();
 }
 
-// on_number first: what it sends to the same peer goes before. From then on others count on the message: it goes out
-// whatever happens, and the place where it waits for memory, if need be, is there before.
+// on_number runs first: what it sends to the same peer goes before. From then on other messages depend on this one, so
+// it goes out in any case. The place where it may have to wait for memory is allocated before.
 void OutgoingStream::number(wire::Message& message, SendOptions& options, LargeMessage* large) {
   make_spare();
   std::unique_ptr<Stuck> place = std::move(spare_);
@@ -206,7 +206,8 @@ void OutgoingStream::keep_whole(wire::Message& message, const std::optional<Larg
                                 Task& on_acknowledged) {
   wire::Encoded encoded = encode_next(message);
   if (large && !message.transfers.empty() && !large->matches(encoded)) {
-    // It became something else when it was numbered: an answer that failed. The chunks that went ahead are not for it.
+    // The payload changed when the message was numbered, as for an answer that failed. The chunks that went ahead do
+    // not belong to it.
     give_up(*large);
     message.transfers.clear();
     encoded = encode_next(message);
@@ -236,7 +237,7 @@ void OutgoingStream::free_stuck() {
   }
 }
 
-// The chunks that went ahead of it are to be forgotten.
+// Tells the peer to forget the chunks that went ahead.
 void OutgoingStream::give_up(const LargeMessage& large) {
   abandoned_.reserve(abandoned_.size() + large.transfers().size());  // all of them or none
   for (const wire::Transfer& transfer : large.transfers()) {
@@ -251,22 +252,22 @@ void OutgoingStream::keep_and_transmit(wire::Message& message, size_t chunk_byte
   transmit_last();
 }
 
-// As the message that gets the next number.
+// Encodes the message with the next number.
 wire::Encoded OutgoingStream::encode_next(wire::Message& message) {
   message.number = sent_.last_number() + 1;
   message.ack = owner_.received();
   return wire::encode(message, shared_.numbering_limits());
 }
 
-// It has its number from here on, after what goes ahead of it. Without memory for it, it has none, and nothing of it is
-// lost.
+// The message has its number from here on, after the chunks that go ahead of it. If there is no memory, it gets no
+// number, and nothing of it is lost.
 void OutgoingStream::keep(wire::Message& message, wire::Encoded encoded, size_t chunk_bytes, Task& on_acknowledged) {
   Frame long_header;
   if (encoded.is_long) {
     long_header = take_long_header(encoded);
     encoded.payload_bytes -= long_header.size();
   }
-  // Backwards, so that the places of the others stay.
+  // Backwards, so that the indices of the others stay valid.
   for (auto transfer = message.transfers.rbegin(); transfer != message.transfers.rend(); ++transfer) {
     encoded.payload_bytes -= encoded.payload[transfer->frame].size();
     encoded.payload.erase(encoded.payload.begin() + transfer->frame);
@@ -291,12 +292,13 @@ void OutgoingStream::keep(wire::Message& message, wire::Encoded encoded, size_t 
   debt_.begin(last_numbered_);
 }
 
-// Something could not go on for want of memory: the peer may have heard nothing.
+// A send failed for lack of memory: the peer may have heard nothing.
 void OutgoingStream::note_shortage() noexcept {
   lack_.note(Error(Status::kOutOfMemory, "no memory"), shared_.loop.now());
 }
 
-// Unless others are to go before it. It is kept: without memory it goes later, and is not its sender's concern.
+// Does nothing if others have to go before it. The message is kept: without memory it goes later, and its sender sees
+// no failure.
 void OutgoingStream::transmit_last() {
   SentMessages::Sent* const next = sent_.next_to_transmit();
   if (next == nullptr || next->number != sent_.last_number()) return;
@@ -307,7 +309,8 @@ void OutgoingStream::transmit_last() {
   }
 }
 
-// In chunks that take the next numbers, however many are unacknowledged: what follows them has its place already.
+// Sends the frame in chunks that take the next numbers, even above the limit of unacknowledged chunks: the message that
+// follows has its place already.
 uint64_t OutgoingStream::send_ahead(const Frame& frame) {
   abandoned_.reserve(abandoned_.size() + 1);
   const uint64_t transfer = ++last_transfer_;
@@ -326,7 +329,7 @@ uint64_t OutgoingStream::send_ahead(const Frame& frame) {
 }
 
 bool OutgoingStream::transmit(SentMessages::Sent& sent) {
-  scratch_.clear();  // an earlier one may have failed half way
+  scratch_.clear();  // an earlier call may have failed half way
   scratch_.push_back(sent.header);
   scratch_.insert(scratch_.end(), sent.payload.begin(), sent.payload.end());
   if (!shared_.transport.is_exact()) {
@@ -342,15 +345,15 @@ bool OutgoingStream::transmit(SentMessages::Sent& sent) {
   return true;
 }
 
-// False when the next turn is posted already: it does whatever is to be done.
+// Returns false when the next turn is posted already; that turn does all the work.
 bool OutgoingStream::begin_turn() {
   if (waits_for_turn_) return false;
   turn_bytes_ = 0;
   return true;
 }
 
-// False when this turn has sent enough: the next one goes on. On a loop that is stopping no turn follows. Throws when
-// there is no memory for it: then the tick goes on.
+// Returns false when this turn has sent enough; the next one goes on. On a loop that is stopping no turn follows.
+// Throws when there is no memory for the task; the tick resumes then.
 bool OutgoingStream::has_turn() {
   if (waits_for_turn_) return false;
   if (turn_bytes_ < kBytesPerTurn) return true;
@@ -376,8 +379,9 @@ void OutgoingStream::on_ready() {
   if (is_short) lack_.end_attempt();
 }
 
-// The messages that have a number and are not on their way, then those that have run on_number, then the others. One
-// that goes again gets the acknowledgement of now in its header, as the old one may be behind what went alone.
+// Order: messages that have a number and are not sent, then those whose on_number has run, then the others. A repeated
+// message gets the current acknowledgement in its header, as the old one may be lower than an acknowledgement that went
+// alone.
 void OutgoingStream::go_on() {
   while (connection_.is_ready()) {
     SentMessages::Sent* const sent = sent_.next_to_transmit();
@@ -432,14 +436,14 @@ OutgoingStream::Owed OutgoingStream::owed(Nanos now) {
   return {now - debt_.since(), connection_.look_at_handshake(now)};
 }
 
-// The lack of until now is part of the debt that is put off.
+// A shortage until now belongs to the debt that is put off.
 void OutgoingStream::on_in_line() {
   const Nanos now = shared_.loop.now();
   debt_.excuse(now, lack_.take_time(now));
   debt_.put_off(now);
 }
 
-// What was lacking meanwhile is excused once.
+// A shortage within that time is excused once, not twice.
 void OutgoingStream::excuse(Nanos now, Nanos time) {
   assert_on_loop(shared_.loop);
   debt_.excuse(now, std::max(time, lack_.take_time(now)));

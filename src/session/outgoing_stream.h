@@ -15,27 +15,27 @@
 
 namespace distag {
 
-// All that this worker says to one peer: numbers messages, keeps them until they are acknowledged, and sends again from
-// where the peer asks for it, over one connection at a time. On the loop.
+// All messages from this worker to one peer. Numbers them, keeps them until they are acknowledged, and sends again from
+// where the peer asks, over one connection at a time. On the loop.
 //
-// A message may wait in queue_, or in large_ while its payload goes ahead; it runs on_number, from which on others
-// count on it; it is stuck as long as there is no memory to encode it; then it has a number, and is kept until it is
-// acknowledged. Messages get their numbers in the order in which they have run on_number, and each connection takes
-// them in the order of their numbers, so nothing overtakes what is stuck.
+// A message may wait in queue_, or in large_ while its payload goes ahead. Then on_number runs, after which other
+// messages depend on this one. It is stuck while there is no memory to encode it. Then it gets its number and is kept
+// until it is acknowledged. Messages are numbered in the order in which on_number ran, and each connection sends them
+// in the order of their numbers, so nothing overtakes a stuck message.
 class OutgoingStream final : OutgoingConnection::Owner {
  public:
-  // The rest of what is known about the peer. None of these may destroy the stream.
+  // The owner of the stream, which knows the rest about the peer. No method may destroy the stream.
   class Owner {
    public:
     virtual ~Owner() = default;
-    // All of the peer's own stream up to this number has arrived; goes out with each message.
+    // The highest number up to which the peer's own stream has arrived without a gap; goes out with each message.
     virtual uint64_t received() const = 0;
     virtual void on_ack_sent(uint64_t number) = 0;
-    // WELCOME or REFUSE has come; leads to on_welcome() or close().
+    // WELCOME or REFUSE has come. The owner calls on_welcome() or close() then.
     virtual void on_answer(Frames frames) = 0;
-    // The connection failed for good, as `why` says; leads to close().
+    // The connection failed for good with `why`. The owner calls close() then.
     virtual void on_dead(const Error& why) = 0;
-    // An unacknowledged message is gone from the list, or it is not kept any more.
+    // An unacknowledged message was acknowledged, withdrawn or dropped.
     virtual void on_progress() = 0;
   };
 
@@ -43,55 +43,56 @@ class OutgoingStream final : OutgoingConnection::Owner {
   OutgoingStream(const OutgoingStream&) = delete;
   OutgoingStream& operator=(const OutgoingStream&) = delete;
 
-  // Dials, unless it has.
+  // Dials on the first call.
   void open() { connection_.open(); }
-  // What is short here to say something to the peer, or was.
+  // The lack that keeps, or kept, this worker from sending to the peer.
   const Lack& lack() const { return lack_; }
-  // For good: drops the connection and whatever was not acknowledged.
+  // For good: drops the connection and every unacknowledged message.
   void close() { connection_.close(); }
-  // A message that came on the connection, or a report of the peer on it, shows that bytes were changed, or it was lost
-  // for want of something here: the connection is dialled again.
+  // A message on the connection was damaged or, with `lack`, lost because this worker lacks a resource; or the peer
+  // reports damage. The connection is dialled again.
   void on_damaged(const Error* lack = nullptr) { lack == nullptr ? connection_.drop() : connection_.stall_for(*lack); }
-  // The peer has said LEAVE: nothing more goes to it but the acknowledgement, and a drop is the end. `is_told`: it has
-  // been acknowledged already, so that it is not dialled for that.
+  // The peer has said LEAVE: nothing more goes to it except the acknowledgement, and a drop closes the stream.
+  // `is_told`: the acknowledgement has gone already, so there is no dial for it.
   void end(bool is_told);
-  // LEAVE, after all that waits. Nothing follows it.
+  // Sends LEAVE after all waiting messages; nothing follows it.
   void leave();
-  // Never asked to dial.
+  // True if it was never asked to dial.
   bool is_idle() const { return connection_.is_idle(); }
   bool is_open() const { return connection_.is_open(); }
-  // Nothing leaves by it any more, or ever did.
+  // True if nothing leaves by this stream any more, or ever did.
   bool is_over() const { return connection_.is_over(); }
-  // Nothing queued and nothing unacknowledged.
+  // True if nothing is queued and nothing is unacknowledged.
   bool is_drained() const {
     return stuck_ == nullptr && queue_.empty() && large_.empty() && abandoned_.empty() && sent_.is_empty() &&
            farewell_ != Farewell::kDue;
   }
 
-  // `size` is about what the message takes. 0: it has its number; else the ticket, under which it waits.
+  // `size`: the approximate size of the message. Returns 0 if the message got its number, otherwise the ticket under
+  // which it waits.
   Session::Ticket send(Session::Ticket ticket, wire::Body body, SendOptions options, size_t size);
   bool withdraw(Session::Ticket ticket);
-  // Without a number. When it cannot go now, or the connection drops, it goes again with the next one.
+  // An acknowledgement has no number. If it cannot go now, or the connection drops, it goes with the next message.
   void send_ack();
 
-  // Both false when the peer speaks of numbers that were never sent.
+  // Both return false when the peer names numbers that were never sent.
   bool on_welcome(const wire::Welcome& welcome);
   bool on_ack(uint64_t number);
 
-  // Messages that are kept for the peer: it has not acknowledged them, or they wait to be numbered.
+  // The number of messages that are unacknowledged or wait to be numbered.
   size_t kept() const { return sent_.size() + queue_.size() + large_.size(); }
-  // For how long the peer has owed an acknowledgement or an answer, without the time of what was lacking here, and that
-  // in the line of first dials; -1: it owes none.
+  // For how long the peer has owed an acknowledgement or an answer, not counting time in which this worker lacked a
+  // resource or waited in the line of first dials; -1: the peer owes nothing.
   struct Owed {
     Nanos time = -1;
     OutgoingConnection::HandshakeSign handshake;
   };
   Owed owed(Nanos now);
-  // The loop was away for that time, which is not the peer's.
+  // Excuses the peer for `time`, in which the loop was away.
   void excuse(Nanos now, Nanos time);
-  // Keeps the stream alive where the transport does not report every loss, or dials again where half a lease has
-  // brought nothing, in a handshake three quarters of one, or two where the link is slow. A peer that was heard just
-  // now has asked whether this worker lives, and is not asked in turn.
+  // Sends a PING on an idle stream if the transport does not report every loss. Dials again after half a lease without
+  // an answer, in a handshake after three quarters of a lease, over a slow link after two leases. A peer heard just now
+  // has asked for a sign of life itself, so no PING goes back.
   void tick(Nanos now, Nanos heard_at, Nanos hears_at);
 
  private:
@@ -139,22 +140,22 @@ class OutgoingStream final : OutgoingConnection::Owner {
   Lack lack_;
   OutgoingConnection connection_;
 
-  // Side by side, for the tick of an idle stream.
+  // These lie side by side, for the tick of an idle stream.
   SentMessages sent_;
   Debt debt_;
   Nanos last_numbered_ = 0;
   enum class Farewell : uint8_t { kNone, kDue, kSaid };
   Farewell farewell_ = Farewell::kNone;
-  bool ack_due_ = false;         // one could not go, or may be lost with the connection that it was on
-  bool waits_for_turn_ = false;  // the next one
-  size_t turn_bytes_ = 0;        // sent in this turn
+  bool ack_due_ = false;         // an acknowledgement could not go, or may be lost with its connection
+  bool waits_for_turn_ = false;  // the next turn is posted
+  size_t turn_bytes_ = 0;        // bytes sent in this turn
 
   Fifo<QueuedMessage> queue_;
   Fifo<LargeMessage> large_;
-  std::vector<uint64_t> abandoned_;  // transfers that the peer is to forget
+  std::vector<uint64_t> abandoned_;  // transfers that the peer has to forget
   uint64_t last_transfer_ = 0;
-  // Messages that are to be numbered next, as there was no memory when it was their turn: others count on them, so
-  // they go as soon as there is some. The room for one is kept ready.
+  // Messages to be numbered next, for which there was no memory at their turn. Other messages depend on them, so they
+  // go as soon as there is memory. Room for one such message is kept ready.
   std::unique_ptr<Stuck> stuck_;
   std::unique_ptr<Stuck> spare_;
   Frames scratch_;

@@ -10,11 +10,11 @@
 
 namespace distag {
 
-// Everything about one peer: what goes to it, what comes from it, and how it stands. When it is no member any more and
-// its streams have ended, a Tombstone takes its place. On the loop.
+// All state of one peer: what goes to it, what comes from it, and its standing. When the peer is no longer a member and
+// its streams have ended, a Tombstone replaces the record. On the loop.
 class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
  public:
-  // The events that the streams of a peer lead to. They may change the standing, but never destroy the record.
+  // The events of a peer's streams. They may change the standing, but never destroy the record.
   class Events {
    public:
     virtual ~Events() = default;
@@ -34,39 +34,39 @@ class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
         events_(events) {}
 
   const Peer peer;
-  // Each tick looks at these of all peers: they lie side by side.
+  // Each tick reads these fields of all peers, so they lie side by side.
   Standing standing = Standing::kMember;
   struct Times {
     Nanos heard = -1;   // -1: never
-    Nanos spoken = -1;  // anything on its own stream
+    Nanos spoken = -1;  // any message on the peer's own stream
     Nanos part = -1;    // some bytes of a message
     Nanos ack = -1;     // an ACK, whether it acknowledged more or not
   };
   Times last;
   OutgoingStream outgoing;
-  Error gone;  // why it is no member
-  // What it lacks to answer, as it says. An ACK goes by WELCOME with that meanwhile.
+  Error gone;  // why the peer is no longer a member
+  // The lack that, as the peer says, keeps it from answering. Meanwhile its acknowledgements come by WELCOME.
   Lack lack;
 
-  // The stream from the peer: the connection it came on last, the one before that, and what has come.
+  // The stream from the peer: its latest connection, the one before that, and what has come.
   ConnectionToken connection;
   ConnectionToken stale_connection;
   uint64_t next_number = 1;
   Transfers transfers;
   Inbox inbox;
-  Task on_heard;  // an end that waits until the inbox is empty
+  Task on_heard;  // an end of the peer that waits until the inbox is empty
 
-  // For the two events of a peer that are heard in no other way; held by their tasks.
+  // Places for the two events of a peer: its admission and its end. The posted tasks hold them.
   std::shared_ptr<TaskPlace> admission = std::make_shared<TaskPlace>();
   std::shared_ptr<TaskPlace> ending = std::make_shared<TaskPlace>();
   bool has_events_to_tell() const { return admission.use_count() + ending.use_count() != 2; }
 
-  // The acknowledgement that is to go to it.
+  // The acknowledgement that this worker owes the peer.
   struct Ack {
-    uint64_t sent = 0;       // all up to this number is acknowledged
-    size_t bytes = 0;        // of those behind it
-    Nanos due = kNever;      // for one that goes alone; kNever: none does
-    Nanos welcomed = -1;     // when WELCOME last went, the answer to HELLO too; -1: never
+    uint64_t sent = 0;       // all messages up to this number are acknowledged
+    size_t bytes = 0;        // bytes of the messages after that number
+    Nanos due = kNever;      // when an acknowledgement goes alone; kNever: none does
+    Nanos welcomed = -1;     // when the last WELCOME went, also as the answer to HELLO; -1: never
     bool is_listed = false;  // see Acknowledgements
   };
   Ack ack;
@@ -81,9 +81,9 @@ class PeerRecord final : public OutgoingStream::Owner, Inbox::Owner {
     ack.bytes = 0;
     ack.due = kNever;
   }
-  // It hears this worker by WELCOME alone: no connection to it is open, and it has dialled one.
+  // The peer hears this worker by WELCOME alone: it has dialled, and no connection to it is open.
   bool hears_welcome_alone() const { return is_member() && !connection.empty() && !outgoing.is_open(); }
-  // Whatever else it says, it may be deaf.
+  // Last sign that it may hear this worker: an ACK, or part of a message that may hold its ACKs back.
   Nanos hears_at() const { return std::max(last.part, last.ack); }
   bool is_member() const { return standing == Standing::kMember; }
 

@@ -37,7 +37,7 @@ size_t PeerTable::make_room() {
   return in_order_.capacity();
 }
 
-// The record comes into the list last, which needs no memory: it is in both or in neither.
+// The record enters the list last, which needs no memory: it is in both containers or in neither.
 PeerRecord& PeerTable::add(const Peer& peer) {
   auto record = std::make_unique<PeerRecord>(shared_, peer, memory_, events_);
   PeerRecord& added = *record;
@@ -51,8 +51,8 @@ void PeerTable::mark_restarted(const NamedPeer& name) {
   connections_.erase(name.connection);
 }
 
-// What its name keeps is written before the record goes. A latest incarnation still gets an answer on its connection,
-// by the grave; one that has restarted gets none.
+// The fields of the name are written before the record goes. The grave still answers a latest incarnation on its
+// connection; a restarted one gets no answer.
 void PeerTable::bury(PeerRecord& record) {
   NamedPeer& name = names_.at(record.peer.name);
   const bool is_latest = name.latest.incarnation == record.peer.incarnation;

@@ -16,28 +16,28 @@ struct TokenHash {
   }
 };
 
-// One worker under its name: its latest incarnation, and why that is gone or the ones before it are.
+// The worker of one name: its latest incarnation, and the errors of the incarnations that are gone.
 struct NamedPeer {
   Peer latest;
-  Error gone;                      // of the latest, once it is in its grave
-  ConnectionToken connection;      // of it, for the answer to what it still sends
-  std::optional<Error> restarted;  // of the ones before
+  Error gone;                      // error of the latest incarnation, once it has a grave
+  ConnectionToken connection;      // connection of that incarnation, to answer what it still sends
+  std::optional<Error> restarted;  // error of the incarnations before the latest
 };
 
-// The record that is left of an incarnation.
+// The remains of an incarnation's record.
 struct Tombstone {
   Standing standing = Standing::kLost;
   NamedPeer* name = nullptr;
 };
 
 // All incarnations that this worker has known, and the connections that they have dialled. An incarnation has a record
-// or a grave, never both; once it has a grave, it never has a record again. Each record is among all() once. A
-// connection leads to the incarnation that has said HELLO on it. On the loop.
+// or a grave, never both, and never a record again after a grave. Each record is in all() once. A connection leads to
+// the incarnation that has said HELLO on it. On the loop.
 class PeerTable {
  public:
   struct Dialler {
     Incarnation incarnation = 0;
-    PeerRecord* record = nullptr;  // nullptr: in its grave
+    PeerRecord* record = nullptr;  // nullptr: the incarnation is in its grave
   };
 
   PeerTable(StreamShared& shared, FrameMemory& memory, PeerRecord::Events& events)
@@ -46,30 +46,30 @@ class PeerTable {
   PeerRecord* find(Incarnation incarnation) const;
   const Tombstone* find_grave(Incarnation incarnation) const;
   const NamedPeer* find_name(const std::string& name) const;
-  // The error of one that is no member any more; nullptr: a member, or unknown.
+  // The error of an incarnation that is no longer a member; nullptr: it is a member, or unknown.
   const Error* gone(Incarnation incarnation) const;
-  // In the order in which they were added: hash order differs from run to run.
+  // All records in the order in which they were added, because hash order differs from run to run.
   const std::vector<PeerRecord*>& all() const { return in_order_; }
   bool has_left(Incarnation incarnation) const;
 
-  // For one more peer; returns the number of those that there is room for.
+  // Makes room for one more peer and returns the number of peers that there is room for.
   size_t make_room();
-  // There is room for it, and the incarnation is new.
+  // Requires room for the record and an incarnation that is new.
   PeerRecord& add(const Peer& peer);
   NamedPeer& name_of(const Peer& peer) { return names_[peer.name]; }
-  // The latest of the name is in its grave, and a newer one is known.
+  // Called when the latest incarnation of the name has its grave and a newer one is known.
   void mark_restarted(const NamedPeer& name);
-  // A grave takes the place of the record.
+  // Replaces the record by a grave.
   void bury(PeerRecord& record);
 
   const Dialler* find_dialler(const ConnectionToken& from) const;
-  // The peer has dialled again: what comes on connections before the last one leads nowhere from now on.
+  // The peer has dialled again: messages on its earlier connections are ignored from now on.
   void connect(PeerRecord& record, const ConnectionToken& from);
-  // The rest of its connection is not heard, so that the peer dials again, half a lease later, and sends once more what
-  // has taken no effect.
+  // Ignores the rest of the peer's connection. Half a lease later the peer dials again, and sends everything once more
+  // that has taken no effect.
   void disconnect(PeerRecord& record);
 
-  // Destroys the last ones, at most `most`. False: all are gone.
+  // Destroys at most `most` records, the last first. Returns false when all are gone.
   bool close_some(size_t most);
 
  private:
@@ -77,7 +77,7 @@ class PeerTable {
   FrameMemory& memory_;
   PeerRecord::Events& events_;
   std::unordered_map<Incarnation, std::unique_ptr<PeerRecord>> records_;
-  std::vector<PeerRecord*> in_order_;  // of records_
+  std::vector<PeerRecord*> in_order_;  // points into records_
   std::unordered_map<std::string, NamedPeer> names_;
   std::unordered_map<Incarnation, Tombstone> graves_;
   std::unordered_map<ConnectionToken, Dialler, TokenHash> connections_;

@@ -8,7 +8,7 @@
 namespace distag {
 namespace {
 
-// In wire::Body: what comes before is the session's own.
+// Index in wire::Body: the bodies before it belong to the session.
 constexpr size_t kFirstUpperBody = 7;
 static_assert(std::is_same_v<std::variant_alternative_t<kFirstUpperBody, wire::Body>, wire::Call>);
 
@@ -16,7 +16,7 @@ void take_ack(PeerRecord& record, uint64_t number) {
   if (!record.outgoing.on_ack(number)) violation("it acknowledged {}, which was never sent", number);
 }
 
-// All of the payload to its places. Without memory for it, what there was none for; then a long header alone is left,
+// Puts the whole payload into its places. Returns the shortage if there was no memory; only a long header is left then,
 // if there is one.
 std::optional<Error> take_payload(PeerRecord& record, const Peer& self, const wire::Arrival& arrival, Frames& frames,
                                   std::vector<Task>& rest) {
@@ -26,13 +26,13 @@ std::optional<Error> take_payload(PeerRecord& record, const Peer& self, const wi
   } catch (const Violation&) {
     throw;
   } catch (...) {
-    // Said below.
+    // Reported below.
   }
   frames.clear();
   try {
     if (long_header.data() != nullptr) frames.push_back(std::move(long_header));
   } catch (const std::bad_alloc&) {
-    // Not even an outline will be made of it.
+    // The message will not even have an outline.
   }
   // The transfers are taken: nothing may throw from here on.
   try {
@@ -45,14 +45,14 @@ std::optional<Error> take_payload(PeerRecord& record, const Peer& self, const wi
 
 }  // namespace
 
-// The only place that catches what a peer's bytes make this worker throw: a violation ends the peer, bytes that changed
-// on their way its connection, and anything else is a failure of this worker.
+// The only place that catches what a peer's bytes make this worker throw. A violation ends the peer, damaged bytes end
+// its connection, and anything else is a failure of this worker.
 void Receiver::on_message(const ConnectionToken& from, Frames frames) {
   assert_on_loop(shared_.loop);
   if (shared_.alive == nullptr) return;
   const PeerTable::Dialler* const dialler = peers_.find_dialler(from);
   PeerRecord* const record = dialler == nullptr ? nullptr : dialler->record;
-  if (record != nullptr && record->connection != from) return;  // it has dialled again since
+  if (record != nullptr && record->connection != from) return;  // an old connection: the peer has dialled again since
   const uint64_t expected = record == nullptr ? 0 : record->next_number;
   try {
     size_t bytes = 0;
@@ -75,8 +75,8 @@ void Receiver::on_message(const ConnectionToken& from, Frames frames) {
       take_unnumbered(record, from, arrival, frames);
     }
   } catch (const wire::Damaged& damage) {
-    // Nothing more is heard on the connection; the other side is to dial again. Should it not hear that, half a lease
-    // without an acknowledgement makes it dial.
+    // Nothing more is read from the connection; the other side has to dial again. If the REFUSE does not reach it, it
+    // dials after half a lease without an acknowledgement.
     log_.note_damage(damage, record == nullptr ? nullptr : &record->peer);
     if (record != nullptr) peers_.disconnect(*record);
     replies_.refuse(from, wire::RefuseReason::kDamaged, damage.message());
@@ -89,7 +89,7 @@ void Receiver::on_message(const ConnectionToken& from, Frames frames) {
     if (record == nullptr) {
       replies_.ask_to_dial_again(from);
     } else if (record->is_member() && record->next_number == expected) {
-      peers_.disconnect(*record);  // nothing of the message has taken effect: it is to come again
+      peers_.disconnect(*record);  // nothing of the message has taken effect, so it has to come again
     }
   }
 }
@@ -102,7 +102,7 @@ void Receiver::on_part(const ConnectionToken& from) {
   if (record.connection == from) record.last.part = shared_.loop.now();
 }
 
-// HELLO from anybody, ACK from a peer.
+// HELLO from any worker, ACK from a peer.
 void Receiver::take_unnumbered(PeerRecord* record, const ConnectionToken& from, const wire::Arrival& arrival,
                                const Frames& frames) {
   if (arrival.transfer_count() != 0) violation("transfers without a number");
@@ -114,7 +114,7 @@ void Receiver::take_unnumbered(PeerRecord* record, const ConnectionToken& from, 
     return;
   }
   if (record == nullptr) {
-    // The rest of a connection that was given up, or somebody who does not know how to begin.
+    // The rest of a connection that was given up, or a sender that does not speak the protocol.
     ++shared_.stats.messages_refused;
     return;
   }
@@ -126,7 +126,7 @@ void Receiver::take_unnumbered(PeerRecord* record, const ConnectionToken& from, 
   take_ack(*record, message.ack);
 }
 
-// Exactly the next one: lower ones are repetitions, of which only the ack is new.
+// Accepts exactly the next number: lower ones are repetitions, of which only the ack is new.
 void Receiver::take_numbered(PeerRecord& record, const wire::Arrival& arrival, Frame header, Frames frames,
                              size_t bytes) {
   const uint64_t number = arrival.number();
@@ -141,7 +141,7 @@ void Receiver::take_numbered(PeerRecord& record, const wire::Arrival& arrival, F
     take_ack(record, arrival.ack());
     return;
   }
-  // Everything that may throw for want of memory comes first: the places where the message may have to wait, then its
+  // Everything that may fail for lack of memory comes first: the places where the message may have to wait, then its
   // payload, then the message itself.
   if (spare_.empty()) spare_ = Inbox::make_place();  // while nothing of the message has taken effect
   Inbox::Place place;
@@ -149,7 +149,7 @@ void Receiver::take_numbered(PeerRecord& record, const wire::Arrival& arrival, F
   if (!arrival.is_chunk() && (is_large || !record.inbox.is_empty())) place = Inbox::make_place();
   std::vector<Task> rest;
   std::optional<Error> shortage = take_payload(record, shared_.config.self, arrival, frames, rest);
-  // The transfers that the message names are used up now, so from here on it cannot come again.
+  // The transfers that the message names are used up now, so it cannot come again.
   const bool takes_long = arrival.is_long() || !rest.empty() || (!shortage && arrival.takes_long(frames));
   bool waits = !place.empty() && (takes_long || !record.inbox.is_empty());
   Inbox::Decoded decoded;
@@ -159,31 +159,31 @@ void Receiver::take_numbered(PeerRecord& record, const wire::Arrival& arrival, F
     place = std::exchange(spare_, {});
     decoded = {};
   }
-  // Without transfers nothing of it has taken effect: it is to come again.
+  // If the message named no transfers, it has had no effect yet: it has to come again.
   if (decoded.failure && arrival.transfer_count() == 0 && arrival.long_transfer() == 0) {
     std::rethrow_exception(decoded.failure);
   }
-  // It counts as received whatever becomes of it. The number is counted before the acknowledgement that it brings is
-  // taken: what that sends may already acknowledge this message.
+  // The message counts as received from here on. Its number is counted before its acknowledgement is taken: messages
+  // that the acknowledgement releases may already acknowledge this one.
   record.next_number = number + 1;
   acks_.note_received(record, bytes, !waits && std::holds_alternative<wire::Ping>(decoded.message.body));
   if (const auto* chunk = std::get_if<wire::Chunk>(&decoded.message.body)) record.transfers.add(*chunk);
   take_ack(record, arrival.ack());
-  // An acknowledgement may have been what somebody waited for to give the peer up.
+  // The acknowledgement may have led to the loss of the peer.
   if (!record.is_member()) return;
   if (waits) {
     record.inbox.add(std::move(place),
                      {std::move(header), std::move(frames), std::move(shortage), takes_long, std::move(rest)});
     record.inbox.drain();
   } else {
-    frames.clear();  // the message alone holds them
+    frames.clear();  // only the message holds them then
     if (!on_decoded(record, decoded)) record.inbox.put_back(std::exchange(spare_, {}), std::move(decoded));
   }
   if (record.is_member() && record.ack.bytes >= kAckBytes) record.outgoing.send_ack();
 }
 
-// Runs for each message in the order of the stream, from take_numbered() or from the inbox. The end that waits for the
-// inbox to be empty runs last, and only here: the messages before it are heard then.
+// Runs for each message in the order of the stream, from take_numbered() or from the inbox. An end that waits for the
+// inbox to be empty runs last, and only here: all messages before it are handled then.
 bool Receiver::on_decoded(PeerRecord& record, Inbox::Decoded& decoded) {
   assert_on_loop(shared_.loop);
   if (!record.is_member()) return true;

@@ -4,10 +4,10 @@
 
 namespace distag {
 
-// Messages that come on the connections that others have dialled. Of each peer exactly the next one takes effect: lower
-// ones are repetitions, of which only the acknowledgement is new, and a higher one breaks the protocol. A message
-// either has its number counted and is heard in the end, or nothing of it has taken effect and it comes again. On the
-// loop.
+// Messages that come on the connections that peers have dialled. Only the peer's next message takes effect. Lower
+// numbers are repetitions, of which only the acknowledgement is new; a higher number breaks the protocol. Either the
+// number of a message is counted and the message is handled in the end, or the message has no effect and comes again.
+// On the loop.
 class Receiver {
  public:
   Receiver(StreamShared& shared, SessionLog& log, SessionEvents& events, Replies& replies, Acknowledgements& acks,
@@ -22,9 +22,9 @@ class Receiver {
         handshake_(handshake) {}
 
   void on_message(const ConnectionToken& from, Frames frames);
-  // Over a slow link it is a while until a message is whole.
+  // Part of a message has come: over a slow link it takes a while until a message is whole.
   void on_part(const ConnectionToken& from);
-  // False: there is no memory for it now.
+  // Returns false if there is no memory for the message now.
   bool on_decoded(PeerRecord& record, Inbox::Decoded& decoded);
 
  private:
@@ -42,7 +42,7 @@ class Receiver {
   PeerTable& peers_;
   Standings& standings_;
   Handshake& handshake_;
-  Inbox::Place spare_;  // for a message that can not even be refused yet
+  Inbox::Place spare_;  // for a message that cannot even be refused yet
 };
 
 }  // namespace distag

@@ -25,7 +25,7 @@ void Replies::keep_words_ready() noexcept {
   }
 }
 
-// Each word is used once, and packed again at the next tick.
+// Each packed reply is used once, and packed again at the next tick.
 void Replies::ask_to_dial_again(const ConnectionToken& to) {
   assert_on_loop(shared_.loop);
   for (Frames& word : again_words_) {

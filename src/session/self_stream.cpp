@@ -34,7 +34,7 @@ void SelfStream::drain() {
   inbox_.drain();
 }
 
-// `is_sent_now`: the last one, whose sender hears if it cannot travel.
+// `is_sent_now`: the last message is being sent now; its sender gets the error if it cannot travel.
 void SelfStream::number_waiting(bool is_sent_now) {
   try {
     while (!waiting_.empty()) {
@@ -50,7 +50,7 @@ void SelfStream::number_waiting(bool is_sent_now) {
     };
     shared_.loop.start_timer(*again_, shared_.loop.now() + kAgain, std::move(again));
   } catch (...) {
-    // It became something that cannot travel: no other waits for it.
+    // on_number has made the message one that cannot travel; no other message depends on it.
     const bool is_of_sender = is_sent_now && waiting_.size() == 1;
     waiting_.pop_front();
     if (is_of_sender) throw;
@@ -58,7 +58,7 @@ void SelfStream::number_waiting(bool is_sent_now) {
   }
 }
 
-// The number is taken when all that needs memory is done: what fails before may be tried again.
+// The number is taken after everything that needs memory: a failure before may be tried again.
 void SelfStream::number(Waiting& waiting) {
   wire::Message& message = waiting.message;
   message.number = last_number_ + 1;
@@ -77,7 +77,7 @@ void SelfStream::number(Waiting& waiting) {
                             });
 }
 
-// Acknowledged whatever becomes of it, as by a peer.
+// The message is acknowledged in any case, as by a peer.
 void SelfStream::arrive(Travelling& travelling) {
   shared_.stats.bytes_received += travelling.bytes;
   shared_.stats.bytes_in_flight -= travelling.bytes;
@@ -101,7 +101,7 @@ void SelfStream::receive(wire::Encoded encoded, Inbox::Place place) {
       inbox_.add(std::move(place), {std::move(encoded.header), std::move(encoded.payload), {}, takes_long, {}});
       return inbox_.drain();
     }
-    encoded.payload.clear();  // the message alone holds them
+    encoded.payload.clear();  // only the message holds them then
     if (!on_decoded(decoded)) inbox_.put_back(std::move(place), std::move(decoded));
   } catch (...) {
     log_.note_failure(shared_.config.self, current_error());

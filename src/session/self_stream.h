@@ -8,9 +8,9 @@
 
 namespace distag {
 
-// Messages from this worker to itself: encoded, ordered and decoded as those to a peer, over no connection. A message
-// that has run on_number is delivered, as soon as there is memory for it, and before all that are sent later: others
-// count on it. Each numbered message arrives by a task of its own. On the loop.
+// Messages from this worker to itself: encoded, ordered and decoded like those to a peer, but over no connection. A
+// message whose on_number has run is delivered as soon as there is memory for it, and before all that are sent later,
+// because other messages depend on it. Each numbered message arrives in a task of its own. On the loop.
 class SelfStream final : Inbox::Owner {
  public:
   class Owner {
@@ -23,9 +23,9 @@ class SelfStream final : Inbox::Owner {
   SelfStream(StreamShared& shared, SessionLog& log, SessionEvents& events, Owner& owner);
 
   void send(wire::Body body, SendOptions options);
-  // Hands out what a shortage of memory has held back.
+  // Hands out the messages that a shortage of memory has held back.
   void drain();
-  // All has arrived.
+  // True if every message has arrived.
   bool is_drained() const { return waiting_.empty() && last_arrived_ == last_number_; }
 
  private:
@@ -33,7 +33,7 @@ class SelfStream final : Inbox::Owner {
     wire::Message message;
     Task on_acknowledged;
   };
-  // On its way. Its places are there before others count on it.
+  // A message on its way. Its places are allocated before other messages depend on it.
   struct Travelling {
     wire::Encoded encoded;
     size_t bytes = 0;
@@ -54,10 +54,10 @@ class SelfStream final : Inbox::Owner {
   Owner& owner_;
   uint64_t last_number_ = 0;
   uint64_t last_arrived_ = 0;
-  std::list<Waiting> waiting_;  // for memory
+  std::list<Waiting> waiting_;  // messages that wait for memory
   Inbox inbox_;
   std::shared_ptr<TaskPlace> again_ = std::make_shared<TaskPlace>();  // for the next attempt
-  bool tries_again_ = false;                                          // in that place
+  bool tries_again_ = false;                                          // the next attempt is posted at again_
 };
 
 }  // namespace distag

@@ -15,7 +15,7 @@ void SentMessages::add(Sent sent) {
   stats_.bytes_in_flight += bytes;
 }
 
-// Numbers have no gaps, so the place follows from the number.
+// Numbers have no gaps, so the index follows from the number.
 SentMessages::Sent* SentMessages::next_to_transmit() {
   if (has_all_transmitted()) return nullptr;
   return &unacknowledged_[static_cast<size_t>(next_to_transmit_ - unacknowledged_.front().number)];
@@ -29,7 +29,7 @@ void SentMessages::note_transmitted(Sent& sent) {
 
 void SentMessages::rewind() { next_to_transmit_ = is_empty() ? last_number_ + 1 : unacknowledged_.front().number; }
 
-// The peer may acknowledge on a new connection what an earlier one has taken: that does not go again.
+// On a new connection the peer may acknowledge what an earlier connection took: those messages do not go again.
 std::optional<SentMessages::Sent> SentMessages::take_acknowledged(uint64_t number) {
   if (is_empty() || unacknowledged_.front().number > number) return std::nullopt;
   Sent sent = unacknowledged_.take_front();

@@ -10,8 +10,8 @@
 namespace distag {
 
 // The numbered messages of one stream that the peer has not acknowledged, in order and without a gap. Each connection
-// begins with the first of them. Those before next_to_transmit() were taken by the connection of now, the others by an
-// earlier one or none. On the loop.
+// begins with the first of them. The current connection has taken those before next_to_transmit(); an earlier
+// connection or none has taken the others. On the loop.
 class SentMessages {
  public:
   struct Sent {
@@ -19,10 +19,10 @@ class SentMessages {
     Frame header;
     Frames payload;
     size_t bytes;
-    size_t chunk_bytes;  // of a piece of a larger message, else 0
+    size_t chunk_bytes;  // size of a piece of a larger message, otherwise 0
     Task on_acknowledged;
     bool is_transmitted = false;  // at least once
-    size_t bytes_ahead = 0;       // of the rest of that larger message, behind this piece
+    size_t bytes_ahead = 0;       // bytes of that larger message behind this piece
   };
 
   explicit SentMessages(SessionStats& stats) : stats_(stats) {}
@@ -32,18 +32,18 @@ class SentMessages {
   size_t size() const { return unacknowledged_.size(); }
   size_t chunk_bytes() const { return chunk_bytes_; }
 
-  // Its number is the one after the last.
+  // The number of `sent` must be the one after the last.
   void add(Sent sent);
-  Sent& last() { return unacknowledged_.back(); }  // that was added
-  // The first that this connection has not taken; nullptr: it has taken all.
+  Sent& last() { return unacknowledged_.back(); }  // the last one added
+  // The first message that this connection has not taken; nullptr: the connection has taken all.
   Sent* next_to_transmit();
   bool has_all_transmitted() const { return next_to_transmit_ == last_number_ + 1; }
   void note_transmitted(Sent& sent);
-  // A new connection: all go again.
+  // A new connection sends all messages again.
   void rewind();
-  // The first one, when its number is not above `number`.
+  // Takes out the first message if its number is not above `number`.
   std::optional<Sent> take_acknowledged(uint64_t number);
-  // They are not kept any more.
+  // Drops all messages.
   void clear();
 
  private:

@@ -10,9 +10,9 @@
 namespace distag {
 namespace {
 
-constexpr size_t kStreamsATurn = 4;  // of the end, each with its lane
+constexpr size_t kStreamsATurn = 4;  // closed at a time; each has its lane
 
-// The peer would have to take it for a violation.
+// The peer would treat a larger message as a violation.
 void check_size_for(const PeerRecord& record, const wire::Body& body, size_t size, uint64_t own_limit) {
   const uint64_t limit = record.peer.max_message_bytes;
   if (limit == 0 || size <= limit) return;
@@ -26,7 +26,7 @@ void check_size_for(const PeerRecord& record, const wire::Body& body, size_t siz
 
 std::string describe_peer(const Peer& peer) { return fmt::format("worker \"{}\" (rank {})", peer.name, peer.rank); }
 
-// The parts of a session, and the ways from its streams to them. A part calls those above it alone.
+// The parts of a session, and the calls from its streams to them. A part calls only those above it.
 struct Session::State final : PeerRecord::Events, SelfStream::Owner {
   State(Loop& loop, Transport& transport, Random& random, Log& log_of_worker, SessionConfig config,
         SessionEvents& events);
@@ -42,7 +42,7 @@ struct Session::State final : PeerRecord::Events, SelfStream::Owner {
   void on_progress() override { farewell.on_progress(); }
   bool on_decoded(PeerRecord& record, Inbox::Decoded& decoded) override { return receiver.on_decoded(record, decoded); }
 
-  // Destroyed from below: timers first, then the records with their streams, then the acceptor.
+  // Destroyed in reverse order: timers first, then the records with their streams, then the acceptor.
   StreamShared shared;
   FramePool pool;
   SessionLog log;
@@ -89,7 +89,7 @@ Session::Ticket Session::State::send(Incarnation to, wire::Body body, SendOption
   return record->outgoing.send(++last_ticket, std::move(body), std::move(options), size);
 }
 
-// With each tick. Without memory for one of these the next tick is there.
+// Runs with each tick. If one step fails for lack of memory, the next tick tries again.
 void Session::State::keep_house() {
   EachStep each;
   each([this] { pool.trim(); });

@@ -10,25 +10,25 @@
 
 namespace distag {
 
-// What goes wrong with messages that come, in the log and in the statistics. A peer, however often it fails, causes one
-// record a second of each kind; each case counts. On the loop.
+// Reports problems with incoming messages in the log and in the statistics. However often a peer fails, it causes at
+// most one record a second of each kind; each case counts in the statistics. On the loop.
 class SessionLog {
  public:
   explicit SessionLog(StreamShared& shared) : shared_(shared) {}
 
-  // `text`: of a worker that is no peer, or that is not welcome.
+  // `text` describes a worker that is not a peer, or that is not welcome.
   void note_refusal(std::string text) {
     ++shared_.stats.messages_refused;
     refusals_.write(shared_.log, LogLevel::kWarning, shared_.loop.now(), std::move(text));
   }
-  // The bytes have changed on their way. `from`: nullptr for a stranger.
+  // The bytes have changed on their way. `from` is nullptr for a stranger.
   void note_damage(const wire::Damaged& damage, const Peer* from) {
     ++shared_.stats.messages_refused;
     damages_.write(shared_.log, LogLevel::kWarning, shared_.loop.now(),
                    fmt::format("{}: {}; the connection is made again",
                                from == nullptr ? "a stranger" : describe_peer(*from), damage.message()));
   }
-  // A message is lost to this worker, and its sender is not to blame. `from` without a name: a stranger.
+  // This worker lost a message, and the sender is not to blame. `from` has no name for a stranger.
   void note_failure(const Peer& from, const Error& error) noexcept {
     if (error.status() == Status::kOutOfMemory) shared_.deafness.note(error, shared_.loop.now());
     EachStep each;

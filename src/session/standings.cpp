@@ -6,7 +6,8 @@
 
 namespace distag {
 
-// The name is noted before the record is made: without memory for the record the next attempt finds it as it is.
+// The name is stored before the record is made: if there is no memory for the record, the next attempt finds the name
+// as it is.
 bool Standings::add(const Peer& peer) {
   assert_on_loop(shared_.loop);
   if (const PeerRecord* known = peers_.find(peer.incarnation)) return known->standing != Standing::kLost;
@@ -29,7 +30,7 @@ PeerRecord& Standings::admit(const Peer& peer) {
   return record;
 }
 
-// A newer incarnation of it is known. A message that was meant for the one before fails with PEER_RESTARTED from now
+// A newer incarnation of the worker is known. Messages meant for the earlier one fail with PEER_RESTARTED from now
 // on.
 void Standings::replace_latest(NamedPeer& name) {
   const Peer before = name.latest;
@@ -37,7 +38,7 @@ void Standings::replace_latest(NamedPeer& name) {
   const Error why = loss_error(before, shared_, record == nullptr ? -1 : record->last.heard, Status::kPeerRestarted,
                                "it has restarted");
   const bool is_member = record != nullptr && record->is_member();
-  // First: without memory for it the next HELLO does all of this.
+  // Posted first: if there is no memory for it, the next HELLO does all of this.
   if (!farewell_.has_begun() && !is_member) shared_.post([this, before, why] { events_.on_restarted(before, why); });
   name.restarted = why;
   if (record == nullptr) return peers_.mark_restarted(name);
@@ -49,7 +50,7 @@ void Standings::replace_latest(NamedPeer& name) {
   record->standing = Standing::kRestarted;
 }
 
-// Nothing of it is heard or said any more.
+// Nothing of the peer is handled or sent any more.
 void Standings::retire(PeerRecord& record, Standing standing, Error why) {
   record.standing = standing;
   record.gone = std::move(why);
@@ -62,11 +63,12 @@ void Standings::retire(PeerRecord& record, Standing standing, Error why) {
 void Standings::lose(PeerRecord& record, Error why, wire::RefuseReason word) {
   assert_on_loop(shared_.loop);
   if (!record.is_member()) return;
-  // Retired before its stream is closed: what that runs finds no member any more, and cannot end it a second time.
+  // Retired before its stream is closed: the callbacks of close() find no member any more, and cannot end it a second
+  // time.
   retire(record, Standing::kLost, std::move(why));
   record.outgoing.close();
   ++shared_.stats.peers_lost;
-  EachStep each;  // without memory for the words the loss is a loss
+  EachStep each;  // without memory for the text the peer is lost nevertheless
   if (!record.connection.empty()) {
     each([this, &record, word] {
       replies_.refuse(record.connection, word,
@@ -96,11 +98,11 @@ void Standings::lose_for(PeerRecord& record, const Violation& violation) {
        wire::RefuseReason::kProtocol);
 }
 
-// It is acknowledged at once; the connection stays for that until the peer drops it.
+// LEAVE is acknowledged at once; the connection stays open for that until the peer drops it.
 void Standings::on_leave(PeerRecord& record) {
   assert_on_loop(shared_.loop);
   Error why(Status::kDisconnected, fmt::format("{} has left the group", describe_peer(record.peer)));
-  // Before it is retired: by WELCOME, where no connection to it is open, only a member gets it.
+  // Acknowledged before the record is retired: only a member gets it by WELCOME, where no connection to it is open.
   acks_.send(record, true);
   const bool is_told = !record.owes_ack();
   retire(record, Standing::kLeft, std::move(why));
@@ -120,7 +122,7 @@ void Standings::end_once_heard(PeerRecord& record, Task end) {
   }
 }
 
-// Out of all lists before it is destroyed.
+// The record leaves all lists before it is destroyed.
 void Standings::bury_those_that_are_over() {
   assert_on_loop(shared_.loop);
   for (PeerRecord* record : std::vector<PeerRecord*>(peers_.all())) {

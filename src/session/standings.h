@@ -7,39 +7,39 @@
 
 namespace distag {
 
-// How incarnations become members of this worker's group, and how they cease to be. Each ends once: first its record is
-// retired, so that nothing of it counts any more, then its last event follows as a task of its own, and when both of
-// its streams are over and its events are told, it is buried. After the farewell has begun no event follows. On the
-// loop.
+// How incarnations become members of this worker's group, and how they cease to be. Each incarnation ends once. First
+// its record is retired, so that nothing of it counts any more. Then its last event follows as a task of its own. When
+// both its streams are over and its events are delivered, it is buried. No event follows once the farewell has begun.
+// On the loop.
 class Standings {
  public:
   Standings(StreamShared& shared, SessionEvents& events, Replies& replies, Acknowledgements& acks, PeerTable& peers,
             Farewell& farewell)
       : shared_(shared), events_(events), replies_(replies), acks_(acks), peers_(peers), farewell_(farewell) {}
 
-  // False: the incarnation was lost. Older ones of its name have restarted.
+  // Returns false if the incarnation was lost. Older incarnations of its name count as restarted.
   bool add(const Peer& peer);
-  // One that was a stranger.
+  // Adds a former stranger.
   PeerRecord& admit(const Peer& peer);
   // `word` is the reason that the peer gets on its connection.
   void lose(PeerRecord& record, Error why, wire::RefuseReason word);
-  // The same, once what waits is heard.
+  // Same as lose(), once the waiting messages are handled.
   void lose_once_heard(PeerRecord& record, Status status, std::string why, wire::RefuseReason word);
-  // It has broken the protocol.
+  // The peer has broken the protocol.
   void lose_for(PeerRecord& record, const Violation& violation);
   // The peer has said LEAVE.
   void on_leave(PeerRecord& record);
-  // Runs `end` once the messages that wait to be decoded are heard: they are acknowledged, so they count. The first end
-  // that waits is the one that counts.
+  // Runs `end` once the messages that wait to be decoded are handled: they are acknowledged, so they count. Only the
+  // first waiting end counts.
   void end_once_heard(PeerRecord& record, Task end);
-  // Not while anything of a record runs.
+  // Must not be called while anything of a record runs.
   void bury_those_that_are_over();
 
  private:
   void replace_latest(NamedPeer& name);
   static void retire(PeerRecord& record, Standing standing, Error why);
 
-  // Tells an event soon, at the place for it, by a task that holds no more than the record.
+  // Posts the event at `place`, in a task that holds no more than the record.
   template <typename Tell>
   void tell_soon(PeerRecord& record, const std::shared_ptr<TaskPlace>& place, Tell) noexcept {
     static_assert(std::is_empty_v<Tell>);

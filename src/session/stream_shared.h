@@ -10,14 +10,15 @@
 
 namespace distag {
 
-// A message in all, and a piece of a larger one; see schemas/session.fbs.
+// Limits for a whole message and for a piece of a larger one; see schemas/session.fbs.
 inline constexpr size_t kMaxDirectBytes = kMaxMessageBytes;
 inline constexpr size_t kLargeFrameBytes = size_t{64} << 10;
 inline constexpr size_t kChunkBytes = size_t{1} << 20;
 inline constexpr size_t kMaxUnacknowledgedChunkBytes = size_t{8} << 20;
-// An acknowledgement goes alone after this time or this much.
+// An acknowledgement goes alone after this time or this many bytes.
 inline constexpr Nanos kAckDelay = 5 * kMillisecond;
-// By WELCOME, while no connection to the peer is open: no more often than this, as few of them are worth a message.
+// The least time between acknowledgements by WELCOME, while no connection to the peer is open; few of them are worth a
+// message.
 inline constexpr Nanos kAckAgain = 50 * kMillisecond;
 inline constexpr size_t kAckBytes = size_t{256} << 10;
 
@@ -29,11 +30,11 @@ struct StreamShared {
   Log& log;
   SessionConfig config;
   SessionStats stats;
-  // What keeps this worker from hearing those that dial it: descriptors, or memory for what they say.
+  // The lack that keeps this worker from hearing workers that dial it: descriptors, or memory for what they send.
   Lack deafness{config.lease / 2};
   DialLine line{loop, random};
   std::shared_ptr<char> alive = std::make_shared<char>();  // nullptr: the session is being closed, and reports nothing
-  // For the header that is being read.
+  // Room for the header that is being read.
   std::vector<std::byte> header_room = std::vector<std::byte>(config.limits.max_header_bytes);
 
   // Runs the task on the loop soon, unless the session is gone by then.
@@ -48,12 +49,12 @@ struct StreamShared {
     if (heard == Heard::kRefused) ++stats.messages_refused;
   }
 
-  // Whether frames that have come may stay where they came to lie: not in memory of malloc that a socket was read into,
-  // of which a burst would leave much with the process for good, and not where the host has named other memory.
+  // Whether received frames may stay in the memory in which they arrived. They may not if a socket was read into malloc
+  // memory, as a burst would leave much of it with the process for good, nor if the host has provided other memory.
   bool keeps_frames() const { return config.memory == nullptr && transport.is_exact(); }
-  // The same of loans, which are copied only for the memory of the host.
+  // Likewise for loans, which are copied only into the host's memory.
   bool keeps_loans() const { return config.memory == nullptr; }
-  // A message was checked before it waited; what it gets with its number makes it a little larger.
+  // A message was checked before it waited; the fields that are added with its number make it a little larger.
   wire::Limits numbering_limits() const {
     wire::Limits limits = config.limits;
     limits.max_message_bytes += limits.max_header_bytes;

@@ -11,7 +11,7 @@
 namespace distag {
 namespace {
 
-// The cost of a transfer beside its bytes, so that many tiny ones are limited as well.
+// The cost of a transfer besides its bytes, so that the number of tiny transfers is limited as well.
 constexpr size_t kOverhead = 256;
 constexpr size_t kCopiedAtATime = size_t{4} << 20;
 
@@ -46,7 +46,7 @@ void Transfers::add(const wire::Chunk& chunk) {
   add_to(partial, chunk.piece);
 }
 
-// Without memory for the note of a loan the frame gets no memory.
+// If there is no memory to hold a loan, the frame is given up, and take() reports the shortage.
 void Transfers::add_to(Partial& partial, const Frame& piece) {
   if (partial.loans) {
     try {
@@ -70,7 +70,7 @@ void Transfers::copy_lent(Partial& partial, size_t most) {
   if (partial.copied == partial.lent.size()) partial.lent = {}, partial.copied = 0;
 }
 
-// Without memory for the task it is copied here.
+// Without memory for the task the rest is copied here.
 void Transfers::leave_rest(Partial& partial, std::vector<Task>& rest) {
   const size_t from = partial.copied;
   const size_t count = partial.lent.size() - from;
@@ -84,14 +84,14 @@ void Transfers::leave_rest(Partial& partial, std::vector<Task>& rest) {
   }
 }
 
-// A piece lies elsewhere than behind the loans before it. What has come is copied bit by bit, with each piece that
+// Called when a piece does not lie behind the loans before it. What has come is copied bit by bit, with each piece that
 // follows, so that no turn of the loop takes long.
 void Transfers::move_to_memory(Partial& partial) {
   partial.lent = Frame(partial.whole.data(), partial.received, std::exchange(partial.loans, nullptr));
   try {
     partial.memory = memory_.allocate(partial.whole.size());
   } catch (...) {
-    partial.lent = {};  // the message that names it will hear of that
+    partial.lent = {};  // the message that names the transfer reports the shortage
   }
   partial.whole = Frame(partial.memory.get(), partial.whole.size(), partial.memory);
 }
@@ -116,7 +116,7 @@ void Transfers::begin(const wire::Chunk& chunk) {
       partial.whole = Frame(partial.memory.get(), total, partial.memory);
     }
   } catch (...) {
-    partial.whole = Frame(nullptr, total, nullptr);  // the message that names it will hear of that
+    partial.whole = Frame(nullptr, total, nullptr);  // the message that names the transfer reports the shortage
   }
   try {
     partial_.emplace(chunk.transfer, std::move(partial));
@@ -127,7 +127,7 @@ void Transfers::begin(const wire::Chunk& chunk) {
   bytes_ += total + kOverhead;
 }
 
-// Taken whether it can be read or not: bytes_ counts what no message has named.
+// The transfer is removed whether or not it can be read: bytes_ counts only transfers that no message has named.
 std::optional<Frame> Transfers::take(uint64_t transfer, std::vector<Task>& rest) {
   auto found = partial_.find(transfer);
   if (found == partial_.end() && is_forgotten(transfer)) return std::nullopt;
@@ -142,7 +142,7 @@ std::optional<Frame> Transfers::take(uint64_t transfer, std::vector<Task>& rest)
   return whole;
 }
 
-// Large frames to memory for payload, as long as there is some.
+// Copies large frames to payload memory, as long as there is some.
 void Transfers::move_to_memory(Frames& frames) const {
   for (Frame& frame : frames) {
     if (frame.size() < kLargeFrameBytes || (frame.is_loan() && keeps_loans_)) continue;
@@ -157,10 +157,10 @@ void Transfers::move_to_memory(Frames& frames) const {
   }
 }
 
-// After a violation the frames are not used. In all other cases each transfer is taken, so that none of them counts
-// towards the limit any more.
+// After a violation the frames are not used. Otherwise each transfer is taken, so that none of them counts towards the
+// limit any more.
 bool Transfers::assemble(const wire::Arrival& arrival, Frames& frames, Frame& long_header, std::vector<Task>& rest) {
-  // Pieces have their own way there.
+  // Pieces go to that memory in add().
   if (!keeps_whole_ && !arrival.is_chunk()) move_to_memory(frames);
   bool is_whole = true;
   auto insert = [&frames, &is_whole](size_t place, std::optional<Frame> frame) {

@@ -38,7 +38,7 @@ bool is_socket_name(const std::string& name) {
          name.find_first_not_of("0123456789abcdef", dot + 1) == std::string::npos;
 }
 
-// The folders of this user, each once.
+// The folders of this user's sockets, each once.
 std::vector<std::string> find_folders() {
   std::vector<std::string> found;
   std::set<std::pair<dev_t, ino_t>> seen;
@@ -77,7 +77,7 @@ char state_of(int64_t process) {
   return end == std::string::npos || end + 2 >= line.size() ? '?' : line[end + 2];
 }
 
-// Nothing else that was put there.
+// Whether the path is a socket, and nothing else that was put there.
 bool is_socket(const std::string& path) {
   struct stat found = {};
   return lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode);
@@ -90,7 +90,7 @@ std::string why_silent(const LocalWorker& worker) {
   return "does not answer";
 }
 
-// What is deeper than a worker's answer would be copied by as many calls.
+// A text that is nested deeper than a worker's answer would be copied by recursion as deep.
 bool is_shallow(const std::string& text) {
   int depth = 0;
   bool is_in_text = false;
@@ -109,7 +109,7 @@ bool is_shallow(const std::string& text) {
   return true;
 }
 
-// One question and its answer.
+// A question to one worker, and its answer.
 struct Talk {
   LocalWorker* worker;
   Descriptor socket;
@@ -137,10 +137,10 @@ void Talk::end(std::string silent) {
 void Talk::begin(const std::string& question) {
   switch (dial(worker->path, socket)) {
     case Dialled::kBusy:
-      return;  // again
+      return;  // tries again
     case Dialled::kDead:
       if (is_socket(worker->path)) unlink(worker->path.c_str());
-      rmdir(fs::path(worker->path).parent_path().c_str());  // if it was the last one
+      rmdir(fs::path(worker->path).parent_path().c_str());  // if it was the last worker
       [[fallthrough]];
     case Dialled::kGone:
       worker->is_gone = true;

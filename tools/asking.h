@@ -7,21 +7,21 @@
 
 namespace distag_tool {
 
-// A worker of this user on this machine, by its socket. What it answers is made by somebody else: nothing is believed.
+// A worker of this user on this machine, by its socket. Another program may have made the answer: nothing is trusted.
 struct LocalWorker {
   std::string path;
   std::string id;         // its incarnation in hexadecimal digits
-  int64_t process = 0;    // as the system tells it, else as the name of the socket has it
+  int64_t process = 0;    // according to the system, else to the name of the socket
   nlohmann::json answer;  // an object, or null
-  std::string silent;     // why there is none
-  bool is_gone = false;   // it has left its socket, or just closed it
+  std::string silent;     // why there is no answer
+  bool is_gone = false;   // its socket is gone, or was just closed
 };
 
-// By their sockets, ordered by process.
+// Finds workers by their sockets, ordered by process.
 std::vector<LocalWorker> find_workers();
 
-// Asks all at once. Those that have not answered after `timeout_ms` are silent. Leaves out those that are gone, and
-// removes what they left.
+// Asks all workers at once. Workers that have not answered after `timeout_ms` are silent. Leaves out workers that are
+// gone, and removes their sockets.
 void ask(std::vector<LocalWorker>& workers, const std::string& question, int timeout_ms);
 
 }  // namespace distag_tool

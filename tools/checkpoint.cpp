@@ -19,7 +19,7 @@
 namespace distag_tool {
 namespace {
 
-// What the library says has names of entries in it.
+// Messages of the library contain names of entries, which are escaped here.
 void check_told(const distag_error& error) {
   if (error.code == DISTAG_OK) return;
   throw std::runtime_error(escaped(std::string(distag_status_get_name(error.code)) + ": " + error.message, ""));
@@ -35,7 +35,7 @@ Value load(const std::string& directory) {
   return Value(loaded);
 }
 
-// Everything in a value but lists and maps themselves.
+// Visits every value other than lists and maps themselves.
 void for_each(distag_value* value, const std::string& path, const Visit& visit) {
   const auto kind = distag_value_get_kind(value);
   if (kind != DISTAG_VALUE_MAP && kind != DISTAG_VALUE_LIST) return visit(path, value);
@@ -167,15 +167,15 @@ const char* stored_name_of(distag_dtype dtype) {
   }
 }
 
-// A tensor whose elements are read when they are wanted, and go with it.
+// A tensor whose elements are read when needed, and freed with it.
 struct Stored {
   std::string name;
   distag_tensor_info info;
   Tensor tensor;
 };
 
-// What one file gets: tensors in the order of their places, with large elements first, as all writers have it; and the
-// rest as texts.
+// The contents of the file: tensors in file order, those with large elements first, as all writers do; and all other
+// values as texts.
 struct Content {
   std::vector<Stored> tensors;
   std::map<std::string, std::string> others;
@@ -202,7 +202,7 @@ Content content_of(const std::string& directory) {
   return content;
 }
 
-// With its size in front, so that the elements begin at a multiple of 8.
+// The text includes the header's size before it, so that the elements begin at a multiple of 8.
 std::string header_of(const Content& content) {
   Json header = Json::object();
   uint64_t end = 0;
@@ -234,7 +234,7 @@ void write_elements(const Stored& stored, NewFile& out) {
   if (stored.info.size == 0) return;
   const void* elements = distag_tensor_get_data(stored.tensor.get());
   if (elements != nullptr) return out.write({static_cast<const char*>(elements), stored.info.size});
-  distag_error error = DISTAG_ERROR_INIT;  // which get_data does not tell
+  distag_error error = DISTAG_ERROR_INIT;  // get_data gives no error
   std::vector<char> room(stored.info.size);
   distag_tensor_copy_data(stored.tensor.get(), room.data(), room.size(), &error);
   check_told(error);

@@ -21,7 +21,7 @@
 namespace distag_tool {
 namespace {
 
-// As a start needs them, and a peer: see distag_worker_start.
+// The needs of a start, and of a peer: see distag_worker_start.
 constexpr rlim_t kOfAStart = 24;
 constexpr rlim_t kOfAPeer = 8;
 constexpr rlim_t kFewPeers = 16;
@@ -31,7 +31,7 @@ Function* find_symbol(void* library, const char* name) {
   return library == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library, name));
 }
 
-// Each variable of the table, once: own ones, then those of others, and where a group meets.
+// Each variable of the table, once: those of distag, then those of launchers, and those for the rendezvous.
 std::vector<std::string> launcher_variables() {
   std::vector<std::string> names;
   const auto add = [&names](const char* name) {
@@ -68,7 +68,7 @@ Check check_versions() {
 }
 
 Check check_blas() {
-  void* const library = dlopen("libopenblas.so.0", RTLD_LAZY | RTLD_NOLOAD);  // libdistag brings it along
+  void* const library = dlopen("libopenblas.so.0", RTLD_LAZY | RTLD_NOLOAD);  // libdistag loads it
   auto* const config = find_symbol<char*(void)>(library, "openblas_get_config");
   auto* const threads = find_symbol<int(void)>(library, "openblas_get_num_threads");
   Dl_info place = {};

@@ -6,12 +6,12 @@
 
 namespace distag_tool {
 
-// One line of the doctor's page.
+// A line of the doctor's page.
 struct Check {
   std::string name;
   std::string text;
-  std::string remedy = "";                                          // what to do; empty when all is well
-  nlohmann::ordered_json facts = nlohmann::ordered_json::object();  // for machines
+  std::string remedy = "";                                          // the remedy; empty when all is well
+  nlohmann::ordered_json facts = nlohmann::ordered_json::object();  // for programs
 };
 
 Check check_versions();

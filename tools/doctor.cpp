@@ -9,7 +9,7 @@
 namespace distag_tool {
 namespace {
 
-// A check that cannot be made is a complaint as well.
+// A check that cannot be made is also reported as a complaint.
 Check guarded(const char* name, Check (*make)()) {
   try {
     return make();

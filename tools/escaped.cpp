@@ -19,7 +19,7 @@ std::string escaped(std::string_view text, std::string_view also) {
     const bool is_control = byte < ' ' || byte == 0x7F || is_second_half_of_control(text, i);
     if (is_control) {
       char number[8];
-      if (byte >= 0x80) out.pop_back();  // the first half
+      if (byte >= 0x80) out.pop_back();  // removes the first byte
       std::snprintf(number, sizeof number, "\\u%04x", byte);
       out += number;
       continue;

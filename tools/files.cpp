@@ -29,7 +29,7 @@ void sync(const Descriptor& file, const std::string& path) {
   if (fsync(file.get()) != 0) fail_to_write(path, describe_file_error(errno));
 }
 
-// A new name outlives a crash. Some file systems have no sync of folders, some folders may not be read.
+// Makes a new name outlive a crash. Some file systems cannot sync folders, and some folders cannot be read.
 void sync_folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -38,7 +38,7 @@ void sync_folder_of(const std::string& path) {
   fail_to_write(folder, describe_file_error(errno));
 }
 
-// Under a name that nothing has. Not all file systems have links.
+// Gives the file a name that is free. Not all file systems have links.
 bool give_name(const std::string& from, const std::string& to) {
   if (link(from.c_str(), to.c_str()) == 0) return true;
   if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS) return false;
@@ -110,7 +110,7 @@ void NewFile::finish() {
 
 void make_secret_file(const std::string& path, std::string_view text) {
   std::string beside = path + ".XXXXXX";
-  const Descriptor file(mkostemp(beside.data(), O_CLOEXEC));  // 0600
+  const Descriptor file(mkostemp(beside.data(), O_CLOEXEC));  // mode 0600
   if (file.get() < 0) fail_to_write(path, describe_file_error(errno));
   try {
     write_all(file, path, text);

@@ -8,14 +8,14 @@
 
 namespace distag_tool {
 
-// Files that the command reads and writes; programs that it starts get none of their descriptors. What fails is thrown
-// as std::runtime_error that names the path and the reason. main() ignores SIGXFSZ: a file that may not be that long
-// (ulimit -f) is such a failure.
+// Files that the command reads and writes; programs that it starts inherit none of their descriptors. Failures throw
+// std::runtime_error naming the path and the reason. main() ignores SIGXFSZ: a file that may not be that long (ulimit
+// -f) is such a failure.
 
-// strerror, and the remedy where a limit of this process is the reason.
+// strerror, and the remedy if a limit of this process is the reason.
 const char* describe_file_error(int error);
 
-// The text of a file; empty where it cannot be read.
+// The text of a file; empty if the file cannot be read.
 std::string read_text(const std::string& path);
 
 // The lines of a file, one after the other.
@@ -27,7 +27,7 @@ class FileLines {
   FileLines& operator=(const FileLines&) = delete;
 
   bool is_open() const { return file_ != nullptr; }
-  // False: there is no other one.
+  // False: there is no further line.
   bool next(std::string& line);
 
  private:
@@ -36,7 +36,7 @@ class FileLines {
   size_t room_ = 0;
 };
 
-// Writes a file from its start; what was there goes.
+// Writes a file from its start, and replaces its old contents.
 class OutFile {
  public:
   explicit OutFile(const std::string& path);
@@ -47,7 +47,7 @@ class OutFile {
   Descriptor file_;
 };
 
-// A file that takes its name once it is whole, and leaves nothing before. What has the name meanwhile is replaced.
+// A file that gets its name when it is complete, and leaves nothing otherwise. Replaces a file of that name.
 class NewFile {
  public:
   explicit NewFile(const std::string& path);
@@ -65,7 +65,7 @@ class NewFile {
   bool is_whole_ = false;
 };
 
-// Makes one for this user alone, whole from its first moment on; something at the path is a failure.
+// Makes a file for this user alone, complete from its first moment; if the path exists, that is a failure.
 void make_secret_file(const std::string& path, std::string_view text);
 
 }  // namespace distag_tool

@@ -23,7 +23,7 @@ using Optimizer = Handle<distag_optimizer, distag_optimizer_release>;
 using Tensor = Handle<distag_tensor, distag_tensor_release>;
 using Value = Handle<distag_value, distag_value_release>;
 
-// A chain of calls is checked once, at its end.
+// The error of a chain of calls is checked once, at its end.
 inline void check(const distag_error& error) {
   if (error.code == DISTAG_OK) return;
   throw std::runtime_error(std::string(distag_status_get_name(error.code)) + ": " + error.message);

@@ -22,7 +22,7 @@ int end_output() {
 }  // namespace
 
 int print_key() {
-  // 64 characters that no shell takes for its own, so six random bits for each: 288 bits.
+  // 64 characters that no shell treats specially, so six random bits for each: 288 bits.
   constexpr std::string_view kLetters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
   std::array<unsigned char, 48> random{};
   if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) {

@@ -1,4 +1,4 @@
-// distag: starts groups of processes, and tells what this machine gives. A client of the C API alone.
+// distag: starts groups of processes, and reports on this machine. A client of the C API alone.
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -94,7 +94,7 @@ int report_traces(std::span<char*> arguments) {
       if (++i == arguments.size()) return std::fputs(kUsage, stderr), kWrongUse;
       (is_page ? options.page : options.merged) = arguments[i];
     } else if (word == "--text") {
-      continue;  // what is printed is text
+      continue;  // text is the default
     } else if (word.starts_with('-') || !options.folder.empty()) {
       return refuse(arguments[i]);
     } else {
@@ -104,7 +104,7 @@ int report_traces(std::span<char*> arguments) {
   return options.folder.empty() ? (std::fputs(kUsage, stderr), kWrongUse) : distag_tool::print_report(options);
 }
 
-// False: it is no time.
+// False: the text is no time.
 bool parse_seconds(const char* text, double& seconds) {
   char* end = nullptr;
   errno = 0;
@@ -137,7 +137,7 @@ int dispatch(std::span<char*> arguments) {
   const bool asks = is_help(command) || (arguments.size() > 1 && arguments[1][0] == '-' && is_help(arguments[1]));
   if (asks) return std::fputs(kUsage, stdout), 0;
   if (command == "run") return run(arguments);
-  signal(SIGXFSZ, SIG_IGN);  // programs of `run` get what this one got
+  signal(SIGXFSZ, SIG_IGN);  // set only now: programs of `run` inherit the old setting
   if (command == "doctor") return print_with_json(arguments, distag_tool::print_doctor);
   if (command == "version" || command == "--version") return print_with_json(arguments, distag_tool::print_versions);
   if (command == "keygen") return make_keys(arguments);

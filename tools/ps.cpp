@@ -14,9 +14,9 @@ namespace {
 using nlohmann::json;
 using Json = nlohmann::ordered_json;
 
-constexpr int kPatienceMs = 1000;  // of the command with a worker
-constexpr int kGroupMs = 900;      // of a worker with the members of its group
-constexpr int kTalkMs = 200;       // what more it takes
+constexpr int kPatienceMs = 1000;  // of the command, for a worker
+constexpr int kGroupMs = 900;      // of a worker, for the members of its group
+constexpr int kTalkMs = 200;       // the extra time of the command
 
 Node make_node(const LocalWorker& worker) {
   Node node;
@@ -36,7 +36,7 @@ json part_of(const json& object, const char* name) {
   return found == object.end() ? json() : *found;
 }
 
-// A member as another one sees it; `local`: as it has answered here, or not.
+// A member as another member reports it; `local`: its own answer on this machine, if any.
 Node make_member(const json& told, const Node* local) {
   const json report = part_of(told, "report");
   Node node = report.is_object() ? read_node(report) : Node();
@@ -47,7 +47,7 @@ Node make_member(const json& told, const Node* local) {
   if (!report.is_object()) node.silent = printable(text_in(told, "silent"));
   if (local == nullptr) return node;
   if (!report.is_object() && local->silent.empty()) {
-    // The two may have lost each other: what it tells itself counts.
+    // The two may have lost each other: the member's own answer counts.
     const std::string name = node.name;
     node = *local;
     node.name = name;
@@ -57,7 +57,7 @@ Node make_member(const json& told, const Node* local) {
   return node;
 }
 
-// The group of one worker, as its members tell.
+// Adds the group of one worker, as reported by its members.
 void add_group(const json& answer, int group, const std::map<std::string, Node>& here, std::vector<Node>& nodes,
                std::map<std::string, bool>& covered) {
   const json members = part_of(answer, "members");
@@ -107,7 +107,7 @@ int code_of(const std::vector<Node>& nodes, const LookOptions& options) {
   return options.longer >= 0 && longest_wait(nodes) > options.longer * 1e3 ? 3 : 0;
 }
 
-// Those that have begun, and the ranks that nobody has begun as on this machine.
+// The missing ranks of jobs: those that no worker on this machine has.
 std::vector<Chain> find_missing(const std::vector<Node>& nodes) {
   struct Job {
     std::map<int64_t, const Node*> came;

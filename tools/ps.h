@@ -10,21 +10,21 @@ namespace distag_tool {
 struct LookOptions {
   bool as_json = false;
   double longer = -1;  // seconds; negative: not asked
-  std::string name;    // of the worker that is asked about; empty: all
+  std::string name;    // of the worker to ask about; empty: all
 };
 
-// The workers of this user on this machine.
+// Prints the workers of this user on this machine.
 int print_ps(const LookOptions& options);
-// What is waited for in their groups. 3 where somebody waits longer than options.longer.
+// Prints the waits in their groups. Gives 3 if a worker waits longer than options.longer.
 int print_why(const LookOptions& options);
-// Both, again each second, until q is typed or the input ends.
+// Prints both, each second, until q is typed or the input ends.
 int print_top();
 
-// Of this machine alone.
+// Workers on this machine alone.
 std::vector<Node> look_here();
-// With the members of their groups, also on other machines.
+// Includes the members of their groups on other machines.
 std::vector<Node> look_at_groups();
-// Prints the table of these workers, then what they wait for.
+// Prints the table of these workers, then their waits.
 void print_all();
 
 }  // namespace distag_tool

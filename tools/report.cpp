@@ -37,7 +37,7 @@ std::string clock_text(const TraceSummary& worker) {
   return worker.bound == 0 && worker.offset == 0 ? "shared" : "within " + format("%.0f us", worker.bound);
 }
 
-// Ranks that did not write, and those that wrote twice.
+// Notes missing ranks, and ranks with several files.
 void note_ranks(Report& report) {
   std::map<int64_t, size_t> ranks;
   for (const TraceSummary& worker : report.workers) ++ranks[worker.file.rank];
@@ -91,7 +91,7 @@ Table workers_table(const Report& report) {
   return table;
 }
 
-// Those that took longest in sum.
+// The calls that took longest in sum.
 Table calls_table(const Report& report) {
   struct Row {
     const TraceSummary* worker;
@@ -118,7 +118,7 @@ Table calls_table(const Report& report) {
 
 // ---- one file of all traces ----
 
-// Tracks of two files are told apart by their place here: ranks of two runs may be the same.
+// Tracks of two files get their index here as a name: ranks of two runs may be the same.
 void write_merged(const Report& report, const std::string& path) {
   OutFile file(path);
   file.write("[\n");

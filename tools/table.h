@@ -7,7 +7,7 @@ namespace distag_tool {
 
 using Table = std::vector<std::vector<std::string>>;  // rows of cells, the head first
 
-// To standard output, its columns as wide as they need to be.
+// Prints to standard output, with columns as wide as needed.
 void print_table(const Table& table);
 
 }  // namespace distag_tool

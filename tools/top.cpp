@@ -12,7 +12,7 @@ namespace {
 constexpr int kPauseMs = 1000;
 constexpr char kControlC = 3;
 
-// Keys come one by one, without Enter, as long as this lives. Nothing where the input is no terminal.
+// While this exists, keys are read one by one, without Enter. Without effect if the input is no terminal.
 class Keys {
  public:
   Keys() : is_terminal_(isatty(STDIN_FILENO) != 0 && tcgetattr(STDIN_FILENO, &before_) == 0) {
@@ -32,7 +32,7 @@ class Keys {
   const bool is_terminal_;
 };
 
-// Whether to go on after a pause.
+// Pauses. False: to quit.
 bool wait_for_quit() {
   pollfd input = {STDIN_FILENO, POLLIN, 0};
   if (poll(&input, 1, kPauseMs) <= 0) return true;

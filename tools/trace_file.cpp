@@ -18,7 +18,7 @@ constexpr int kHeadLines = 16;
 
 enum class Line { kEvent, kFrame, kOther };
 
-// An event on a line of its own, as distag writes them.
+// Parses an event on a line of its own, as distag writes them.
 Line parse_line(std::string line, json& event) {
   while (!line.empty() && (line.back() == ',' || line.back() == '\r' || line.back() == ' ')) line.pop_back();
   if (line.empty() || line == "[" || line == "]") return Line::kFrame;

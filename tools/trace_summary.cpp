@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMostFlows = 1'000'000;  // that clocks are compared by
+constexpr size_t kMostFlows = 1'000'000;  // for the comparison of clocks
 constexpr size_t kMostSpans = 1'000'000;  // open at a time
 constexpr size_t kMostKinds = 10'000;     // of calls
 
@@ -87,7 +87,7 @@ class Summarizer {
   std::unordered_map<std::string, OpenSpan> open_;
 };
 
-// The shortest time from a message's begin at one worker to its end at another, each by its own clock.
+// The shortest time from the start of a message at one worker to its end at another, each by its own clock.
 using Quickest = std::map<std::pair<size_t, size_t>, double>;
 
 Quickest find_quickest(const std::vector<TraceSummary>& workers) {
@@ -164,7 +164,7 @@ void align_clocks(std::vector<TraceSummary>& workers) {
   const Quickest quickest = find_quickest(workers);
   const double unknown = std::numeric_limits<double>::infinity();
   for (size_t i = 1; i < workers.size(); ++i) workers[i].bound = unknown;
-  // Shortest ways by the sum of their bounds: there are few workers, and each round settles one at least.
+  // Shortest paths by the sum of their bounds: there are few workers, and each round settles at least one.
   for (size_t round = 0; round < workers.size(); ++round) {
     bool has_changed = false;
     for (size_t from = 0; from < workers.size(); ++from) {

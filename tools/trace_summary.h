@@ -13,7 +13,7 @@ namespace distag_tool {
 // Times in microseconds, ascending, that do not overlap.
 using Intervals = std::vector<std::pair<double, double>>;
 Intervals joined(Intervals intervals);
-// What is in the first and not in the second; both joined.
+// The times in `from` that are not in `taken`; both joined.
 Intervals without(const Intervals& from, const Intervals& taken);
 double sum_of(const Intervals& intervals);
 
@@ -24,10 +24,10 @@ struct CallSummary {
   double longest = 0;
 };
 
-// One worker's trace, in numbers. Times are of its clock.
+// The trace of one worker, in numbers. Times are by its clock.
 struct TraceSummary {
   TraceFile file;
-  std::string wrong;  // with the file
+  std::string wrong;  // the fault of the file
   uint64_t events = 0;
   uint64_t dropped = 0;
   double begin = 0;
@@ -35,14 +35,14 @@ struct TraceSummary {
   Intervals runs;   // functions and backward passes
   Intervals waits;  // calls and collectives under way while nothing runs here
   std::map<std::pair<std::string, std::string>, CallSummary> calls;  // by function and callee
-  double offset = 0;                                                 // to be added, for the clock of the first worker
-  double bound = 0;  // of its error; negative: the clocks could not be compared
+  double offset = 0;                                                 // added to times, gives the first worker's clock
+  double bound = 0;  // of the offset's error; negative: the clocks could not be compared
 };
 
 TraceSummary summarize(const TraceFile& file);
 
-// Sets offset and bound of all but the first. Workers of one machine share a clock; others are compared by their
-// quickest messages both ways.
+// Sets offset and bound of all but the first worker. Workers of one machine share a clock; others are compared by their
+// quickest messages in both directions.
 void align_clocks(std::vector<TraceSummary>& workers);
 
 }  // namespace distag_tool

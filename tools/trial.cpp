@@ -41,7 +41,7 @@ std::array<Worker, 2> start_pair(const std::string& folder, distag_error& error)
   return workers;
 }
 
-// mean((w * x - 1)^2); the product is made by the other worker.
+// mean((w * x - 1)^2); the other worker makes the product.
 Tensor compute_loss(distag_worker* worker, distag_context* context, distag_tensor* weight, distag_tensor* x,
                     distag_error& error) {
   distag_value* arguments[] = {distag_tensor_as_value(weight), distag_tensor_as_value(x)};

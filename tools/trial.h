@@ -8,7 +8,7 @@ namespace distag_tool {
 struct Trial {
   double loss_before = 0;
   double loss_after = 0;
-  std::chrono::microseconds start{0};  // both workers, until they have met
+  std::chrono::microseconds start{0};  // of both workers, until they have met
   std::chrono::microseconds step{0};
 };
 

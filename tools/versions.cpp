@@ -8,7 +8,7 @@
 namespace distag_tool {
 namespace {
 
-// The report of a worker tells it, also before a start.
+// The protocol version in the report of a worker, which has it before a start too.
 int read_protocol() {
   distag_error error = DISTAG_ERROR_INIT;
   distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;

@@ -60,7 +60,7 @@ std::vector<int64_t> read_ranks(const json& told) {
   return ranks;
 }
 
-// What a pass waits for is text: `worker "w1" (rank 1)`, `the gradient of ... call "f" on "w1"`.
+// A pass reports its waits as texts: `worker "w1" (rank 1)`, `the gradient of ... call "f" on "w1"`.
 void read_names(const json& told, Node::Wait& wait) {
   for (const json& text : list_in(told, "texts")) {
     if (!text.is_string()) continue;
@@ -92,7 +92,7 @@ std::string aged(const std::string& text, double age_ms) {
   return age_ms < 0 ? text : text + " for " + describe_age(age_ms);
 }
 
-// Not a wait of the worker's own: the gathering of others that meet there.
+// A gathering of other workers that meet here, not a wait of the worker's own.
 bool is_meeting(const Node::Wait& wait) { return wait.is_gathering && wait.call.empty(); }
 
 // Follows waits from worker to worker.
@@ -115,7 +115,7 @@ class Search {
   };
 
   Chain follow(Place from);
-  // The worker that the wait goes to; false: the chain has ended there.
+  // The worker that the wait leads to; false: the chain ends here.
   bool step(Chain& chain, const Place& at, Place& next);
   size_t find_target(const Node& node, const Node::Wait& wait) const;
   bool go_on(Chain& chain, size_t target, const Node::Wait& wait, const Node::Call* running, Place& next) const;
@@ -128,7 +128,7 @@ class Search {
   const std::vector<Node>& nodes_;
   std::map<std::pair<int, int64_t>, size_t> by_rank_;
   std::map<std::pair<int, std::string>, size_t> by_name_;
-  std::set<Place> seen_;  // that others lead to
+  std::set<Place> seen_;  // waits that others lead to
 };
 
 const Node::Call* Search::find_running(const Node& node) {
@@ -138,7 +138,7 @@ const Node::Call* Search::find_running(const Node& node) {
   return nullptr;
 }
 
-// The one of the same function and caller that has the most similar age.
+// The call with the same function and caller whose age is most similar.
 const Node::Call* Search::find_served(const Node& caller, const Node& target, const Node::Wait& wait) const {
   const Node::Call* best = nullptr;
   for (const Node::Call& call : target.calls) {
@@ -155,8 +155,8 @@ bool Search::end_at(Chain& chain, const Node& node, const char* end, const std::
   return false;
 }
 
-// What holds up a function that began `age_ms` ago: a wait that it made, as far as it is known who made it, else one
-// that began later than it.
+// Finds the wait that holds up a function which began `age_ms` ago: a wait made by that function, if that is known,
+// else a wait that began after it.
 bool Search::find_wait(size_t node, const std::string& within, double age_ms, Place& found) const {
   const std::vector<Node::Wait>& waits = nodes_[node].waits;
   for (size_t i = 0; i < waits.size(); ++i) {
@@ -200,7 +200,7 @@ bool Search::explain_call(Chain& chain, size_t caller, size_t target, const Node
                 running->age_ms);
 }
 
-// The first that is silent, else the first that has not come.
+// The first silent one, else the first that has not come.
 size_t Search::find_target(const Node& node, const Node::Wait& wait) const {
   std::vector<size_t> targets;
   for (const int64_t rank : wait.ranks) {
@@ -217,7 +217,7 @@ size_t Search::find_target(const Node& node, const Node::Wait& wait) const {
   return targets.empty() ? nodes_.size() : targets.front();
 }
 
-// A member that others wait for in a collective or a pass.
+// Continues at a member that others wait for in a collective or a pass.
 bool Search::go_on(Chain& chain, size_t target, const Node::Wait& wait, const Node::Call* running, Place& next) const {
   const Node& node = nodes_[target];
   const std::vector<Node::Wait>& waits = node.waits;
@@ -252,7 +252,7 @@ bool Search::step(Chain& chain, const Place& at, Place& next) {
   const Node& other = nodes_[target];
   if (!other.silent.empty()) return end_at(chain, other, "silent", other.silent, -1);
   if (!wait.call.empty()) {
-    // At the lowest rank all gather: it knows who is missing.
+    // All gather at the lowest rank: so it knows the missing ranks.
     for (size_t i = 0; wait.is_gathering && i < other.waits.size(); ++i) {
       const std::vector<int64_t>& missing = other.waits[i].ranks;
       const bool is_that = is_meeting(other.waits[i]) && !std::binary_search(missing.begin(), missing.end(), node.rank);

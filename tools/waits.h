@@ -7,9 +7,9 @@
 
 namespace distag_tool {
 
-// A worker as it told, or as others see it. All text may be printed.
+// A worker as it reports itself, or as others report it. All texts are printable.
 struct Node {
-  int group = 0;  // those of one group have one number
+  int group = 0;  // the same for all workers of a group
   std::string name;
   int64_t rank = -1;
   std::string id;  // incarnation: 16 hexadecimal digits
@@ -23,7 +23,7 @@ struct Node {
   double age_ms = 0;
   bool is_pumped = false;
   bool is_in_task = false;
-  std::string silent;  // why it does not tell the rest
+  std::string silent;  // why the rest is not known
 
   struct Call {
     bool is_made = false;
@@ -37,12 +37,12 @@ struct Node {
   std::vector<Call> calls;  // oldest first
   struct Wait {
     std::string what;
-    double age_ms = -1;  // not known
+    double age_ms = -1;  // -1: not known
     std::string within;  // the function that waits, if it is known
-    std::string call;    // of a call: the function
+    std::string call;    // for a call: the function
     bool is_gathering = false;
     bool is_pass = false;
-    std::vector<int64_t> ranks;  // of those it waits for
+    std::vector<int64_t> ranks;  // that it waits for
     std::vector<std::string> names;
   };
   std::vector<Wait> waits;
@@ -62,12 +62,12 @@ struct Chain {
   };
   std::vector<Step> steps;
   std::string end;      // "runs", "silent", "not polled", "has not come", "cycle", "under way"
-  std::string culprit;  // a worker; of a cycle all
-  double age_ms = -1;   // of its longest wait
-  size_t node = 0;      // where it begins
+  std::string culprit;  // a worker; all workers of a cycle
+  double age_ms = -1;   // of the chain's longest wait
+  size_t node = 0;      // the start of the chain
 };
 
-// What is waited for, from those that nobody waits for to the end.
+// Chains of waits, each from a worker that no other waits for, to its end.
 std::vector<Chain> find_chains(const std::vector<Node>& nodes);
 
 std::string describe_age(double ms);

@@ -4,13 +4,13 @@
 
 namespace distag::spmd {
 
-// The members that have the other parts of the merged dims of an op. What it does waits, and all of them do it.
+// The members that hold the other parts of an op's merged dims. Each call waits, and all of these members make it.
 class Across {
  public:
   virtual ~Across() = default;
-  // The reduction of what each has, of one shape.
+  // Reduces the tensors of these members, which have one shape.
   virtual Tensor reduce(const Tensor& x, Reduction reduction) = 0;
-  // [members, count]: the vectors of all, in the order of positions.
+  // [members, count]: the rows of all members, in the order of positions.
   virtual Tensor gather(const Tensor& row) = 0;
 };
 
@@ -27,7 +27,7 @@ class AcrossLine final : public Across {
     has_begun_ = true;
     return call_.gather_rows(row, axes_);
   }
-  // Whether others may wait for what follows.
+  // Whether a call has begun, so that other members may wait for the next ones.
   bool has_begun() const { return has_begun_; }
 
  private:

@@ -8,7 +8,7 @@
 namespace distag::spmd {
 namespace {
 
-constexpr size_t kTextWords = 64;  // of a message: 512 bytes
+constexpr size_t kTextWords = 64;  // in a message: 512 bytes
 constexpr size_t kHead = 1 + kTextWords;
 
 void write_error(int64_t* row, const Error& error) {
@@ -22,7 +22,7 @@ Error read_error(const int64_t* row) {
   return {static_cast<Status>(row[0]), std::string(text, strnlen(text, kTextWords * sizeof(int64_t)))};
 }
 
-// A failure of this member alone would leave the others waiting.
+// Ends the mesh when this member alone fails: the others would wait for its row.
 Tensor gather_outcomes(CallOnLine& call, size_t count, const std::function<std::vector<int64_t>()>& step) {
   try {
     Tensor row = Tensor::empty(Dtype::kInt64, {static_cast<int64_t>(kHead + count)});

@@ -9,15 +9,15 @@
 
 namespace distag::spmd {
 
-// What members tell each other of a step that each does by itself and that may fail on one alone: a status, a text, and
-// numbers.
+// The outcomes of a step that each member does by itself, and that may fail on one member alone. Each member sends a
+// status, a text, and numbers to all.
 struct Outcomes {
-  std::optional<Error> failure;               // of the first member that has one, with its rank: the same on all
+  std::optional<Error> failure;               // the first member's that has one, with its rank: the same on all
   std::vector<std::vector<int64_t>> numbers;  // without a failure: of each member, by position
 };
 
-// Runs `step`, which gives at most `count` numbers, and tells all members of its outcome. Throws as the mesh does where
-// that ends: then nothing is known of the others.
+// Runs `step`, which gives at most `count` numbers, and sends its outcome to all members. Throws the error of the mesh
+// if that ends: then the outcomes of the others are unknown.
 Outcomes agree(CallOnLine& call, size_t count, const std::function<std::vector<int64_t>()>& step);
 
 }  // namespace distag::spmd

@@ -14,13 +14,13 @@ std::string name_of_work_line(const Line& line) {
   return fmt::format("checkpoints {:x}", Fingerprint().add(line.name).value());
 }
 
-// A future whose failure goes to `on_lost` when its last holder drops it without having asked for it.
+// A future that passes its failure to `on_lost` when its last holder drops it without having asked for the outcome.
 std::shared_ptr<Future<Value>> make_future(const std::shared_ptr<std::atomic<bool>>& is_seen, OnLost on_lost) {
   const auto end = [is_seen, on_lost = std::move(on_lost)](Future<Value>* future) {
     try {
       if (!*is_seen && future->is_done() && future->error() != nullptr) on_lost(*future->error());
     } catch (...) {
-      // There is no memory for what the log would say.
+      // Without memory, the failure is not logged.
     }
     delete future;
   };
@@ -58,12 +58,12 @@ class Piece {
     work_.reset();
   }
 
-  // On this member alone: the others wait for it.
+  // Ends the mesh: this member alone has failed, and the others wait for it.
   void give_up(const Error& error) noexcept {
     try {
       mesh().end(error);
     } catch (...) {
-      return;  // without memory: their own time is up some day
+      return;  // without memory: the other members time out
     }
     fail_or_drop(error);
   }
@@ -77,7 +77,7 @@ class Piece {
     try {
       fail_or_say_less(*future_, error);
     } catch (...) {
-      return;  // told as one that was dropped
+      return;  // without memory: ~Piece() fails the future as a dropped one
     }
   }
 

@@ -15,7 +15,7 @@ using layout::Box;
 using layout::MeshShape;
 using layout::Spec;
 
-// A copy of a box of it, or itself as it is now where that is all.
+// A copy of one box of the tensor. If the box is all of the tensor, a snapshot of it.
 Tensor cut_out(const Tensor& held, const Box& box) {
   if (box.extent == held.shape()) return held.contiguous().snapshot();
   int64_t offset = held.offset();
@@ -82,7 +82,7 @@ void BatchRules::add_parts(MadeBatch& made, const Tensor& given, const BatchEntr
   for (int64_t position = 0; position < mesh_.count(); ++position) {
     if (mode_ != BatchMode::kRoot && position != position_) continue;
     Box box = box_of(mesh_, spec, entry.shape, position);
-    if (mode_ == BatchMode::kRows) box.offset[0] = 0;  // its own rows are all that it has
+    if (mode_ == BatchMode::kRows) box.offset[0] = 0;  // `held` has this member's rows only
     made.parts.push_back(cut_out(held, box));
   }
 }

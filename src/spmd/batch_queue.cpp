@@ -9,7 +9,7 @@
 namespace distag::spmd {
 namespace {
 
-constexpr size_t kMostCancelled = 32;  // waiters, before they are looked for
+constexpr size_t kMostCancelled = 32;  // waiters, before those that were cancelled are removed
 
 }  // namespace
 

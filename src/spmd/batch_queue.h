@@ -10,8 +10,8 @@
 
 namespace distag::spmd {
 
-// The batches of a loader that are ready, and the waiters for one, in order. The loop gives and ends them, the host
-// takes them, and may cancel a wait: a batch goes to the first waiter that has not ended. Thread-safe.
+// The ready batches of a loader, and the waiters for batches, in order. The loop adds batches and ends the queue. The
+// host takes batches, and may cancel a wait: a batch goes to the first waiter that has not ended. Thread-safe.
 class BatchQueue {
  public:
   using Wait = std::shared_ptr<Future<Value>>;
@@ -24,13 +24,13 @@ class BatchQueue {
 
   // Completes with the next batch; null at the end.
   Wait take(Nanos now);
-  // To the first waiter, or behind those that are ready.
+  // Gives the batch to the first waiter, or queues it behind those that are ready.
   void put(Value batch, Nanos now);
-  // Behind those that are ready. The next waiter gets the failure, others null.
+  // Ends the queue behind the ready batches. The next waiter gets the failure, others null.
   void end(std::optional<Error> failure, Nanos now);
-  // All that wait, now and later, fail with it.
+  // All waits, now and later, fail with this error.
   void break_off(const Error& error);
-  // It waits no longer.
+  // Removes a wait.
   void forget(const Wait& wait, Nanos now);
 
   uint64_t next() const;

@@ -1,4 +1,4 @@
-// What members tell each other of a batch: as numbers, and what comes of it.
+// The words of a batch, that is the messages of its members: as numbers, and the agreement that follows from them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class NumberWriter {
     numbers_.resize(first + (text.size() + sizeof(int64_t) - 1) / sizeof(int64_t));
     std::memcpy(numbers_.data() + first, text.data(), text.size());
   }
-  // With their count in front.
+  // Puts the number of numbers in front.
   Tensor finish() {
     numbers_[0] = static_cast<int64_t>(numbers_.size());
     Tensor row = Tensor::empty(Dtype::kInt64, {numbers_[0]});
@@ -44,7 +44,7 @@ class NumberReader {
     left_ = left_.subspan(1);
     return number;
   }
-  // Not more than `most`.
+  // Reads a count. Throws PROTOCOL above `most`.
   size_t count(size_t most) {
     const int64_t count = number();
     if (count < 0 || static_cast<uint64_t>(count) > most) {
@@ -71,7 +71,7 @@ class NumberReader {
   std::span<const int64_t> left_;
 };
 
-// Whole letters of it.
+// Cuts the text between UTF-8 characters.
 std::string shortened(std::string text) {
   if (text.size() <= kLongestText) return text;
   size_t size = kLongestText;
@@ -164,7 +164,7 @@ bool fits(const BatchEntry& a, const BatchEntry& b, BatchMode mode) {
   return mode == BatchMode::kLocal ? a.shape.size() == b.shape.size() : a.shape == b.shape;
 }
 
-// How the batches of two members differ; empty: not at all.
+// How the batches of two members differ; empty: they do not.
 std::string difference(const BatchWord& a, const BatchWord& b, BatchMode mode, const std::string& name_a,
                        const std::string& name_b) {
   if (a.form != b.form) {
@@ -185,7 +185,7 @@ std::optional<size_t> first_of(const std::vector<BatchWord>& words, BatchWord::K
   return std::nullopt;
 }
 
-// Whether there is no batch of that number: a failure, an end, or a member that has let go of the loader.
+// Whether batch `number` does not come: a source failed, the data has ended, or a member has released the loader.
 bool is_over(Agreement& agreed, const layout::MeshShape& mesh, uint64_t number, const std::vector<BatchWord>& words,
              const std::vector<std::string>& names) {
   if (const auto failed = first_of(words, BatchWord::Kind::kFailed)) {
@@ -204,7 +204,7 @@ bool is_over(Agreement& agreed, const layout::MeshShape& mesh, uint64_t number, 
   return true;
 }
 
-// Throws INVALID_ARGUMENT for members whose batches differ, DIVERGED for elements that do.
+// Throws INVALID_ARGUMENT if the batches of two members differ, and DIVERGED if only their elements do.
 void compare(const layout::MeshShape& mesh, const BatchSpecs& specs, BatchMode mode,
              const std::vector<BatchWord>& words, size_t first, const std::vector<std::string>& names) {
   for (size_t i = first + 1; i < words.size(); ++i) {

@@ -14,20 +14,20 @@
 namespace distag::spmd {
 
 // Replaces what the folder had, in one instant. A failure on any member, as of a disk, is the failure of all, with its
-// rank; what was there before stays, and the mesh goes on. Throws as the mesh does where that ends. Files are written
-// by the thread that calls, which they block.
+// rank: the former checkpoint stays, and the mesh goes on. Throws the error of the mesh if that ends. The calling
+// thread writes the files, and blocks.
 void save_checkpoint(const Line& line, const std::string& folder, const Value& value, Nanos timeout, Random& random);
-// The same beside the program, with the values of now. The future's value is null.
+// The same beside the program, with the values at the time of the call. The future's value is null.
 Begun save_checkpoint_async(const Line& line, const std::string& folder, const Value& value, Nanos timeout,
                             std::unique_ptr<Random> random, OnLost on_lost);
 
-// The elements of the tensors in `into` (null: none) come to them in place, on all members or on none; gives all that
-// was saved, in which other tensors are deferred. Throws NOT_FOUND, PROTOCOL, INVALID_ARGUMENT, INVALID_STATE, as
+// Loads into the tensors of `into` (null: none) in place, on all members or on none. Gives all that was saved; tensors
+// that `into` lacks are deferred. Throws NOT_FOUND, PROTOCOL, INVALID_ARGUMENT, INVALID_STATE, as
 // distag_checkpoint_load says.
 Value load_checkpoint(const Line& line, const std::string& folder, const Value& into, Nanos timeout);
 Begun load_checkpoint_async(const Line& line, const std::string& folder, const Value& into, Nanos timeout,
                             OnLost on_lost);
-// In this process alone.
+// Loads in this process alone, without a mesh.
 Value load_checkpoint_alone(const std::string& folder, const Value& into);
 // Reads and checks every element, in pieces. Throws as a load does.
 void check_checkpoint(const std::string& folder);

@@ -47,7 +47,7 @@ ReadHeader read_header(const DataFile& file) {
   return {store::parse_header(text, size - 8 - header, file.path()), 8 + header, sum};
 }
 
-// Those of others may be symbolic links: a cache of downloads is a folder of these.
+// Files of other writers may be symbolic links: a download cache is a folder of links.
 std::shared_ptr<const DataFile> need_file(const std::string& path) {
   const bool is_ours = is_name_of_ours(path.substr(path.rfind('/') + 1));
   auto file = DataFile::open(path, is_ours ? Links::kRefused : Links::kFollowed);
@@ -55,7 +55,7 @@ std::shared_ptr<const DataFile> need_file(const std::string& path) {
   return file;
 }
 
-// The names of the safetensors of others in a folder.
+// The names of the safetensors files in a folder that other writers made.
 std::vector<std::string> files_of_others(const std::string& folder) {
   std::vector<std::string> names;
   if (const auto listed = DataFile::open(path_in(folder, kOtherIndex), Links::kFollowed)) {
@@ -72,8 +72,8 @@ std::vector<std::string> files_of_others(const std::string& folder) {
   return names;
 }
 
-// Goes through the runs of elements that lie one behind the other both in a box as it is stored and in the one that is
-// wanted; offsets in bytes.
+// Visits the runs of elements that are contiguous both in a box as it is stored and in the wanted box, with offsets
+// in bytes.
 template <typename Visit>
 void for_each_run(const Box& stored, const Box& common, const Box& wanted, size_t item, Visit visit) {
   const size_t rank = common.extent.size();
@@ -89,7 +89,7 @@ void for_each_run(const Box& stored, const Box& common, const Box& wanted, size_
       to = to * static_cast<uint64_t>(wanted.extent[d]) + static_cast<uint64_t>(place - wanted.offset[d]);
     }
     visit(from * item, to * item, run);
-    size_t d = rank;  // the next place, the last dim being one run
+    size_t d = rank;  // step to the next run: the last dim is all in one run
     while (d-- > 0) {
       if (d + 1 == rank) continue;
       if (++at[d] < common.extent[d]) break;
@@ -99,13 +99,13 @@ void for_each_run(const Box& stored, const Box& common, const Box& wanted, size_
   }
 }
 
-// One piece after the other of a stored box, each checked as it is read.
+// Reads the pieces of a stored box one after the other, and checks each.
 class Pieces {
  public:
   Pieces(const DataFile& file, uint64_t begin, uint64_t size, const store::StoredBox& box, const std::string& path)
       : file_(file), begin_(begin), size_(size), box_(box), path_(path) {}
 
-  // Copies `count` bytes from `from` on. Ascending calls read each piece once.
+  // Copies `count` bytes, beginning at `from`. Ascending calls read each piece once.
   void copy(uint64_t from, uint64_t count, std::byte* out) {
     while (count > 0) {
       load(from / kPiece);
@@ -244,7 +244,7 @@ std::shared_ptr<const DataFile> OpenFiles::open_anew(const std::string& path) co
   }
 }
 
-// Whoever reads it just now has it open until then.
+// A thread that is reading the file keeps it open until it is done.
 void OpenFiles::close_oldest() const {
   auto oldest = seen_.end();
   for (auto entry = seen_.begin(); entry != seen_.end(); ++entry) {

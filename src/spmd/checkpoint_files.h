@@ -10,34 +10,34 @@
 #include "layout/spec.h"
 #include "store/index.h"
 
-// The files of a checkpoint on the side of the disk: without a mesh.
+// The files of a checkpoint, without a mesh.
 namespace distag::spmd {
 
 std::string path_in(const std::string& folder, const std::string& name);
-// "shard-<id>-00000-of-00004.safetensors", and whether a name is of that kind, or the one of an index on its way.
+// "shard-<id>-00000-of-00004.safetensors"; and whether a name is of that kind, or of an index that is being written.
 std::string shard_name(const std::string& id, int64_t position, int64_t count);
 bool is_name_of_ours(const std::string& name);
 
-// The text of the index of a folder; that of files of others as one of ours would say it. Throws NOT_FOUND, PROTOCOL.
+// The text of a folder's index. An index of other writers is translated into ours. Throws NOT_FOUND, PROTOCOL.
 std::string read_index(const std::string& folder);
-// The index of ours in a folder; an empty one if it has none, or one that cannot be read. Throws OUT_OF_MEMORY.
+// Our index in a folder; empty if the folder has none, or it cannot be read. Throws OUT_OF_MEMORY.
 store::Index index_in(const std::string& folder);
-// Where the files of an index lie: `folder` may name a file.
+// The folder of an index's files: `folder` may name a file.
 std::string folder_of(const std::string& folder);
 
-// Files of a folder that are read again and again. They stay open, so that nothing takes them away, apart from those
-// that there are no descriptors for: these are opened when they are read. Thread-safe.
+// Files of a folder that are read repeatedly. They stay open, so that no save takes them away. Files for which
+// descriptors are lacking are opened for each read instead. Thread-safe.
 class OpenFiles {
  public:
   static constexpr size_t kMostOpen = 256;
   explicit OpenFiles(std::string folder) : folder_(std::move(folder)) {}
 
-  // Throws NOT_FOUND for one that is not there, or is no longer the one that was read.
+  // Throws NOT_FOUND if the file is gone, or is another one than before.
   std::shared_ptr<const DataFile> open(const std::string& name) const;
 
  private:
   struct Seen {
-    std::shared_ptr<const DataFile> file;  // nullptr: closed for others
+    std::shared_ptr<const DataFile> file;  // nullptr: closed, to make room for others
     FileIdentity identity;
     uint64_t used = 0;
   };
@@ -55,16 +55,16 @@ class OpenFiles {
 // The elements of a checkpoint. Thread-safe.
 class StoredElements {
  public:
-  // Reads the headers of the files. Throws NOT_FOUND for one that is not there, PROTOCOL.
+  // Reads the headers of the files. Throws NOT_FOUND if a file is missing, PROTOCOL.
   StoredElements(std::string folder, store::Index index);
 
   const store::Index& index() const { return index_; }
-  // Throws UNSUPPORTED naming file and entry for one whose elements are of another dtype than tensors have.
+  // Throws UNSUPPORTED, naming file and entry, if the elements have a dtype that tensors lack.
   void check_dtype(const std::string& path) const;
-  // The elements of a box of an entry, row-major. Throws PROTOCOL naming file and entry for pieces that were changed,
-  // and as check_dtype.
+  // The elements of a box of an entry, row-major. Throws as check_dtype, and PROTOCOL, naming file and entry, for
+  // pieces that were changed.
   void read(const std::string& path, const layout::Box& box, std::byte* out) const;
-  // Every piece, one after the other.
+  // Reads and checks every piece.
   void check() const;
 
  private:
@@ -73,7 +73,7 @@ class StoredElements {
     std::map<std::string, store::StoredTensor> tensors;
   };
   Header header_of(const std::string& name) const;
-  // Of an entry's box the place of its elements in its file. Throws PROTOCOL unless the file has it as the index says.
+  // Finds the elements of a stored box in their file. Throws PROTOCOL unless the file has the box as the index says.
   std::shared_ptr<const DataFile> find(const std::string& path, const store::StoredEntry& entry,
                                        const store::StoredBox& box, uint64_t& begin) const;
   void read_box(const std::string& path, const store::StoredEntry& entry, const store::StoredBox& stored,

@@ -24,7 +24,7 @@ uint64_t hash_of(const std::string& path) {
   return hash;
 }
 
-// How many members have a part of it.
+// The number of members that hold each part.
 int64_t replicas_of(const MeshShape& mesh, const layout::Spec& spec) {
   const AxisSet all = (AxisSet{1} << mesh.axis_count()) - 1;
   return mesh.size_of(layout::axes_of(all & ~spec.cut()));
@@ -59,12 +59,12 @@ SavedValue items_of(const Program& program, const Value& value, bool are_kept) {
     if (path == "__metadata__") fail(Status::kInvalidArgument, "\"{}\" is a name of the format: take another", path);
     const layout::Spec whole(tensor.rank());
     SavedTensor item{path, tensor, tensor.dtype(), tensor.shape(), whole, whole, true};
-    store::stored_name(item.dtype);  // which refuses others
+    store::stored_name(item.dtype);  // refuses a dtype that the format lacks
     check_not_shape_only(tensor);
     if (const Sharding* sharding = Sharding::of(tensor)) read_lying(program, item, *sharding);
     saved.tensors.push_back(std::move(item));
   });
-  // As other writers do: those with large elements first, which aligns them.
+  // Large elements first, as other writers do: this aligns them.
   std::sort(saved.tensors.begin(), saved.tensors.end(), [](const SavedTensor& a, const SavedTensor& b) {
     const size_t size = dtype_size(a.dtype);
     return size != dtype_size(b.dtype) ? size > dtype_size(b.dtype) : a.path < b.path;
@@ -89,7 +89,7 @@ std::vector<WrittenPart> parts_written_by(const MeshShape& mesh, const std::vect
   std::vector<WrittenPart> parts;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const SavedTensor& tensor = tensors[i];
-    if (element_count(tensor.shape) == 0) {  // whole, so that others find it by its name
+    if (element_count(tensor.shape) == 0) {  // position 0 writes it, so that readers find its name
       Dims zero;
       zero.resize(tensor.shape.size());
       if (position == 0) parts.push_back({i, {zero, tensor.shape}});

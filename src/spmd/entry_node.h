@@ -10,8 +10,8 @@
 
 namespace distag::spmd {
 
-// A step of all members that gradients of each member's own graph, or the call of a pass itself, lead to: where a pass
-// of several workers comes into the steps that members make together.
+// A step of all members that the graph of each member alone leads gradients to, or the call of a pass itself. A pass of
+// several workers enters the members' joint steps here.
 class MeshEntry : public ShardedNode, public autograd::EntryNode {
  public:
   using ShardedNode::ShardedNode;
@@ -27,7 +27,7 @@ class MeshEntry : public ShardedNode, public autograd::EntryNode {
   }
 };
 
-// Of a node that keeps nothing of the forward pass.
+// The saved data of a node that keeps nothing of the forward pass.
 struct NothingSaved final : autograd::Node::SavedData {};
 
 }  // namespace distag::spmd

@@ -41,7 +41,7 @@ struct Roots {
   Tensors seeds;
 };
 
-// The call of a pass as members compare it: the roots by their names. Arguments that are wrong are part of it.
+// The call of a pass as members compare it, with roots by their names. Wrong arguments are compared too.
 struct PassCall {
   std::string text;
   Fingerprint fingerprint;
@@ -112,15 +112,15 @@ Roots check_roots(const CallOnLine& call, const Tensors& roots, const Tensors& s
   return result;
 }
 
-// As much of it as fits, without a character that is cut.
+// The longest prefix of at most `most` bytes that ends between UTF-8 characters.
 std::string_view prefix_of(std::string_view text, size_t most) {
   if (text.size() <= most) return text;
   while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0) == 0x80) --most;
   return text.substr(0, most);
 }
 
-// The state of a member in a pass, as all get to know it: its status (0: well), numbers, and the text of its failure
-// with the rank that it is of.
+// The state of a member in a pass, as sent to all: its status (0: no failure), numbers, and the text of its failure
+// with the rank where it arose.
 class Word {
  public:
   static constexpr size_t kNumbers = 3;
@@ -159,7 +159,7 @@ class Word {
   static constexpr int64_t kItems = kText + kTextBytes / sizeof(int64_t);
 };
 
-// The words of all members. Throws the same on each where one has failed.
+// Gathers the words of all members. Throws the same error on each member if one has failed.
 Tensor tell(CallOnLine& call, const std::optional<Error>& own, const Word::Numbers& numbers) {
   const layout::MeshShape& mesh = call.line().program->shape();
   const Tensor rows = call.gather_words(Word::write(own, numbers));
@@ -183,7 +183,7 @@ bool is_any(const Tensor& rows, size_t number) {
   return false;
 }
 
-// The call of a pass that goes through other workers too, as an entry: its gradients are the seeds of the roots.
+// The call of a pass that goes through other workers too, as an entry. It gives the seeds of the roots.
 class RootsNode final : public MeshEntry {
  public:
   RootsNode(const CallOnLine& call, std::vector<autograd::Edge> roots, Tensors seeds)
@@ -207,13 +207,13 @@ class JointContext final : public ContextHandle {
 
   void backward(const Tensors& roots, const BackwardOptions& options) override {
     CallOnLine call(line_, "backward");
-    // A quarter longer than the pass: one that is slow ends it as all do, and one that does not come is named.
+    // A quarter longer than the pass: a slow pass ends by its own deadline, and a missing member is named.
     if (options.timeout > 0) call.set_timeout(in_time(options.timeout));
     try {
       run(call, roots, options);
     } catch (...) {
       const Error error = current_error();
-      // Memory that is short here alone; where all were told, the error has the rank of a member.
+      // OUT_OF_MEMORY on this member alone: an error that all members were sent has a rank.
       const bool is_of_this_member = error.status() == Status::kOutOfMemory && error.origin_rank() < 0;
       if (is_of_this_member || error.status() == Status::kDiverged) call.end_mesh(error);
       throw;
@@ -226,7 +226,7 @@ class JointContext final : public ContextHandle {
   std::shared_ptr<const Gradients> gradients() override { return record().read_kept(lease()); }
 
  private:
-  // Counts the pass, as others are.
+  // Counts the pass in the record, like other passes.
   class Running {
    public:
     explicit Running(ContextRecord& record) : record_(record) { record_.begin_pass(); }
@@ -262,24 +262,24 @@ class JointContext final : public ContextHandle {
       failure = current_error();
     }
     Tensor rows = tell(call, failure, numbers_of(pass));
-    // Parts that one member reaches by that may lead another to more.
+    // An entry that only some members reached may lead the others to further entries.
     while (!is_any(rows, kReachesOthers) && !is_same(rows, kEntries)) {
       rows = reach_entries_of_all(call, pass, rows);
     }
     if (is_any(rows, kReachesOthers)) return run_with_others(call, entry, options);
-    // Compared by what the steps send, at the latest by the last word.
+    // Other members compare this with the calls that the steps make, at the latest with the last word.
     call.note(fmt::format("the {} steps of {}", pass.joint_steps(), made.text),
               made.fingerprint.add(pass.plan_hash()).value());
     run_alone(call, pass, from, options);
   }
 
-  // The members alone have all of the graph.
+  // Runs a pass whose graph is on the members alone.
   void run_alone(CallOnLine& call, JointPass& pass, const Roots& from, const BackwardOptions& options) {
     try {
       const Running running(record());
       pass.run(from.edges, from.seeds);
     } catch (...) {
-      // The others cannot know of it, and would wait.
+      // The others do not know of the failure, and would wait.
       const Error error = current_error();
       call.end_mesh(error);
       throw error;
@@ -289,8 +289,8 @@ class JointContext final : public ContextHandle {
     if (!options.retain_graph) pass.free_saved();
   }
 
-  // As a pass of several workers, which the context's creator begins: from the call itself, where all members come in.
-  // Its verdict is with each member before the message of its initiator is.
+  // Runs a pass of several workers. The context's creator begins it at this call's entry, where all members come in.
+  // Each member has its verdict before the message of its initiator.
   void run_with_others(CallOnLine& call, const std::shared_ptr<RootsNode>& entry, const BackwardOptions& options) {
     const Nanos timeout = options.timeout > 0 ? options.timeout : line_.program->mesh().timeout();
     std::optional<Error> failure;
@@ -312,13 +312,13 @@ class JointContext final : public ContextHandle {
     tell(call, failure, {});
   }
 
-  // Of one that ends by its own deadline, and tells that.
+  // A patience a little longer than that of the pass, which ends by its own deadline and reports that.
   static Nanos in_time(Nanos timeout) {
     const Nanos bounded = std::min(timeout, kNever / 2);
     return bounded + std::min(bounded / 4, kSecond);
   }
 
-  // Numbers of a word.
+  // The numbers of a word.
   static constexpr size_t kEntries = 0;
   static constexpr size_t kEntryCount = 1;
   static constexpr size_t kReachesOthers = 2;
@@ -334,8 +334,8 @@ class JointContext final : public ContextHandle {
     return {hash_of(entries), entries.size(), pass.reaches_others()};
   }
 
-  // Parts of some members alone lead to the roots: the others go on behind them with zeros. Gives the words of all
-  // then.
+  // Parts of some members alone lead to the roots: the other members continue from the same entries, with zeros. Gives
+  // the new words of all members.
   static Tensor reach_entries_of_all(CallOnLine& call, JointPass& pass, const Tensor& rows) {
     const std::vector<EntryName> own = pass.entries();
     uint64_t most = 1;

@@ -20,7 +20,7 @@ using autograd::LeafNode;
 using autograd::Node;
 using autograd::NodeIndex;
 
-// Of gradients on their way, while later steps make more.
+// The most gradients that are under way while later steps make more.
 constexpr size_t kMostPending = 64;
 constexpr size_t kMostPendingBytes = size_t{4} << 20;
 
@@ -30,7 +30,7 @@ const Sharding* sharding_of_leaf(const Node& node) {
 
 const ShardedNode* as_sharded(const Node& node) { return dynamic_cast<const ShardedNode*>(&node); }
 
-// One after the other.
+// All elements in one tensor of one dim, shard after shard.
 Tensor flat(const Tensors& shards) {
   int64_t count = 0;
   for (const Tensor& shard : shards) count += shard.count();
@@ -49,7 +49,7 @@ Tensor sum_of(const Tensors& arrivals) {
   return sum;
 }
 
-// On a thread of distag.
+// Runs the code as host code, and waits on this thread, which is one of distag's.
 template <typename Code>
 Tensor await_host_code(const Code& code) {
   const auto result = Future<Tensor>::make();
@@ -64,7 +64,7 @@ Tensor await_host_code(const Code& code) {
   try {
     return await(*result);
   } catch (...) {
-    // It may have begun, and uses what is here.
+    // The code may have begun, and uses variables of this frame.
     if (!result->is_done()) lead_or_park(*result, kForever);
     throw;
   }
@@ -160,7 +160,7 @@ uint32_t JointPass::visit(const std::shared_ptr<Node>& node) {
   return number;
 }
 
-// Nodes of this worker alone, and entries, which such nodes lead to as well.
+// Edges to nodes of this worker alone, and to entries, which such nodes lead to as well.
 bool JointPass::leads_out(const Edge& edge) const {
   return edge.node == nullptr || (outside_ != nullptr && (!edge.node->is_joint() || edge.node->as_entry() != nullptr));
 }
@@ -169,13 +169,13 @@ void JointPass::reach(const Edge& edge) {
   if (!leads_out(edge)) ++visits_[visit(edge.node)].waiting;
 }
 
-// The gradients of the graph of this worker alone come to it, and to that of others.
+// An entry gets gradients from the graphs of this worker and of others.
 bool JointPass::awaits_outside(const Visit& visit) const {
   return outside_ != nullptr && visit.node->as_entry() != nullptr;
 }
 
-// A node comes once all that lead gradients to it have come. Of those that may, nodes of this worker alone come first,
-// and those that wait for others last.
+// A node becomes ready once all nodes that lead gradients to it have run. Of the ready nodes, those of this worker
+// alone run first, and those that wait for others last.
 void JointPass::go_through(const Choose& choose, const std::function<void(uint32_t number)>& step) const {
   struct Ready {
     Key key;
@@ -189,7 +189,7 @@ void JointPass::go_through(const Choose& choose, const std::function<void(uint32
   std::priority_queue<Ready, std::vector<Ready>, decltype(is_later)> joint(is_later);
   std::vector<uint32_t> alone;
   std::map<std::string, std::map<uint64_t, uint32_t>> entries;  // by line and call
-  std::vector<uint32_t> open(visits_.size(), 0);                // gradients of other nodes that are to come
+  std::vector<uint32_t> open(visits_.size(), 0);                // gradients from other nodes that have yet to come
   for (const Visit& visit : visits_) {
     for (const Edge& edge : visit.node->next()) {
       if (!leads_out(edge)) ++open[index_.find(edge.node.get())];
@@ -217,7 +217,7 @@ void JointPass::go_through(const Choose& choose, const std::function<void(uint32
       number = joint.top().number;
       joint.pop();
     } else {
-      std::vector<uint32_t> last;  // of each line
+      std::vector<uint32_t> last;  // one for each line
       for (const auto& [line, calls] : entries) last.push_back(calls.rbegin()->second);
       number = last[last.size() == 1 ? 0 : choose(last)];
       const auto line = entries.find(visits_[number].key->line);
@@ -233,7 +233,7 @@ void JointPass::go_through(const Choose& choose, const std::function<void(uint32
   }
 }
 
-// The order in which it would be if no line had to wait for another: gradients are added up in that.
+// The order if no line had to wait for another. Gradients are added up in this order.
 void JointPass::plan() {
   Fingerprint fingerprint;
   uint32_t place = 0;
@@ -245,7 +245,7 @@ void JointPass::plan() {
     ++joint_steps_;
     const Key& key = *visit.key;
     fingerprint.add(key.call).add(key.line).add(key.output).add(static_cast<uint64_t>(key.rank));
-    // The gradients that come to an entry are of the graph of this worker alone.
+    // Gradients that reach an entry come from the graph of this worker alone, so their number may differ.
     const ShardedNode* node = as_sharded(*visit.node);
     if (node == nullptr || !node->is_entry()) fingerprint.add(visit.waiting);
   };
@@ -297,8 +297,8 @@ void JointPass::note_claim(const ShardedNode& entry, const Tensor& gradient) {
   claims_.push_back({entry.call(), layout::axes_of(entry.repeated()), fingerprint.value()});
 }
 
-// Members that claim to bring the same gradient have done so, or the pass fails, on all alike. Not where a member has
-// failed, whose later gradients are missing.
+// Fails the pass, alike on all members, if members that claim to bring the same gradient have brought others. Without a
+// check if a member has failed, as its later gradients are missing.
 void JointPass::check_claims() {
   if (claims_.empty()) return;
   const layout::MeshShape& mesh = call_.line().program->shape();
@@ -392,7 +392,7 @@ void JointPass::run_sharded(Visit& step, ShardedNode& node) {
   step.saved.reset();
 }
 
-// The gradient of what an edge leads to, as it is wanted there.
+// The sum of the gradients for the target of an edge, as they are wanted there.
 Tensor JointPass::meet_at(const Edge& target, const Tensors& arrivals) {
   if (const ShardedNode* node = as_sharded(*target.node)) {
     const ShardedNode::Output& output = node->output(target.slot);
@@ -419,7 +419,7 @@ void JointPass::run_alone(Visit& step) {
   step.saved.reset();
 }
 
-// Hooks of a sharded tensor see the whole of its gradient; they may call ops of the line.
+// Hooks of a sharded tensor get the whole tensor's gradient, sharded; they may call ops of the line.
 void JointPass::run_hook(Visit& step) {
   if (step.arrivals[0].empty()) return;
   const Edge& target = step.node->next()[0];
@@ -440,7 +440,7 @@ void JointPass::run_hook(Visit& step) {
     }
     gradient = replaced;
   } catch (...) {
-    // After a failure of this member alone the hook runs too: its calls are calls of the line, which the others make.
+    // The hook runs also after a failure of this member alone: it calls ops on the line, and the others do too.
     if (!failure_) failure_ = current_error().add_context(fmt::format("backward of \"{}\"", step.node->name()));
   }
   deliver(target, std::move(gradient), place_);
@@ -454,7 +454,7 @@ void JointPass::run_leaf(Visit& step) {
   gradients_.push_back({leaf, sum_of(arrivals).contiguous().snapshot()});
 }
 
-// A gradient that has to be sent goes on its way; later steps need not wait for it.
+// A gradient that has to be sent goes on its way: later steps do not wait for it.
 void JointPass::run_sharded_leaf(const Tensor& leaf, const Tensors& arrivals) {
   const layout::MeshShape& mesh = call_.line().program->shape();
   const layout::Spec spec = Sharding::of(leaf)->lying().spec.dual();
@@ -476,7 +476,7 @@ void JointPass::add_to_bucket(const Tensor& leaf, const Tensor& shard, layout::A
     buckets_.push_back({axes, shard.dtype(), {}, {}, 0});
     bucket = buckets_.end() - 1;
   }
-  // Members agree on when it is full: the sizes that count are those of position 0, which are the largest.
+  // All members must find it full at the same time: the sizes of position 0 count, which are the largest.
   const layout::MeshShape& mesh = call_.line().program->shape();
   const layout::Spec spec = Sharding::of(leaf)->lying().spec;
   bucket->leaves.push_back(leaf);
@@ -502,7 +502,7 @@ void JointPass::send_bucket(Bucket bucket) {
                true});
 }
 
-// For one more of that size, which may go alone.
+// Makes room for one more of that size. If it is larger than the limit, it goes alone.
 void JointPass::make_room(size_t bytes) {
   while (!pending_.empty() && (pending_.size() >= kMostPending || pending_bytes_ + bytes > kMostPendingBytes)) {
     finish_first();
@@ -528,7 +528,7 @@ void JointPass::finish_first() {
   }
 }
 
-// A leaf owns the gradient that it gets.
+// Takes a copy: a leaf owns its gradient.
 void JointPass::finish_leaf(const Tensor& leaf, const Tensor& shard) {
   const Sharding& sharding = *Sharding::of(leaf);
   gradients_.push_back({leaf, make_sharded(sharding.line(), sharding.name(), leaf.shape(), sharding.lying().spec.dual(),

@@ -13,47 +13,47 @@
 
 namespace distag::spmd {
 
-// A backward pass of all members of a mesh, on the thread that calls it. Steps that all members make (those of sharded
-// nodes, the gradients of sharded leaves) come in one order, which follows from the graph: as soon as all consumers
-// have run, those of leaves first, and others by the number of the forward call, the latest first. What belongs to this
-// worker alone runs in between; where that fails, the pass goes on, so that no other waits for this member, and fails
-// in the end.
+// A backward pass of all members of a mesh, on the thread that calls it. All members make the steps of sharded nodes,
+// and the gradients of sharded leaves, in one order, which follows from the graph: a step is ready once all its
+// consumers have run; steps of leaves go first, then others by their forward call, the latest first. Steps of this
+// worker alone run in between. If one of these fails, the pass goes on, so that no member waits for this one, and fails
+// at the end.
 //
-// Steps that wait for gradients from outside come when nothing else can run, those of one line the latest first: what
-// entered a line later may hang on it. Where several lines have such steps the first member says which one goes on.
+// Steps that wait for gradients from outside run when no other step can, those of one line the latest first: later
+// entries may depend on earlier ones. If several lines have such steps, the first member chooses one.
 class JointPass {
  public:
   using CheckStop = std::function<void()>;  // throws to fail the pass
 
-  // The rest of a pass, of which this makes the joint steps only.
+  // The pass of several workers that this is part of; this makes the joint steps only.
   class Outside {
    public:
     virtual ~Outside() = default;
     // Throws once the pass is over.
     virtual void check() const = 0;
-    // As the pass has held it since its walks.
+    // The saved data that the pass holds since its walks.
     virtual std::shared_ptr<autograd::Node::SavedData> saved_of(const autograd::Node& node) const = 0;
-    // Waits; undefined: zero.
+    // Waits for the gradient; undefined: zero.
     virtual Tensor await_entry(const autograd::Node& entry) = 0;
-    // On the first member: waits until one of these has its gradients on all members; which one.
+    // On the first member: waits until one of these entries has its gradients on all members, and gives its index.
     virtual size_t await_first(const std::vector<const autograd::Node*>& entries) = 0;
-    // One gradient for each edge that leads out, also where none came.
+    // Gives one gradient for each edge that leads out; undefined if none came.
     virtual void leave(std::vector<autograd::Edge> edges, Tensors gradients) = 0;
   };
 
   JointPass(CallOnLine& call, CheckStop check_stop) : call_(call), check_stop_(std::move(check_stop)) {}
   JointPass(CallOnLine& call, Outside* outside) : call_(call), outside_(outside) {}
 
-  // Throws GRAPH_FREED, as does all that follows by a failure of the mesh.
+  // Throws GRAPH_FREED. Methods that send throw the error of the mesh if that has ended.
   void walk(const std::vector<autograd::Edge>& roots);
   void walk_from(const std::vector<std::shared_ptr<autograd::Node>>& entries);
-  // Those that the walk has reached, ascending; and others that the pass goes on from, with zeros. Throws INVALID_STATE
-  // for one that is gone.
+  // The entries that the walk has reached, ascending. reach_entries() adds others, from which the pass goes on with
+  // zeros; throws INVALID_STATE if one is gone.
   std::vector<EntryName> entries() const;
   void reach_entries(const std::vector<EntryName>& names);
-  // Whether a walk has met a value of another worker: then this cannot run.
+  // Whether a walk has met a value of another worker: then this pass cannot run.
   bool reaches_others() const { return reaches_others_; }
-  // Of the steps that all members make.
+  // A hash of the steps that all members make.
   uint64_t plan_hash() const { return plan_hash_; }
   uint32_t joint_steps() const { return joint_steps_; }
 
@@ -64,14 +64,14 @@ class JointPass {
   void free_saved();
 
  private:
-  // A step as all members name it. Those of leaves come first, so that no gradient waits for the end of the pass; of
-  // others the last call, and within it hooks, then the node. Steps that are named alike, as leaves that one tensor was
-  // copied to, come in the order in which they became ready.
+  // The name of a step on all members, which orders steps. Steps of leaves come first, so that no gradient waits for
+  // the end of the pass; then the last call, and within a call its hooks, then its node. Steps with equal names, as of
+  // two leaves made from one tensor, come in the order in which they became ready.
   struct Key {
     bool is_of_leaf = false;
     uint64_t call = 0;
     std::string line;
-    uint32_t output = 0;  // of the call
+    uint32_t output = 0;  // of the call's results
     int rank = 0;
     bool operator<(const Key& other) const {
       return std::tie(is_of_leaf, call, line, output, rank) <
@@ -81,20 +81,20 @@ class JointPass {
   struct Visit {
     std::shared_ptr<autograd::Node> node;
     std::shared_ptr<autograd::Node::SavedData> saved;
-    std::vector<Tensors> arrivals;              // by slot, in the order of the steps that they come from by the plan
+    std::vector<Tensors> arrivals;              // by slot, in the planned order of the steps that gave them
     std::vector<std::vector<uint32_t>> places;  // of those steps
     uint32_t waiting = 0;
-    uint32_t place = 0;      // by the plan; 0 are the roots
-    std::optional<Key> key;  // of a step of all members
+    uint32_t place = 0;      // in the planned order; 0: the roots
+    std::optional<Key> key;  // for a step of all members
   };
-  // Gradients on their way: of one leaf, or of all in a bucket, one after the other in a tensor of one dim.
+  // Gradients under way: of one leaf, or of all leaves in a bucket, one after the other in a tensor of one dim.
   struct Pending {
     Tensors leaves;
     std::shared_ptr<Future<Tensor>> shards;
-    size_t bytes = 0;  // that are sent
+    size_t bytes = 0;  // of the message
     bool is_bucket = false;
   };
-  // Gradients that take the same sum travel as one.
+  // Gradients that need the same sum travel together.
   struct Bucket {
     layout::AxisSet axes = 0;
     Dtype dtype = Dtype::kFloat32;
@@ -103,10 +103,10 @@ class JointPass {
     uint64_t bytes = 0;
   };
 
-  // A gradient that came in, which some members claim to have alike.
+  // A gradient that came in at an entry, and that some members claim to have alike.
   struct Claim {
     uint64_t call = 0;
-    layout::Axes axes;  // over which they do
+    layout::Axes axes;  // the axes over which they claim it
     uint64_t hash = 0;
   };
 
@@ -147,7 +147,7 @@ class JointPass {
   uint64_t plan_hash_ = 0;
   uint32_t joint_steps_ = 0;
   bool reaches_others_ = false;
-  uint32_t place_ = 0;  // of the step that runs
+  uint32_t place_ = 0;  // of the current step
   std::optional<Error> failure_;
   std::vector<Claim> claims_;
   std::vector<Bucket> buckets_;  // in the order of their first leaves

@@ -10,7 +10,7 @@ using Names = std::span<const std::string_view>;
 
 constexpr uint64_t kFirst = 1, kSecond = 2, kBoth = 3;
 
-// Ops that are in no list keep nothing.
+// Ops that are on no list keep nothing.
 constexpr std::string_view kKeepFirst[] = {
     "abs",        "amin", "clamp",     "cos",    "cross_entropy", "elu",  "embedding",  "erf",   "gelu",
     "leaky_relu", "log",  "logsumexp", "max",    "nll_loss",      "norm", "reciprocal", "rsqrt", "sigmoid",
@@ -46,7 +46,7 @@ KeptTensors kept_tensors(std::string_view op, uint64_t needed) {
   if (has(kKeepFirst, op)) kept.inputs = kFirst;
   if (has(kKeepSecond, op)) kept.inputs = kSecond;
   if (has(kKeepBoth, op)) kept.inputs = kBoth;
-  if (op == "batch_norm") kept.inputs |= 24;  // statistics that are given
+  if (op == "batch_norm") kept.inputs |= 24;  // statistics that the caller gives
   kept.is_own = has(kKeepOwn, op) || (op == "div" && (needed & kSecond) != 0);
   return kept;
 }

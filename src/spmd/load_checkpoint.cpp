@@ -1,5 +1,5 @@
-// Position 0 reads the index and sends it; each member reads the pieces that meet its parts into fresh memory, and
-// makes what the load gives. Once all have theirs the tensors get them: all or none.
+// Position 0 reads the index and sends it. Each member reads the pieces that meet its parts into fresh memory, and
+// makes the result of the load. Once all members have theirs, the tensors get the elements: all or none.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -21,13 +21,13 @@ namespace distag::spmd {
 namespace {
 
 using layout::Box;
-constexpr int kMostTries = 100;  // a save beside it takes the files away; then there are new ones
+constexpr int kMostTries = 100;  // a concurrent save removes files: then the index is read again
 
-// A tensor that gets its elements: where they go, and they themselves once they are read.
+// A tensor that gets its elements: the memory for them, and the elements once they are read.
 struct Target {
   std::string path;
   Tensor tensor;
-  Tensor memory;  // this member's part of it, or itself
+  Tensor memory;  // this member's part, or the plain tensor itself
   Box box;
   Tensor elements;
 };
@@ -87,7 +87,7 @@ void read_elements(const StoredElements& stored, Targets& targets, const std::st
   }
 }
 
-// All of them in one instant.
+// Writes all targets in one instant.
 void write_elements(const Targets& targets) {
   std::vector<Tensor> memory;
   for (const Target& target : targets) memory.push_back(target.memory);
@@ -100,8 +100,8 @@ void write_elements(const Targets& targets) {
   }
 }
 
-// What `into` lacks: its elements are read where they are wanted. One of another dtype than tensors have is there with
-// its shape, and fails then.
+// Makes the elements of a tensor that `into` lacks, where they are wanted. An entry of a dtype that tensors lack has
+// its shape, and fails here.
 class FromFiles final : public Initialiser {
  public:
   FromFiles(std::shared_ptr<const StoredElements> stored, std::string path)
@@ -139,7 +139,7 @@ uint64_t fingerprint_of(const layout::MeshShape& mesh, const std::string& folder
   return fingerprint.value();
 }
 
-// The text of the index, on all members. `failure`: of position 0.
+// Sends the text of the index from position 0 to all members. Throws on all if position 0 cannot read it.
 std::string share_index(CallOnLine& call, const std::string& folder) {
   std::string text;
   const Outcomes read = agree(call, 1, [&]() -> std::vector<int64_t> {
@@ -161,11 +161,11 @@ namespace {
 
 struct Load {
   std::string what;
-  Targets targets;  // get their elements
+  Targets targets;  // the tensors that get elements
   uint64_t fingerprint;
 };
 
-// A load, once this member has made the call for it.
+// Checks the arguments of a load, and notes its call on the line.
 Load note_load(CallOnLine& call, const std::string& folder, const Value& into, bool is_async) {
   std::string what = fmt::format("checkpoint_load{}(\"{}\")", is_async ? "_async" : "", folder);
   const Program& program = *call.line().program;
@@ -180,13 +180,13 @@ Load note_load(CallOnLine& call, const std::string& folder, const Value& into, b
   }
 }
 
-// Members that are here are waited for, however slow their disks are: unless the call has a time of its own.
+// Waits until all members are here. Then slow disks are waited for without a limit, unless the call has a timeout.
 void meet(CallOnLine& call, Nanos timeout) {
   agree(call, 0, [] { return std::vector<int64_t>(); });
   if (timeout == 0) call.wait_for_ever();
 }
 
-// `failure`: of this member, before.
+// `failure`: an earlier one of this member.
 Value load_items(CallOnLine& call, const std::string& folder, Targets& targets, const std::optional<Error>& failure,
                  Nanos timeout) {
   std::string last_text;
@@ -209,7 +209,7 @@ Value load_items(CallOnLine& call, const std::string& folder, Targets& targets, 
       try {
         write_elements(targets);
       } catch (...) {
-        call.end_mesh(current_error());  // others have written
+        call.end_mesh(current_error());  // other members have written theirs
         throw;
       }
       return result;
@@ -252,7 +252,7 @@ Begun load_checkpoint_async(const Line& line, const std::string& folder, const V
 
 namespace {
 
-// Gives what `read` makes of the checkpoint as it is now: a save beside it takes the files away.
+// Runs `read` on the checkpoint as it is now; again with a new index if a concurrent save removes the files.
 template <typename Read>
 auto read_alone(const std::string& folder, const Read& read) {
   std::string last_text;

@@ -13,7 +13,7 @@
 namespace distag::spmd {
 namespace {
 
-// Words of batches under way at once, within what a line takes.
+// The most words under way at once, below the limit of open calls of a line.
 constexpr size_t kMostTold = 64;
 
 std::string name_of_own_line(const Line& line, uint64_t call) {
@@ -26,7 +26,7 @@ Error line_closed() { return Error(Status::kCancelled, "the loader is at its end
 
 }  // namespace
 
-// One batch at the source of this member.
+// The making of one batch by this member's source.
 struct Loader::Making : std::enable_shared_from_this<Loader::Making> {
   TaskPlace place;
   std::shared_ptr<Loader> loader;
@@ -101,7 +101,7 @@ std::shared_ptr<Future<Value>> Loader::next(Nanos timeout) {
     failed->fail(*mesh().when_ended()->error());
     return failed;
   }
-  auto waiting = std::make_shared<Waiting>();  // once a batch was taken nothing fails
+  auto waiting = std::make_shared<Waiting>();  // once a batch is taken, nothing fails
   auto future = queue_.take(now);
   if (future->is_done()) {
     post_advance();
@@ -133,7 +133,7 @@ void Loader::close() noexcept {
   try {
     mesh().run(close_, [self = shared_from_this()] { self->attempt([&] { self->on_closed(); }); });
   } catch (...) {
-    // On the loop, where the mesh has ended by it.
+    // The call ran on the loop, and its failure has ended the mesh.
   }
 }
 
@@ -147,7 +147,7 @@ void Loader::post_advance() {
 
 // ---- on the loop: its source ----
 
-// A failure that the other members cannot know: they would wait for this one.
+// Ends the mesh when a step fails: the other members do not know of the failure, and would wait.
 template <typename Step>
 void Loader::attempt(Step step) {
   try {
@@ -210,7 +210,7 @@ void Loader::Making::run() {
       if (all.are_chosen()) rows = all.rows(range, loader->rules_.own_rows(range));
       Value given;
       {
-        const PoolPlaceLeft place_left;  // it may take long, and the pool adds up the sums of collectives too
+        const PoolPlaceLeft place_left;  // it may take long, and the pool also adds up the sums of collectives
         const CallbackScope scope(loader.get());
         given = source->make(number, all.are_chosen() ? &rows : nullptr);
       }
@@ -237,7 +237,7 @@ void Loader::on_made(Making& making) {
   }
   if (progress_.has_stopped && making.number >= progress_.to_start) return;
   if (kind != BatchWord::Kind::kBatch) {
-    // None of those behind it is wanted.
+    // Batches behind this one are not wanted.
     progress_.has_stopped = true;
     progress_.to_start = std::min(progress_.to_start, making.number + 1);
     std::erase_if(progress_.made, [&](const auto& item) { return item.first > making.number; });
@@ -281,7 +281,7 @@ void Loader::tell(uint64_t number, MadeBatch made) {
   });
 }
 
-// Words may overtake each other.
+// The words of batches may arrive out of order.
 void Loader::on_told(uint64_t number, const Tensor& words) {
   if (progress_.is_over || progress_.last) return;
   --progress_.open;
@@ -329,7 +329,7 @@ void Loader::agree(uint64_t number, const Tensor& words) {
   }
 }
 
-// They were made before the members agreed, and what others say of them is no proof.
+// The parts were made before the members agreed, and other members' words about them may be wrong.
 void Loader::Arriving::check(const Loader& loader) const {
   const layout::MeshShape& shape = loader.mesh().shape();
   const int64_t position = loader.line_.program->position();
@@ -347,7 +347,7 @@ void Loader::Arriving::check(const Loader& loader) const {
     fail(Status::kProtocol, "{}: the members agreed on a batch that is not the one of this member", loader.name_);
 }
 
-// From position 0 its part to each member, entry after entry, of all members in the same order.
+// Position 0 sends each member its part of each entry, in the same order on all members.
 void Loader::scatter(uint64_t number) {
   Arriving& arriving = progress_.arriving.at(number);
   const size_t count = arriving.agreed.entries.size();
@@ -378,7 +378,7 @@ void Loader::begin_part(uint64_t number, size_t entry) {
   });
 }
 
-// At position 0: what it has announced, in the order in which the others come to it, some later.
+// At position 0: sends all that was announced, in the order in which the others receive it, some of them later.
 void Loader::give_rest() {
   for (const PartScatter::Entry& entry : scatter_.take_waiting()) {
     scatter_.give(progress_.arriving.at(entry.batch).given, entry.place);
@@ -435,7 +435,7 @@ void Loader::end() {
   close_lines();
 }
 
-// Sources that run hold what they need.
+// Running sources hold what they need.
 void Loader::stop_making() {
   progress_.has_stopped = true;
   progress_.made.clear();
@@ -451,8 +451,8 @@ void Loader::on_line_ended(const Error& error) {
   queue_.break_off(error);
 }
 
-// Its last word goes out before the line does: others that wait for it hear of that. Batches that this member alone
-// has, and has announced, it still gives to the others.
+// Sends the last word before the line closes, so that members that wait for this one get it. Position 0 still sends
+// batches that it has announced and that no other member has.
 void Loader::on_closed() {
   queue_.break_off(Error(Status::kCancelled, "the loader was released"));
   if (progress_.is_over) return;
@@ -475,7 +475,7 @@ void Loader::close_lines() {
 
 // ---- on the loop: waits ----
 
-// Shortly before its time is up the late ones are asked where they are.
+// Shortly before the deadline, asks the missing members where they are.
 void Loader::Waiting::begin() {
   constexpr Nanos kToAnswer = 100 * kMillisecond;
   loader->advance();

@@ -15,11 +15,11 @@
 
 namespace distag::spmd {
 
-// Makes batches: code of the host, which one may call from several threads at once.
+// Makes batches: code of the host, which may be called from several threads at once.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
-  // Null: the data has ended. `rows`: of ROWS, else nullptr. Throws what it fails with.
+  // Null: the data has ended. `rows`: with ROWS the rows that are wanted, else nullptr. Throws to fail the loader.
   virtual Value make(uint64_t number, const std::vector<int64_t>* rows) = 0;
 };
 
@@ -32,19 +32,19 @@ struct LoaderInfo {
   Nanos in_source = 0;
 };
 
-// Batches of a mesh, made ahead of its program. The source runs on the executor of host code. On a line of its own the
-// members tell each other of each batch that they have made, in order: its entries, or the reason that it has none.
-// When all have, it is ready. State of its own is on the loop; public methods may be called on any thread. Shared with
-// what it posts.
+// Batches of a mesh, made ahead of its program. The source runs on the executor of host code. On a line of the loader's
+// own, members announce each batch that they have made, in order: its entries, or the reason why it has none. Once
+// all have announced it, the batch is ready. `progress_` is on the loop; public methods may be called on any thread.
+// Tasks that a loader posts share it.
 class Loader : public std::enable_shared_from_this<Loader> {
  public:
   struct Environment {
     Executor& functions;
-    size_t most_sources = 1;  // that may run at once
+    size_t most_sources = 1;  // sources that may run at once
   };
 
-  // A call of the line. Throws INVALID_ARGUMENT, the same on all members, or as the mesh does. The loader lives at
-  // least until close(), and the source until no call of it runs or follows.
+  // A call of the line. Throws INVALID_ARGUMENT, the same on all members, or the error of the mesh. The loader lives at
+  // least until close(), and the source as long as calls of it run or follow.
   static std::shared_ptr<Loader> create(const Line& line, const Environment& environment,
                                         const LoaderSettings& settings, const Value& state,
                                         std::unique_ptr<BatchSource> source);
@@ -53,22 +53,22 @@ class Loader : public std::enable_shared_from_this<Loader> {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // A value, or null at the end. Fails with DEADLINE naming whoever is late, which loses no batch.
+  // A value, or null at the end. Fails with DEADLINE, naming the late members; no batch is lost.
   std::shared_ptr<Future<Value>> next(Nanos timeout);
   Value save() const { return settings_.state(queue_.next()); }
   LoaderInfo info() const;
-  // The host has let go of it: no source begins, and the other members hear of it.
+  // The host has released the loader: no further source begins, and the other members are told.
   void close() noexcept;
 
  private:
   struct Making;
   struct Waiting;
-  // A batch that all have made, on its way to the queue.
+  // A batch that all members have made, on its way to the queue.
   struct Arriving {
     Agreement agreed;
     Tensors parts;
-    Tensors given;       // of position 0, with the batch of all: what it has still to send
-    size_t missing = 0;  // of the parts
+    Tensors given;       // at position 0 with ROOT: the parts of all members, yet to be sent
+    size_t missing = 0;  // parts that have yet to come
 
     void check(const Loader& loader) const;
   };
@@ -107,29 +107,29 @@ class Loader : public std::enable_shared_from_this<Loader> {
     std::atomic<bool> is_closed{false};
     std::atomic<bool> is_advance_posted{false};
   };
-  // What came of the batches so far; on the loop.
+  // The state of the batches so far; on the loop.
   struct Progress {
     uint64_t to_start = 0;
     uint64_t to_tell = 0;
     uint64_t to_agree = 0;
     uint64_t to_deliver = 0;
     size_t open = 0;                        // words under way
-    std::map<uint64_t, Nanos> running;      // sources, and since when
+    std::map<uint64_t, Nanos> running;      // sources, and when each began
     std::map<uint64_t, MadeBatch> made;     // not announced yet
-    std::map<uint64_t, Tensors> parts;      // of those that were announced
-    std::map<uint64_t, Tensor> words;       // that came out of order
-    std::map<uint64_t, Arriving> arriving;  // that all members have
-    bool has_stopped = false;               // no source begins
+    std::map<uint64_t, Tensors> parts;      // of batches that were announced
+    std::map<uint64_t, Tensor> words;       // words that arrived out of order
+    std::map<uint64_t, Arriving> arriving;  // batches that all members have announced
+    bool has_stopped = false;               // no further source begins
     bool has_told_last = false;
-    std::optional<uint64_t> last;  // the number of the batch that there is not
-    std::optional<Error> failure;  // the reason, where it is none of the data
-    bool is_over = false;          // no line
+    std::optional<uint64_t> last;  // the number of the first batch that does not come
+    std::optional<Error> failure;  // the reason, unless the data has ended
+    bool is_over = false;          // the line is closed
   };
 
   const Line line_;
   const Environment environment_;
   const LoaderSettings settings_;
-  const std::string name_;  // of its own lines, the second one for parts that are sent
+  const std::string name_;  // of the loader's own line; a second line carries parts
   const BatchRows rows_;
   const BatchRules rules_;
   BatchQueue queue_;

@@ -15,7 +15,7 @@ using layout::Axes;
 using layout::MeshShape;
 using layout::Spec;
 
-// What a state says, under these names; `next` beside it.
+// The fields of a saved state by their names, without `next`.
 std::vector<std::pair<std::string, int64_t>> fields_of(const LoaderSettings& settings) {
   return {{"mode", static_cast<int64_t>(settings.mode)},
           {"row_count", settings.row_count},
@@ -133,15 +133,15 @@ std::vector<int64_t> BatchRows::rows(const Range& range, layout::Range part) con
 
 namespace {
 
-// Of a text the spec for the fewest dims that it can be for, one at least where `least` says so. Throws what is wrong
-// with it for those.
+// Parses the text as a spec of the smallest rank, at least `least`, that it fits. If it fits none, throws the error
+// that describes the text best.
 Spec fewest_dims(const MeshShape& mesh, const std::string& text, size_t least) {
   std::optional<Error> first;
   for (size_t rank = least; rank <= kMaxRank; ++rank) {
     try {
       return parse_spec(mesh, text, rank);
     } catch (const Error& error) {
-      // A wrong number of dims says nothing of the text.
+      // An error about the number of dims does not mean that the text is wrong.
       const bool is_of_rank = error.message().find(" dims") != std::string::npos;
       if (!first || !is_of_rank) first = error;
       if (!is_of_rank) break;

@@ -15,21 +15,21 @@ namespace distag::spmd {
 // The numbers are those of distag_batch_mode.
 enum class BatchMode : int32_t {
   kGlobal = 1,  // each member's source gives the whole
-  kLocal = 2,   // each gives its part
+  kLocal = 2,   // each member's source gives its part
   kRoot = 3,    // the member at position 0 gives the whole, which is sent
-  kRows = 4,    // the loader chooses rows, of which each member is asked for those it holds
+  kRows = 4,    // the loader chooses rows, and asks each member for those that it holds
 };
 
 struct EntrySpec {
-  std::optional<std::string> key;  // empty: of any tensor
+  std::optional<std::string> key;  // empty: for any tensor
   std::string spec;
 };
 
-// A loader as it is wanted. Only ROWS has what follows the specs.
+// The settings of a loader. Fields behind the specs are for ROWS only.
 struct LoaderSettings {
   static constexpr int64_t kEndless = -1;
   static constexpr uint32_t kMostAhead = 4096;
-  static constexpr int64_t kMostRows = int64_t{1} << 28;  // of a batch
+  static constexpr int64_t kMostRows = int64_t{1} << 28;  // in one batch
 
   BatchMode mode = BatchMode::kGlobal;
   size_t prefetch = 2;
@@ -42,9 +42,9 @@ struct LoaderSettings {
   bool shuffle = false;
   bool drop_last = false;
 
-  // Throw INVALID_ARGUMENT.
+  // Throws INVALID_ARGUMENT.
   void check() const;
-  // The number of the batch that a state goes on with: of a loader with the same settings, in which epochs may be more.
+  // The next batch of a saved state. The state must be of the same settings; the epochs may be more.
   uint64_t first_of(const Value& state) const;
   Value state(uint64_t next) const;
   std::string describe() const;
@@ -56,16 +56,16 @@ class BatchRows {
   struct Range {
     uint64_t epoch = 0;
     int64_t first = 0;  // in the order of the epoch
-    int64_t count = 0;  // 0: not known by the loader, unless the mode is ROWS
+    int64_t count = 0;  // 0: unknown to the loader, unless the mode is ROWS
   };
   explicit BatchRows(const LoaderSettings& settings);
 
   bool are_chosen() const { return are_chosen_; }
-  // Whether there is no batch of that number.
+  // Whether the data ends before batch `number`.
   bool is_past(uint64_t number) const;
   std::optional<uint64_t> batches() const;  // empty: without end, or unknown
   Range range(uint64_t number) const;
-  // The rows of a part of it.
+  // The rows of one part of a batch.
   std::vector<int64_t> rows(const Range& range, layout::Range part) const;
 
  private:
@@ -77,19 +77,19 @@ class BatchRows {
   const RowOrder order_;
 };
 
-// The specs of what a batch has.
+// The specs of a batch's entries.
 class BatchSpecs {
  public:
-  // Throws INVALID_ARGUMENT for texts that are specs of no tensor, or of a sum; with ROWS unless all cut the first dim
-  // alike.
+  // Throws INVALID_ARGUMENT for a text that is no spec of any tensor, or is a sum; with ROWS, also unless all specs cut
+  // the first dim alike.
   BatchSpecs(const layout::MeshShape& mesh, const LoaderSettings& settings);
 
-  // Of an entry of a map, or of another tensor. Throws INVALID_ARGUMENT naming entry, rank and spec.
+  // The spec of an entry of a map, or of another tensor. Throws INVALID_ARGUMENT naming entry, rank and spec.
   layout::Spec of(const std::string& key, size_t rank) const;
-  // What is wrong with the entries of a batch: a map has these, and another batch none. Throws NOT_FOUND,
-  // INVALID_ARGUMENT.
+  // Throws NOT_FOUND or INVALID_ARGUMENT if the keys of a batch are not those of the specs. A batch that is no map has
+  // no keys.
   void check_entries(bool is_map, const std::vector<std::string>& keys) const;
-  // With ROWS, those that cut the first dim.
+  // With ROWS, the axes that cut the first dim.
   const layout::Axes& row_axes() const { return row_axes_; }
 
  private:

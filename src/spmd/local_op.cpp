@@ -39,7 +39,7 @@ Tensors LocalOp::run(Across& across) {
   }
   if (apart && apart->is_first) outputs[0] = run_op("add", {outputs[0], bias_in_place()});
   for (Tensor& output : outputs) {
-    // An op that has nothing to do may give its input back: the result is another tensor.
+    // An op that has nothing to do may give its input back: the result must be another tensor.
     for (const Tensor& input : inputs) {
       if (input && output.id() == input.id()) output = output.view(output.shape(), output.strides(), output.offset());
     }
@@ -56,7 +56,7 @@ Tensor LocalOp::bias_in_place() const {
   return run_op("reshape", {inputs_[apart.input]}, ops::make_attributes({{"shape", shape}}));
 }
 
-// As a loss of -1 everywhere adds them up.
+// A loss with inputs of -1 everywhere adds up the weights.
 Tensor LocalOp::weights_of_rows() const {
   if (plan_->part != nullptr) return Tensor::scalar(Dtype::kFloat64, weights_);
   Tensors inputs = inputs_;

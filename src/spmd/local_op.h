@@ -8,32 +8,32 @@
 
 namespace distag::spmd {
 
-// A gathered parameter, of which the input of an op is the whole or a part.
+// A gathered parameter. An input of an op is all of it, or a part of it.
 struct GatheredParameter {
   Lying origin;
-  layout::Spec spec;  // as which it was gathered: the elements lie row-major in a buffer of their own
+  layout::Spec spec;  // as it was gathered: row-major, in a buffer of its own
 };
 
-// This member's part of an application of an op: forward, what that left for backward, and backward.
+// This member's part in an application of an op: forward, the data saved for backward, and backward.
 class LocalOp {
  public:
   // `needed`: the inputs whose gradients are wanted, as in ops::Saved.
   LocalOp(std::shared_ptr<const OpPlan> plan, Tensors inputs, uint64_t needed);
 
-  // `across`: the members that it merges with, where it works on a part.
+  // `across`: the members that this one merges with, if it works on a part.
   Tensors run(Across& across);
   // The weights of this member's rows, added up. After run().
   Tensor weights_of_rows() const;
-  // By the factor of the local call, over the weights of all rows.
+  // Scales by the factor of the local call; of a weighted mean, by 1 / `weights`, the weights of all rows.
   void scale_outputs(Tensors& outputs, double weights);
-  // Saved parts of gathered parameters are dropped, as they can be gathered again. By input; nullopt for others.
+  // Drops saved parts of gathered parameters, which are gathered again for backward. By input; nullopt: no parameter.
   void forget_gathered(const std::vector<Dims>& shapes,
                        const std::vector<std::optional<GatheredParameter>>& parameters);
 
-  // Once its outputs are there: what backward needs is saved.
+  // Called once the outputs exist and backward's data is saved.
   void drop_inputs() { inputs_.clear(); }
 
-  // The gradient of each input, from those of the outputs; some outputs have none. May gather inputs again.
+  // The gradient of each input, from those of the outputs, of which some may be undefined. May gather inputs again.
   Tensors run_backward(Tensors gradients, CallOnLine& call) const;
 
  private:
@@ -47,7 +47,7 @@ class LocalOp {
   };
   struct Source {
     size_t input;
-    Dims shape;  // of the whole
+    Dims shape;  // of the whole parameter
     GatheredParameter parameter;
   };
 

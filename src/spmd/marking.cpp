@@ -30,18 +30,18 @@ Tensor part_of(const Tensor& whole, const Box& box) {
   return whole.view(box.extent, whole.strides(), offset).clone();
 }
 
-// This member's part. Of a deferred tensor no more is made; an initialiser is given where it is one.
+// This member's part. With source -1 a deferred tensor makes no more than that; it has an `initialiser`.
 Tensor make_part(const Tensor& tensor, const Initialiser* initialiser, const Box& box, CallOnLine& call,
                  int64_t source) {
   if (source < 0 && initialiser != nullptr) return make_box(*initialiser, tensor.dtype(), box.offset, box.extent);
   if (source < 0) return part_of(tensor.hold(), box);
-  // The others tell dtype and shape only.
+  // Members other than the source give dtype and shape only, so a deferred tensor is not made there.
   const bool is_spared = initialiser != nullptr && source != call.line().program->position();
   return part_of(call.broadcast(is_spared ? Tensor::empty(tensor.dtype(), tensor.shape()) : tensor.hold(), source),
                  box);
 }
 
-// What fails here fails alike on all members.
+// Fails alike on all members.
 Spec check_marking(const Tensor& tensor, const Line& line, const std::string& text, int64_t source) {
   check_not_shape_only(tensor);
   const MeshShape& mesh = line.program->shape();
@@ -68,7 +68,7 @@ Spec check_marking(const Tensor& tensor, const Line& line, const std::string& te
   return parsed;
 }
 
-// Elements of plain tensors on their way from one member, one behind the other, each from a whole word on.
+// Elements of plain tensors on their way from one member, one after the other, each aligned to a word.
 class Parcel {
  public:
   bool has_room(const Tensor& tensor) const { return words_ == 0 || words_ + words_of(tensor) <= kMostTogether; }
@@ -78,7 +78,7 @@ class Parcel {
   }
   bool empty() const { return leaves_.empty(); }
 
-  // Gives take(leaf, all its elements) for each.
+  // Calls take(leaf, all its elements) for each leaf.
   template <typename Take>
   void send(CallOnLine& call, int64_t source, const Take& take) {
     Tensor packed = Tensor::empty(Dtype::kInt64, {words_});
@@ -113,7 +113,7 @@ class Parcel {
   int64_t words_ = 0;
 };
 
-// One call that marks several leaves.
+// A call that marks several leaves.
 class Marker {
  public:
   Marker(const std::vector<Marking>& markings, const Line& line, int64_t source, bool together)
@@ -127,7 +127,7 @@ class Marker {
   void run(const std::string& what) {
     check(what);
     note(what);
-    // What a member makes by itself may fail there alone: then all hear of it, and none has marked anything.
+    // A member may fail alone in making its own parts: then all members throw that, and none has marked anything.
     const Outcomes outcomes = agree(call_, 0, [this] {
       make_own();
       return std::vector<int64_t>();
@@ -140,7 +140,7 @@ class Marker {
         if (shards_[i]) is_first = mark(i) && is_first;
       }
     } catch (...) {
-      // Elsewhere they are sharded now, which they cannot be here.
+      // Other members have sharded the leaves, which this one cannot.
       call_.end_mesh(current_error());
       throw;
     }
@@ -186,7 +186,7 @@ class Marker {
 
   bool is_sent(size_t leaf) const { return source_ >= 0 && initialisers_[leaf] == nullptr; }
 
-  // A deferred leaf makes its part, and nothing of it is sent.
+  // Makes the parts for which no values are sent: of deferred leaves, and of all leaves with source -1.
   void make_own() {
     shards_.resize(markings_.size());
     for (size_t i = 0; i < markings_.size(); ++i) {
@@ -221,18 +221,18 @@ class Marker {
   const std::vector<Marking>& markings_;
   const int64_t source_;
   const bool together_;
-  // Outlive the call: host code may run with their end.
+  // Kept until the call has ended: to drop an initialiser may run host code.
   std::vector<std::shared_ptr<const Initialiser>> initialisers_;
-  std::vector<bool> is_marked_;  // before the call: what another thread marks meanwhile changes no exchange
+  std::vector<bool> is_marked_;  // at the start of the call: marking by other threads meanwhile changes no exchange
   CallOnLine call_;
   std::vector<Spec> specs_;
-  std::vector<Tensor> shards_;  // undefined for leaves that are sharded already
+  std::vector<Tensor> shards_;  // undefined for leaves that were sharded already
 };
 
 }  // namespace
 
 void mark_sharding(const Tensor& tensor, const Line& line, const std::string& text, int64_t source) {
-  // Outlives the call: host code may run with its end.
+  // Kept until the call has ended: to drop an initialiser may run host code.
   const std::shared_ptr<const Initialiser> initialiser = tensor.initialiser();
   CallOnLine call(line, "mark_sharding");
   const MeshShape& mesh = line.program->shape();
@@ -254,7 +254,7 @@ void mark_sharding(const Tensor& tensor, const Line& line, const std::string& te
     is_first = tensor.set_shard_slot(
         std::make_unique<Sharding>(line, call.name_of(0), tensor.shape(), Lying{spec, std::move(shard)}));
   } catch (...) {
-    // Elsewhere it is sharded now, which it cannot be here.
+    // Other members have sharded the tensor, which this one cannot.
     const Error error = current_error();
     if (initialiser != nullptr || error.status() == Status::kOutOfMemory) call.end_mesh(error);
     throw;

@@ -54,14 +54,14 @@ Tensor meet(CallOnLine& call, const Dims& shape, const Spec& own, const Spec& ta
       Spec there = where.dual();
       there.set_partial(specs[i].partial() & where.partial());
       part = call.move(shape, part, specs[i], there);
-      // Over an axis where others are parts of a sum, what is repeated counts once.
+      // Along an axis where others hold parts of a sum, only the first member of equal ones counts.
       const Axes once = axes_of(where.partial() & ~there.partial());
       if (mesh.index_along(once, program.position()) != 0) part = zeros_like(part);
     }
     sum = ops::accumulate(std::move(sum), std::move(part));
   }
   if (as_it_comes) return make_sharded(call.line(), call.name_of(0), shape, where, std::move(sum));
-  // A part of a sum, where a sum is wanted of what is repeated: the first member has it.
+  // If `target` is a sum and the tensor is repeated, the first member has the value, and others zeros.
   Spec reachable = target;
   reachable.set_partial(target.partial() & where.partial());
   sum = call.move(shape, sum, where, reachable);

@@ -12,7 +12,7 @@ namespace distag::spmd {
 // order, in a joint pass.
 class ShardedNode : public autograd::Node {
  public:
-  // A forward output: how its gradient is wanted. As it comes: gradients that lie alike are added as they are.
+  // A forward output, and how its gradient is wanted. `as_it_comes`: they are only added.
   struct Output {
     Dims shape;
     layout::Spec wanted;
@@ -32,15 +32,15 @@ class ShardedNode : public autograd::Node {
   EntryName entry_name() const { return {call_, Fingerprint().add(line_.name).value()}; }
   const Output& output(size_t slot) const { return outputs_[slot]; }
   bool is_joint() const override { return true; }
-  // Whether its gradient is a plain tensor, from the graph of this worker alone.
+  // Whether the node gets a plain tensor as its gradient, from the graph of this worker alone.
   bool is_entry() const { return as_entry() != nullptr; }
-  // Of an entry: axes over which the members claim to bring the same gradient.
+  // For an entry: the axes along which members claim to bring the same gradient.
   virtual layout::AxisSet repeated() const { return 0; }
 
   // The gradient of each input, from those of the outputs, which are sharded as wanted. Collective, in the call given.
   virtual Tensors run(SavedData& saved, Tensors gradients, CallOnLine& call) = 0;
 
-  // Of a pass of this worker alone. Throws INVALID_STATE.
+  // Called in a pass of this worker alone. Throws INVALID_STATE.
   Tensors backward(SavedData& saved, Tensors gradients) override;
 
  private:
@@ -49,11 +49,11 @@ class ShardedNode : public autograd::Node {
   const std::vector<Output> outputs_;
 };
 
-// Edges for the gradients of these tensors; none where it is not recorded, or needs no gradient.
+// Edges for the gradients of these tensors; empty for a tensor that is not recorded or needs no gradient.
 std::vector<autograd::Edge> edges_of(std::span<const Tensor> inputs);
 
-// The gradients of one output (or of a leaf) added, and brought to `target`: the cuts of `own` are those of the tensor.
-// In the order given. `as_it_comes`: only added.
+// Adds the gradients of one output or leaf, in the order given, and brings the sum to `target`. `own`: the spec of the
+// output or leaf itself. `as_it_comes`: the sum stays where the gradients met.
 Tensor meet(CallOnLine& call, const Dims& shape, const layout::Spec& own, const layout::Spec& target,
             std::span<const Tensor> arrivals, bool as_it_comes);
 

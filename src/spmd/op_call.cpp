@@ -19,7 +19,7 @@ using layout::Move;
 using layout::Operand;
 using layout::Spec;
 
-// The line of a call with these inputs: a named one goes before the mesh itself.
+// The line of a call with these inputs: a named line goes before the mesh itself.
 Line common_line(const char* op, std::span<const Tensor> inputs) {
   const Sharding* first = nullptr;
   for (const Tensor& input : inputs) {
@@ -53,7 +53,7 @@ Operand operand_of(const char* op, const Tensor& input, size_t i, const std::str
          describe(input));
   }
   if (sharding != nullptr && sharding->was_partial() && sharding->line().name != line) {
-    // How it lies now depends on the readers on its own line, whose calls are not ordered with those of this one.
+    // Readers on that tensor's own line may sum it, and their calls are not ordered with calls of this line.
     fail(Status::kInvalidArgument, "{}: input {}, {}, was made a sum of parts on {}: redistribute it there first", op,
          i, describe(input),
          sharding->line().name.empty() ? "the mesh itself" : "line \"" + sharding->line().name + "\"");
@@ -63,7 +63,7 @@ Operand operand_of(const char* op, const Tensor& input, size_t i, const std::str
   return operand;
 }
 
-// The tensors by their names, and whether it is recorded: the part of a fingerprint that metadata does not tell.
+// A hash of the plan, of the tensors' names, and of whether the call is recorded: metadata does not tell these.
 uint64_t fingerprint_of(const OpPlan& plan, std::span<const Tensor> inputs, bool record) {
   Fingerprint fingerprint;
   fingerprint.add(plan.hash).add(record ? 1 : 0);
@@ -77,14 +77,14 @@ uint64_t fingerprint_of(const OpPlan& plan, std::span<const Tensor> inputs, bool
   return fingerprint.value();
 }
 
-// One application of an op: inputs, brought to where the plan wants them.
+// An application of an op to inputs, which are first brought to the plan's specs.
 class OpCallOnShards {
  public:
   OpCallOnShards(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes, bool record,
                  CallOnLine& call)
       : op_(op), inputs_(inputs), attributes_(attributes), record_(record), call_(call) {}
 
-  // The plan, and the call's place on the line. Throws alike on all members.
+  // Chooses the plan, and notes the call on the line. Throws alike on all members.
   void choose() {
     std::string replicas;
     try {
@@ -120,11 +120,11 @@ class OpCallOnShards {
     return outputs;
   }
 
-  // Whether others may wait for this member's part of what they merge.
+  // Whether other members may already wait for this one's part of a merge.
   bool has_begun_to_merge() const { return across_ && across_->has_begun(); }
 
-  // The elements that an op refuses are whole numbers that choose: indices, and targets that are classes. Of a part
-  // other members have others.
+  // Whether an op may have refused elements: indices, or targets that are classes. If these are cut, other members have
+  // other elements, and may not have failed.
   bool is_of_elements(const Error& error) const {
     const std::string_view signature = op_.signature;
     const size_t place = std::min(signature.find("tensor index"), signature.find("tensor targets"));
@@ -166,7 +166,7 @@ class OpCallOnShards {
     if (plan_->moves[i]) {
       const Move move(mesh(), operands_[i].shape, lying.spec, plan_->placement.inputs[i]);
       if (move.sum() == layout::SumKind::kAllReduce) {
-        // The same value: a second reader need not sum it again.
+        // The same value, summed: a second reader does not sum it again.
         lying.shard = call_.move(operands_[i].shape, lying.shard, lying.spec, move.after_sum());
         lying.spec = move.after_sum();
         sharding->set_summed(lying);
@@ -178,7 +178,7 @@ class OpCallOnShards {
     parameters_.push_back(gathered_parameter(i, *sharding, lying));
   }
 
-  // Where the input was gathered, by this op or before: then all members gather it again, or none.
+  // Set if the input was gathered, by this op or before: then all members gather it again for backward, or none.
   std::optional<GatheredParameter> gathered_parameter(size_t i, const Sharding& sharding, const Lying& lying) const {
     const Spec& wanted = plan_->placement.inputs[i];
     const bool comes_here = plan_->moves[i] && !Move(mesh(), operands_[i].shape, lying.spec, wanted).is_local();
@@ -191,7 +191,7 @@ class OpCallOnShards {
     return std::nullopt;
   }
 
-  // A mean over the weights of rows that other members have, too.
+  // The sum of the weights of all members' rows, if the op is a mean over weights; else 1.
   double weight_of_rows(const LocalOp& local) {
     if (!plan_->local.is_over_weights) return 1;
     Spec partial = plan_->placement.outputs[0].dual();
@@ -227,7 +227,7 @@ struct OpSaved final : autograd::Node::SavedData {
   LocalOp local;
 };
 
-// One application of an op by all members.
+// An application of an op by all members.
 class OpNode final : public ShardedNode {
  public:
   OpNode(const CallOnLine& call, std::shared_ptr<const OpPlan> plan, std::vector<Dims> shapes,
@@ -273,8 +273,8 @@ void OpCallOnShards::note_node(LocalOp local, const Tensors& outputs) {
 
 }  // namespace
 
-// A failure by arguments is one of all members, and a call of the line. One that the others may not have ends the mesh:
-// of memory, in the middle of what members merge, and of elements of a part.
+// A failure by arguments is alike on all members, and counts as a call of the line. A failure that the others may not
+// share ends the mesh: of memory, in the middle of a merge, or by elements of a part.
 Tensors apply_sharded(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes,
                       bool record) {
   CallOnLine call(common_line(op.name, inputs), op.name);

@@ -71,7 +71,7 @@ std::optional<Value> list_in(std::string_view text) {
   return Value::list(std::move(items));
 }
 
-// A default as a signature says it. Nothing: it is said in words, or is the value of another attribute.
+// A default value as a signature gives it. Empty: the signature says it in words, or names another attribute.
 std::optional<Value> value_in(std::string_view text, ops::AttributeKind kind) {
   switch (kind) {
     case ops::AttributeKind::kInt64:
@@ -90,7 +90,7 @@ std::optional<Value> value_in(std::string_view text, ops::AttributeKind kind) {
   return std::nullopt;
 }
 
-// What stands behind " NAME = " in the signature.
+// The text behind " NAME = " in the signature.
 std::string_view default_text(std::string_view signature, std::string_view name) {
   const std::string before = " " + std::string(name) + " = ";
   const size_t at = signature.find(before);
@@ -99,7 +99,7 @@ std::string_view default_text(std::string_view signature, std::string_view name)
   return text.substr(0, std::min(text.find(", "), text.find(')')));
 }
 
-// Without the choice that a caller has in saying a value.
+// A single form for values that a caller may give in several.
 Value in_one_form(const Attributes& attributes, const ops::Signature::Attribute& declared, const Value& value) {
   if (declared.kind == ops::AttributeKind::kFloat64) return Value(value.as_float64());
   if (declared.kind != ops::AttributeKind::kDtype) return value;

@@ -1,4 +1,4 @@
-// Ops whose dims are merged where they are cut: local kernels, and between them what members put together.
+// Ops whose merged dims are cut: local kernels, and between them the exchanges in which members merge their results.
 #include "spmd/part_ops.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ Tensor cast(const Tensor& x, Dtype dtype) {
 
 Tensor as_floating(const Tensor& x) { return is_floating(x.dtype()) ? x : cast(x, Dtype::kFloat32); }
 
-// The dims that an application reduces.
+// The reduced dims of an application.
 struct Reduced {
   DimSet dims;
   Dims shape;  // of the result
@@ -93,7 +93,7 @@ Tensors softmax_backward(const PartCall& call, const Saved& saved, const Tensor&
   return {run_op("mul", {y, run_op("add", {run_op("sub", {g, number(0)}), rest})})};
 }
 
-// log(sum(exp(x))) over the parts, of what is `shifted` so that the largest x is 0.
+// log(sum(exp(x))) over all parts; `shifted` is x less the largest x.
 Tensor merged_log_sum(Across& across, const Tensor& shifted, const Reduced& rows) {
   const Tensor is_one = run_op("eq", {shifted, Tensor::scalar(shifted.dtype(), 0.0)});
   const Tensor others = masked(run_op("exp", {shifted}), is_one);
@@ -120,8 +120,8 @@ Tensors log_softmax_backward(const PartCall& call, const Saved& saved, const Ten
   return {ops::log_softmax_gradient(g.contiguous(), y, sums)};
 }
 
-// Of the results of the parts, in double. An infinite largest one is not taken out, as the op does not. Backward needs
-// the result, with what it lacks.
+// Merges the results of the parts, in double. Like the op, does not subtract an infinite largest one. Saves for
+// backward the result, and the rest that it lacks.
 Result logsumexp_forward(const PartCall& call, const Tensors& inputs, Saved* saved) {
   Saved own;
   ops::find_op("logsumexp")->forward(inputs, call.attributes, &own);
@@ -162,7 +162,7 @@ Result amin_forward(const PartCall& call, const Tensors& inputs, Saved* saved) {
   return extreme("amin", call, inputs[0], saved);
 }
 
-// Shared evenly by all elements of the whole that are equal to the chosen one; 0 / 0, so NaN, where that is NaN.
+// The gradient is shared evenly by all elements of the whole that equal the chosen one; NaN (0 / 0) if that is NaN.
 Tensors extreme_backward(const PartCall& call, const Saved& saved, const Tensor& g) {
   const Tensor& x = saved.tensors[0];
   const Reduced rows = Reduced::by_dims("max", x, call.attributes);
@@ -171,7 +171,7 @@ Tensors extreme_backward(const PartCall& call, const Saved& saved, const Tensor&
   return {run_op("mul", {chosen, run_op("div", {ops::with_shape(g, rows.kept), counts})})};
 }
 
-// Of no elements the op gives what changes nothing: any false, all true.
+// Without elements the op gives the neutral value: any false, all true.
 Result truth(const char* op, const PartCall& call, const Tensors& inputs, Reduction reduction) {
   return {call.across.reduce(run_op(op, {inputs[0]}, call.attributes), reduction)};
 }
@@ -190,7 +190,7 @@ struct Candidate {
   int64_t number;
   int64_t index;
 
-  // NaN is the largest; of equal ones the first.
+  // NaN is the largest; of equal values the first comes first.
   bool comes_before(const Candidate& other) const {
     if (std::isnan(value) || std::isnan(other.value)) {
       return std::isnan(value) && (!std::isnan(other.value) || index < other.index);
@@ -203,7 +203,7 @@ struct Candidate {
 
 constexpr int64_t kNoIndex = -1;
 
-// Of each row the bits of the value, and its index in the whole.
+// For each row the bits of the largest value, and its index in the whole.
 Tensor own_candidates(const Tensor& x, const Reduced& rows, size_t dim, int64_t offset) {
   const int64_t count = element_count(rows.shape);
   Tensor pairs = Tensor::empty(Dtype::kInt64, {2 * count});
@@ -245,14 +245,14 @@ Result argmax_forward(const PartCall& call, const Tensors& inputs, Saved*) {
 
 // ---- var, layer_norm ------------------------------------------------------------------------------------------------
 
-// Of each row of the whole: float64[rows].
+// Moments of each row of the whole: float64[rows].
 struct Moments {
   Tensor means;
   Tensor squares;  // sum((x - mean)^2)
 };
 
-// Merged in the order of positions: what has no elements counts for nothing. `means` and `squares` are those of the
-// part.
+// Merges in the order of positions; a member without elements counts for nothing. `means` and `squares` are those of
+// the part.
 Moments merged_moments(Across& across, const Tensor& means, const Tensor& squares, int64_t count) {
   const int64_t rows = means.count();
   Tensor own = Tensor::empty(Dtype::kFloat64, {3 * rows});
@@ -309,7 +309,7 @@ Result var_forward(const PartCall& call, const Tensors& inputs, Saved* saved) {
   return {cast(ops::with_shape(result, rows.shape), x.dtype())};
 }
 
-// Elements of a row of the whole.
+// The number of elements in a row of the whole.
 int64_t normalized_count(const PartCall& call) {
   const Dims& whole = call.part.whole;
   const auto dims = static_cast<size_t>(ops::get_int(call.attributes, "normalized_dims", 1));
@@ -318,7 +318,7 @@ int64_t normalized_count(const PartCall& call) {
   return count;
 }
 
-// The last dims of a part, which make up a row of it.
+// The last dims of a part, which make up its share of a row.
 struct Normalized {
   int64_t rows = 1;
   int64_t count = 1;
@@ -341,7 +341,7 @@ struct Normalized {
   }
 };
 
-// Saves what the op does, from which it makes the gradients of weight and bias.
+// Saves the same as the op, whose backward makes the gradients of weight and bias.
 Result layer_norm_forward(const PartCall& call, const Tensors& inputs, Saved* saved) {
   const Tensor x = inputs[0].contiguous();
   const Normalized norm(call, inputs);
@@ -424,7 +424,7 @@ Result nll_loss_forward(const PartCall& call, const Tensors& inputs, Saved* save
 
 // ---- embedding, index_select, gather --------------------------------------------------------------------------------
 
-// An index beyond the whole table is refused by all that have it, whichever rows they have.
+// Throws on all members alike for an index beyond the whole table, whichever rows a member has.
 Tensor checked_indices(const char* op, const Tensor& index, int64_t rows) {
   if (index.dtype() != Dtype::kInt64) {
     fail(Status::kInvalidArgument, "{}: the index must be int64, not {}", op, describe(index));
@@ -438,7 +438,7 @@ Tensor checked_indices(const char* op, const Tensor& index, int64_t rows) {
   return indices;
 }
 
-// The rows that are here, and the elements of an index that name them.
+// The rows of the index that are in this part, and their places in the index.
 struct RowsHere {
   std::vector<int64_t> rows;
   std::vector<int64_t> places;
@@ -492,7 +492,7 @@ Result embedding_forward(const PartCall& call, const Tensors& inputs, Saved* sav
   return {ops::with_shape(placed_rows(table, 0, here, indices.count()), shape)};
 }
 
-// That of the op, of the gradients of what named a row that is here.
+// Backward of the op, on the gradients of those places that named a row in this part.
 Tensors embedding_backward(const PartCall&, const Saved& saved, const Tensor& g) {
   const int64_t columns = g.shape().back();
   const int64_t rows = element_count(g.shape()) / std::max<int64_t>(columns, 1);
@@ -519,7 +519,7 @@ Tensors index_select_backward(const PartCall&, const Saved& saved, const Tensor&
   return ops::find_op("index_select")->backward(saved, {here});
 }
 
-// Saves the place of each element of the index in this part, 0 where it is in another one, and which are here.
+// Saves for each element of the index its place in this part, and whether it is here; elsewhere the place is 0.
 Result gather_forward(const PartCall& call, const Tensors& inputs, Saved* saved) {
   const Tensor& x = inputs[0];
   const size_t dim = ops::checked_dim("gather", ops::get_int(call.attributes, "dim", 0), x);
@@ -548,7 +548,7 @@ Tensors gather_backward(const PartCall&, const Saved& saved, const Tensor& g) {
 
 // ---- dropout --------------------------------------------------------------------------------------------------------
 
-// Backward is that of the op, at the place of the part.
+// Backward is that of the op, at the offset of the part.
 Result dropout_forward(const PartCall& call, const Tensors& inputs, Saved* saved) {
   if (saved != nullptr) {
     saved->attributes = call.attributes;

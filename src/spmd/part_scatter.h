@@ -10,11 +10,11 @@
 
 namespace distag::spmd {
 
-// The axes over which a loader's calls go.
+// All axes of the mesh: a loader's calls go over these.
 layout::Axes all_axes(const layout::MeshShape& mesh);
 
-// How the parts of batches that position 0 has made come to the members: each entry of a batch is a scatter on a line
-// of its own, in the same order on all members. A line has room for a limited number of calls, so entries wait. On the
+// Carries the parts of batches that position 0 has made to the members: each entry of a batch is a scatter on a line of
+// its own, in the same order on all members. A line has room for a limited number of calls, so entries wait. On the
 // loop of the mesh.
 class PartScatter {
  public:
@@ -29,12 +29,12 @@ class PartScatter {
   void close(const Error& why);
 
   void add(uint64_t batch, size_t entries);
-  // The next entry, if there is room for it: it is under way until end_one().
+  // The next entry, if the line has room for it. The entry is under way until end_one().
   std::optional<Entry> begin_one();
   void end_one() { --open_; }
   std::deque<Entry> take_waiting() { return std::exchange(waiting_, {}); }
 
-  // At position 0, which has each entry in the parts of all members, one after the other; gives its own.
+  // At position 0, where `given` has the parts of all members, entry after entry. Sends them, and gives its own part.
   std::shared_ptr<Future<Tensor>> give(Tensors& given, size_t entry);
   std::shared_ptr<Future<Tensor>> receive(Tensor room) { return scatter(std::move(room), {}); }
 

@@ -32,7 +32,7 @@ std::string shown(std::string_view name) {
   return std::string(name.substr(0, kLongestNamed)) + (name.size() > kLongestNamed ? "..." : "");
 }
 
-// How many characters differ, at the best alignment (Levenshtein).
+// The edit distance at the best alignment (Levenshtein).
 size_t distance(std::string_view a, std::string_view b) {
   a = a.substr(0, kLongestNamed);
   b = b.substr(0, kLongestNamed);
@@ -66,7 +66,7 @@ bool is_same_mesh(const MeshShape& a, const MeshShape& b) {
   return a.sizes() == b.sizes() && a.axis_names() == b.axis_names() && a.ranks() == b.ranks();
 }
 
-// The spec as the leaf takes it, in the first notation.
+// Checks that the spec fits the leaf, and prints it in the first notation.
 std::string check_spec(const MeshShape& mesh, const Tensor& tensor, const std::string& text, Spec& spec) {
   spec = parse_spec(mesh, text, tensor.rank());
   check_shape(mesh, spec, tensor.shape(), dtype_size(tensor.dtype()));
@@ -80,7 +80,7 @@ uint64_t bytes_of(const MeshShape& mesh, const Spec& spec, const Tensor& tensor,
   return static_cast<uint64_t>(box_of(mesh, spec, tensor.shape(), position).count()) * dtype_size(tensor.dtype());
 }
 
-// Of the program and where it has the leaves, whatever their order is.
+// A hash of the program, and of its leaves by name, whatever their order is.
 uint64_t hash_of(const TracedProgram& program, const std::vector<PlanLeaf>& leaves) {
   std::map<uint64_t, size_t> places;
   for (size_t i = 0; i < program.leaves().size(); ++i) places.emplace(program.leaves()[i].id(), i);
@@ -95,7 +95,7 @@ uint64_t hash_of(const TracedProgram& program, const std::vector<PlanLeaf>& leav
   return fingerprint.value();
 }
 
-// The spec that a leaf has been marked with. Throws INVALID_ARGUMENT for one of another mesh.
+// The spec that a leaf has been marked with. Throws INVALID_ARGUMENT if that is on another mesh.
 std::optional<Spec> marked_spec(const MeshShape& mesh, const Tensor& leaf, const std::string& name) {
   const Sharding* sharding = Sharding::of(leaf);
   if (sharding == nullptr) return std::nullopt;
@@ -107,11 +107,11 @@ std::optional<Spec> marked_spec(const MeshShape& mesh, const Tensor& leaf, const
 
 }  // namespace
 
-// All places of the pattern at which the name so far may have got are followed side by side, so the time is that of
-// both lengths multiplied, whatever they are.
+// Follows all places of the pattern that the name so far may have reached, so the time is at most that of both lengths
+// multiplied.
 bool fits(std::string_view pattern, std::string_view name) {
   struct Item {
-    char letter;  // '*' takes any within dots, '+' across them
+    char letter;  // '*' takes any letters but dots, '+' any letters
     bool is_star;
   };
   std::vector<Item> items;
@@ -170,7 +170,7 @@ Plan::Plan(const MeshShape& mesh, PlanSettings settings) : mesh_(mesh), source_(
   }
   report.ops = std::move(ops_);
   report_ = write_plan_report(mesh_, report);
-  if (report.search) report.search->counts = StepCounts();  // some are of this member
+  if (report.search) report.search->counts = StepCounts();  // the bytes are those of this member
   hash_ = Fingerprint().add(write_plan_report(mesh_, report)).value();
 }
 
@@ -215,7 +215,7 @@ void Plan::place_by_rules(const PlanSettings& settings) {
   place_same_tensors();
 }
 
-// A leaf without a rule may be one with a rule by another name.
+// A leaf without a rule, or marked already, takes the spec of a leaf with a rule that is the same tensor.
 void Plan::place_same_tensors() {
   std::map<uint64_t, size_t> ruled;
   for (size_t i = 0; i < leaves_.size(); ++i) {
@@ -284,7 +284,7 @@ const char* describe_moves(layout::MoveClass moves) {
 }  // namespace
 
 std::vector<std::optional<Spec>> Plan::fixed_specs(const TracedProgram& program, const Places& places) const {
-  // What has no name is not marked: it stays as it is.
+  // Leaves without a name are not marked: they stay as they are.
   std::vector<std::optional<Spec>> fixed;
   for (const Tensor& leaf : program.leaves()) {
     const auto marked = marked_spec(mesh_, leaf, fmt::format("an input of the program, {},", describe(leaf)));
@@ -336,7 +336,7 @@ std::map<uint64_t, size_t> places_in(const TracedProgram& program) {
   return places;
 }
 
-// Parts, and for those that are trained their gradients and the optimizer's copies.
+// The number of times that a leaf's bytes count: a trained leaf has a gradient and the optimizer's copies too.
 uint64_t copies_of(const Tensor& leaf, const PlanSettings& settings) {
   const bool is_trained = !settings.is_inference && autograd::requires_grad(leaf);
   return is_trained ? uint64_t{2} + settings.optimizer_copies : 1;
@@ -368,7 +368,7 @@ void Plan::choose(const TracedProgram& program, const PlanSettings& settings, Pl
   policy.marking_order.resize(program.leaves().size());
   for (size_t i = 0; i < leaves_.size(); ++i) {
     const auto found = places.find(leaves_[i].tensor.id());
-    // What is marked already was marked before all others.
+    // Leaves that are marked already were marked before all others.
     const bool is_marked = leaves_[i].why == kMarked;
     if (found != places.end()) policy.marking_order[found->second] = is_marked ? i : leaves_.size() + i;
   }
@@ -396,7 +396,7 @@ void Plan::choose(const TracedProgram& program, const PlanSettings& settings, Pl
                                  choice.step.activation_bytes, choice.step.part.counts};
 }
 
-// Of the member that has the most: parts, and for those that are trained their gradients and the optimizer's copies.
+// Bytes of the member that needs the most: its parts, their gradients, and the optimizer's copies.
 uint64_t Plan::count_memory(const PlanSettings& settings) const {
   uint64_t most = 0;
   for (int64_t position = 0; position < mesh_.count(); ++position) {

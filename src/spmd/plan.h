@@ -15,13 +15,13 @@
 
 namespace distag::spmd {
 
-// A tensor of a program that no op of it makes, by name.
+// A named leaf: a tensor of a program that no op of it makes.
 struct PlanLeaf {
   std::string name;
   Tensor tensor;
 };
 
-// The leaves whose name fits the pattern have the spec: * within dots, ** across them, ? one character.
+// Leaves whose name fits the pattern get the spec: * matches within dots, ** across them, ? one character.
 struct PlanRule {
   std::string pattern;
   std::string spec;
@@ -29,27 +29,27 @@ struct PlanRule {
 bool fits(std::string_view pattern, std::string_view name);
 
 struct PlanSettings {
-  Tensors roots;  // the results of a program on shapes; none: rules are all
+  Tensors roots;  // the results of a program on shapes; none: a plan by rules alone
   std::vector<PlanLeaf> leaves;
-  std::vector<PlanRule> rules;       // the first that fits counts; a leaf that none fits: what follows, or repeated
-  std::optional<std::string> saved;  // the report of a former plan, in the place of rules; also for no roots
+  std::vector<PlanRule> rules;       // the first that fits counts; other leaves get what follows, or are repeated
+  std::optional<std::string> saved;  // the report of a former plan, instead of rules; also without roots
   bool is_inference = false;
   uint32_t optimizer_copies = 0;
-  uint64_t memory_bytes = 0;  // that a member may take for leaves and what training keeps of them; 0: any
+  uint64_t memory_bytes = 0;  // limit of a member for leaves and what training keeps of them; 0: none
   int64_t source = 0;         // a position; -1: each member has all values
-  // The specs of leaves without a rule are searched for: those with which a step of the roots takes the least time.
+  // Searches specs for the leaves without a rule: those with which a step of the roots takes the least time.
   bool is_automatic = false;
-  std::optional<std::string> costs;  // of the search, in the place of the usual ones
-  std::function<bool()> is_over;     // asked now and then: the search then throws DEADLINE; may be empty
-  StepPolicy policy;                 // of the mesh, and this member
+  std::optional<std::string> costs;  // of the search, instead of the defaults
+  std::function<bool()> is_over;     // asked now and then: if true, the search throws DEADLINE; may be empty
+  StepPolicy policy;                 // of the mesh, and of this member
 };
 
-// How the leaves of a program lie on a mesh. Immutable.
+// The specs of a program's leaves on a mesh. Immutable.
 class Plan {
  public:
-  // Throws INVALID_ARGUMENT for a rule that fits no leaf or does not suit one, for roots that are no results of ops on
-  // shapes, or of none of the leaves, and for a saved text that no plan wrote, or of another mesh, program or other
-  // leaves; OUT_OF_MEMORY beyond the bound; for costs that are none INVALID_ARGUMENT, and DEADLINE.
+  // Throws INVALID_ARGUMENT for a rule that fits no leaf, or whose spec does not suit a leaf; for roots that are no
+  // results of ops on shapes, or use none of the leaves; for a saved text that is no report of a plan, or of another
+  // mesh, program or leaves; and for malformed costs. Throws OUT_OF_MEMORY beyond the limit, and DEADLINE.
   Plan(const layout::MeshShape& mesh, PlanSettings settings);
 
   // In the first notation; nullptr: there is no such leaf.
@@ -71,19 +71,19 @@ class Plan {
 
   void place_by_rules(const PlanSettings& settings);
   void place_same_tensors();
-  // The program of the plan that was saved.
+  // Takes the specs of a saved plan. Gives the hash of its program.
   std::optional<uint64_t> place_as_saved(const PlanSettings& settings, std::optional<uint64_t> program,
                                          std::optional<ReportedSearch>& saved_search);
-  // Of each leaf of the program, unless it is open. `places`: of those leaves, by the ids of their tensors.
+  // The spec of each leaf of the program, empty if it is open. `places`: of the program's leaves, by tensor id.
   using Places = std::map<uint64_t, size_t>;
   std::vector<std::optional<layout::Spec>> fixed_specs(const TracedProgram& program, const Places& places) const;
   using Why = std::function<std::string(size_t)>;
   void place_open(const Places& places, const std::vector<layout::Spec>& specs, const Why& why);
   void note_ops(const TracedProgram& program, const std::vector<layout::Spec>& results,
                 const std::vector<layout::MoveClass>& moves);
-  // The leaves that are open get what follows for them.
+  // Open leaves get the specs that follow from the others.
   void complete(const TracedProgram& program);
-  // Or what is found for them.
+  // Open leaves get the specs that the search finds.
   void choose(const TracedProgram& program, const PlanSettings& settings, PlanReport& report);
   uint64_t count_memory(const PlanSettings& settings) const;
   void check_memory(const PlanSettings& settings, uint64_t memory) const;
@@ -93,7 +93,7 @@ class Plan {
   std::vector<Placed> leaves_;
   std::vector<ReportedOp> ops_;
   std::string report_;
-  uint64_t hash_ = 0;  // of what the reports of all members have alike
+  uint64_t hash_ = 0;  // of the parts of the report that all members have alike
 };
 
 }  // namespace distag::spmd

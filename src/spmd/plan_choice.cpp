@@ -15,7 +15,7 @@ using layout::Spec;
 
 namespace {
 
-// Of a leaf and a step: how often in all a step is worked out anew to say what the cuts of a leaf save.
+// Leaves times steps. Beyond this limit, a report does not work out what the cuts of each leaf save.
 constexpr size_t kMostExplained = size_t{1} << 16;
 constexpr size_t kMostRoughRows = size_t{1} << 15;
 constexpr size_t kMostSearchRows = size_t{1} << 22;
@@ -46,7 +46,7 @@ bool fits_memory(const StepCosts& costs, const ChoiceRequest& request, const Spe
   return request.memory_bytes == 0 || needed_bytes(costs, request, choice.leaves, choice.step) <= request.memory_bytes;
 }
 
-// What follows from the fixed leaves: another choice, where the search may have missed some.
+// Tries the specs that follow from the fixed leaves: another choice, as the search may have missed some.
 void try_completion(StepCosts& costs, const ChoiceRequest& request, SpecChoice& choice) {
   const SpecCompletion completion(costs.mesh(), costs.program(), request.fixed);
   SpecChoice other;
@@ -73,7 +73,7 @@ std::string reason_of(StepCosts& costs, const ChoiceRequest& request, const Spec
   return "saves memory, and takes no time over repeated";
 }
 
-// Exact, unless the tables where gradients meet are too large for that.
+// Exact, unless the tables where gradients meet are too large.
 std::unique_ptr<const PlanModel> make_model(StepCosts& costs, const ChoiceRequest& request) {
   PlanModel::Limits limits;
   limits.is_over = request.is_over;
@@ -87,7 +87,7 @@ std::unique_ptr<const PlanModel> make_model(StepCosts& costs, const ChoiceReques
 SearchResult search_model(const PlanModel& model, const ChoiceRequest& request) {
   SearchProblem problem = model.problem();
   const uint64_t fixed = saturating_sum(model.fixed_bytes(), request.other_bytes);
-  // With nothing left for what is chosen, the least that it needs is still to be found.
+  // With no memory left for the chosen leaves, the search still has to find the least that they need.
   if (request.memory_bytes != 0) {
     problem.memory_bytes = request.memory_bytes > fixed ? request.memory_bytes - fixed : 1;
   }
@@ -106,7 +106,7 @@ SpecChoice choose_specs(StepCosts& costs, const ChoiceRequest& request) {
   SpecChoice choice;
   choice.bound = model->has_cuts() ? costs.least_time() : found.bound;
   if (found.cost == kImpossible && found.fits) {
-    // The search gave up: what is left is what follows, or all repeated.
+    // The search gave up: the choice is the specs that follow, or all leaves repeated.
     choice.leaves = model->leaves_of(std::vector<uint32_t>(model->problem().sizes.size()));
   } else {
     choice.leaves = model->leaves_of(found.values);

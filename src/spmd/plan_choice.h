@@ -9,16 +9,16 @@
 
 namespace distag::spmd {
 
-// What a search of specs is asked.
+// The question to a search of specs.
 struct ChoiceRequest {
-  std::vector<std::optional<layout::Spec>> fixed;  // of each leaf of the program; those without one are chosen
-  std::vector<uint64_t> copies;                    // of each leaf: how many times its bytes count as memory
+  std::vector<std::optional<layout::Spec>> fixed;  // of each leaf of the program; leaves without a spec are chosen
+  std::vector<uint64_t> copies;                    // of each leaf: the number of times that its bytes count as memory
   uint64_t memory_bytes = 0;                       // of a member; 0: no limit
-  uint64_t other_bytes = 0;                        // of the limit, what the program does not use
-  std::function<bool()> is_over;                   // asked now and then: the search then throws DEADLINE
+  uint64_t other_bytes = 0;                        // of the limit, the part that tensors outside the program take
+  std::function<bool()> is_over;                   // asked now and then: if true, the search throws DEADLINE
 };
 
-// The specs with which a step takes the least time.
+// Specs with which a step takes the least time.
 struct SpecChoice {
   std::vector<layout::Spec> leaves;
   PlannedStep step;
@@ -26,7 +26,7 @@ struct SpecChoice {
   std::vector<std::string> why;  // of each leaf that was not fixed
 };
 
-// Throws DEADLINE, and OUT_OF_MEMORY with the least bytes that would do.
+// Throws DEADLINE, and OUT_OF_MEMORY with the least bytes that would suffice.
 SpecChoice choose_specs(StepCosts& costs, const ChoiceRequest& request);
 
 }  // namespace distag::spmd

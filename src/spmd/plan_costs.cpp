@@ -17,7 +17,7 @@ using layout::AxisSet;
 using layout::MeshShape;
 
 constexpr int kDeepestCosts = 4;
-constexpr size_t kLargestCosts = size_t{1} << 20;  // bytes of a text
+constexpr size_t kLargestCosts = size_t{1} << 20;  // bytes of the text
 constexpr double kMostAlpha = 1e6;
 constexpr double kMostBeta = 1;
 constexpr double kMostRate = 1e21;
@@ -46,7 +46,7 @@ double costs_number(const Json& json, const std::string& place, double most) {
   fail(Status::kInvalidArgument, "costs: {} is {}, not a number from 0 to {}", place, number, most);
 }
 
-// Of an object with "alpha" and "beta" what is there.
+// Reads "alpha" and "beta" of an object, each if present.
 template <typename Link>
 void read_link_costs(const Json& json, const std::string& place, Link& link) {
   for (const auto& [key, value] : costs_object(json, place).items()) {
@@ -128,7 +128,7 @@ PlanCosts::PlanCosts(const MeshShape& mesh, const std::optional<std::string>& te
     link.per_mebibyte = static_cast<uint64_t>(std::llround(link.beta * 1e12 * double{kMebibyte}));
     told[mesh.axis_name(axis)] = {{"alpha", link.alpha}, {"beta", link.beta}};
   }
-  // So slow no machine is; far below that the count of picoseconds would not fit.
+  // No machine is slower; far below that, the number of picoseconds would overflow.
   if (rate > 0 && rate < 1000) fail(Status::kInvalidArgument, "costs: rate is {}, neither 0 nor at least 1000", rate);
   per_giga_ = rate == 0 ? 0 : static_cast<uint64_t>(std::llround(double{kGiga} / rate * 1e12));
   report_ = Json{{"rate", rate}, {"axes", std::move(told)}}.dump(-1, ' ', false, Json::error_handler_t::replace);

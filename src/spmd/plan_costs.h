@@ -10,23 +10,23 @@
 
 namespace distag::spmd {
 
-// What exchanges and arithmetic take, in whole picoseconds: so plans are the same on unlike machines. By default 80 us
+// The time of exchanges and arithmetic in whole picoseconds: so plans are the same on unlike machines. By default 80 us
 // and 1 ns a byte for an exchange, and 10^10 operations a second.
 //
-// A text, JSON, says otherwise: {"alpha": seconds, "beta": seconds a byte, "rate": operations a second, 0 for computing
-// that is free, "outer": {"alpha", "beta"} of axes along which members are of several granules, "axes": {NAME:
-// {"alpha", "beta"}}}. An axis that is named goes before "outer", and what one of them leaves out is that of all axes.
+// A JSON text sets other costs: {"alpha": seconds, "beta": seconds a byte, "rate": operations a second, 0 for free
+// computing, "outer": {"alpha", "beta"} of axes along which members are of several granules, "axes": {NAME: {"alpha",
+// "beta"}}}. A named axis goes before "outer". Either may leave out a number, and then has that of all axes.
 class PlanCosts {
  public:
   // Throws INVALID_ARGUMENT naming the place.
   PlanCosts(const layout::MeshShape& mesh, const std::optional<std::string>& text);
 
-  // Of one that brings the member that gets most this number of bytes; of several axes the dearest counts.
+  // The time of an exchange in which the member that gets most gets `bytes`; of several axes the most expensive counts.
   Picoseconds exchange(layout::AxisSet axes, uint64_t bytes) const;
   Picoseconds exchange(layout::AxisSet axes) const { return exchange(axes, 0); }
-  Picoseconds transport(layout::AxisSet axes, uint64_t bytes) const;  // the part of the bytes
+  Picoseconds transport(layout::AxisSet axes, uint64_t bytes) const;  // the part of the time for the bytes
   Picoseconds computing(uint64_t operations) const;
-  // What holds for each axis, as JSON.
+  // The costs of each axis, as JSON.
   const std::string& report() const { return report_; }
 
  private:
@@ -38,7 +38,7 @@ class PlanCosts {
   };
 
   std::vector<Link> links_;  // of each axis
-  uint64_t per_giga_ = 0;    // picoseconds of 10^9 operations
+  uint64_t per_giga_ = 0;    // picoseconds for 10^9 operations
   std::string report_;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kStepsBetweenQuestions = uint64_t{1} << 16;
 constexpr int kPriceBits = 32;
-constexpr uint64_t kLeastRuns = 4;  // of the elimination that the limit of steps has room for
+constexpr uint64_t kLeastRuns = 4;  // the limit of steps has room for this many runs of the elimination
 
 using Wide = unsigned __int128;
 
@@ -113,7 +113,7 @@ void Elimination::eliminate(uint32_t variable, const std::vector<Tables>& parts,
   }
 }
 
-// Variables of any of the tables, each once, in no order that matters.
+// The variables of any of the tables, each once. Their order does not matter.
 std::vector<uint32_t> Elimination::joined(const Tables& tables, uint32_t without) {
   work_.add(tables.size());
   marks_[without] = ++unions_;
@@ -132,7 +132,7 @@ uint64_t Elimination::rows_of(const std::vector<uint32_t>& scope) const {
   return rows;
 }
 
-// A table alone is never split, as it is given, or was within the limits when it was made.
+// A single table is never split: it was given, or was within the limits when it was made.
 std::vector<Elimination::Tables> Elimination::split(const Tables& tables, uint32_t variable, uint64_t most_rows) {
   if (rows_of(joined(tables, variable)) <= most_rows) return {tables};
   Tables largest_first = tables;
@@ -181,7 +181,7 @@ Elimination::Least Elimination::least(std::vector<Weights> tables) const {
   return {sum, values_of(tables)};
 }
 
-// From the last group to the first: what a row of a group and a value cost with all else, less what a table adds to it.
+// From the last group to the first: the least sum with a row of a group and a value, less that table's own weight.
 std::vector<std::vector<uint64_t>> Elimination::completions(std::vector<Weights> tables) const {
   eliminate(tables);
   std::vector<std::vector<uint64_t>> completions;
@@ -221,7 +221,7 @@ void Elimination::eliminate(std::vector<Weights>& tables) const {
 
 Weights Elimination::least_of(const Group& group, const std::vector<Weights>& tables) const {
   const size_t size = sizes_[group.variable];
-  Weights result, own(size), sums;  // own: of tables that have no other variable
+  Weights result, own(size), sums;  // own: the sum of tables that have no other variable
   result.reserve(group.rows);
   std::vector<size_t> joint;
   for (size_t i = 0; i < group.inputs.size(); ++i) {
@@ -246,7 +246,7 @@ Weights Elimination::least_of(const Group& group, const std::vector<Weights>& ta
   return result;
 }
 
-// The variable that was eliminated last first, so that those of its tables have their values.
+// The variable that was eliminated last comes first, so that the other variables of its tables have values.
 std::vector<uint32_t> Elimination::values_of(const std::vector<Weights>& tables) const {
   std::vector<uint32_t> values(sizes_.size());
   for (size_t end = groups_.size(); end > 0;) {

@@ -12,12 +12,12 @@ namespace distag::spmd {
 
 inline uint64_t saturating_sum(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
 uint64_t saturating_product(uint64_t a, uint64_t b);
-// Of bytes, rounded down. The price of a byte has 32 bits behind the point.
+// The price of `bytes`, rounded down. The price of a byte has 32 binary places.
 uint64_t price_of(uint64_t bytes, uint64_t price);
-// The price of a byte at which those cost that much, or a little less.
+// The price of a byte at which `bytes` cost `cost`, or a little less.
 uint64_t price_at(uint64_t cost, uint64_t bytes);
 
-// What is to be least, and what decides among equals: (cost, bytes) or the reverse. UINT64_MAX: impossible.
+// The sum to be least in `first`; `second` decides among equals. (cost, bytes) or the reverse. UINT64_MAX: impossible.
 struct Weight {
   uint64_t first = 0;
   uint64_t second = 0;
@@ -28,7 +28,7 @@ inline Weight operator+(const Weight& a, const Weight& b) {
   return {saturating_sum(a.first, b.first), saturating_sum(a.second, b.second)};
 }
 
-// A combination of values for each row, the last variable's value fastest.
+// A weight for each combination of values, the last variable's value fastest.
 using Weights = std::vector<Weight>;
 
 // Counts the steps of a search.
@@ -36,7 +36,7 @@ class SearchWork {
  public:
   explicit SearchWork(const SearchLimits& limits) : limits_(limits) {}
 
-  // Throws DEADLINE if the time is up, for which it asks once in many steps.
+  // Throws DEADLINE if the time is up, which it checks once in many steps.
   void add(uint64_t steps);
   uint64_t left() const { return steps_ < limits_.most_steps ? limits_.most_steps - steps_ : 0; }
   const SearchLimits& limits() const { return limits_; }
@@ -47,10 +47,10 @@ class SearchWork {
   uint64_t asked_ = 0;  // steps when it last asked
 };
 
-// Least sums over tables by elimination of variables (Bertele, Brioschi: Nonserial dynamic programming, 1972): tables
-// of a variable are replaced by one that has the least sum over its values for each combination of the others,
-// beginning with the variable whose table is least. A table that would pass the limits is split (Dechter, Rish:
-// Mini-buckets, 2003): each part takes a value of its own, so their sum is a lower bound.
+// Least sums over tables by elimination of variables (Bertele, Brioschi: Nonserial dynamic programming, 1972): the
+// tables of a variable are replaced by one table that has, for each combination of the other variables, the least sum
+// over its values. The variable whose new table is least comes first. A table that would pass the limits is split
+// (Dechter, Rish: Mini-buckets, 2003): each part takes a value of its own, so their sum is a lower bound.
 class Elimination {
  public:
   struct Input {
@@ -58,7 +58,7 @@ class Elimination {
     size_t stride;                // of the variable
     std::vector<size_t> strides;  // of the group's scope
   };
-  // Tables with a variable that are replaced by one: the table `table_count() + number of the group`.
+  // Tables with one variable, and the table that replaces them: number `table_count() + number of the group`.
   struct Group {
     uint32_t variable;
     std::vector<uint32_t> scope;  // ascending, without the variable
@@ -88,9 +88,9 @@ class Elimination {
 
   bool is_exact() const { return is_exact_; }
   uint64_t steps() const { return steps_; }  // of least()
-  // Of the tables given, in the order of the scopes.
+  // The least sum over the given tables, in the order of the scopes.
   Least least(std::vector<Weights> tables) const;
-  // For each row of each group's table: the least sum of `first` of the tables that are not in it. Exact only.
+  // For each row of each group's table: the least sum of `first` over the tables outside it. Exact elimination only.
   std::vector<std::vector<uint64_t>> completions(std::vector<Weights> tables) const;
 
   const std::vector<uint32_t>& sizes() const { return sizes_; }
@@ -98,7 +98,7 @@ class Elimination {
   const std::vector<Group>& groups() const { return groups_; }
   // Tables without variables that remain.
   const std::vector<size_t>& rest() const { return rest_; }
-  // Where the input begins for the values of the group's scope.
+  // The offset of an input for the values of the group's scope, at the variable's value 0.
   static size_t offset_of(const Group& group, const Input& input, const std::vector<uint32_t>& values);
 
  private:
@@ -118,9 +118,9 @@ class Elimination {
   const size_t table_count_;
   SearchWork& work_;
   std::vector<std::vector<uint32_t>> scopes_;
-  std::vector<Group> groups_;  // those of a variable follow one another
+  std::vector<Group> groups_;  // groups of one variable follow one another
   std::vector<size_t> rest_;
-  std::vector<uint64_t> marks_;  // of each variable: the last union that has it
+  std::vector<uint64_t> marks_;  // of each variable: the last union that contains it
   uint64_t unions_ = 0;
   uint64_t steps_ = 0;
   bool is_exact_ = true;

@@ -5,7 +5,7 @@
 namespace distag::spmd {
 namespace {
 
-constexpr uint64_t kShareOfSteps = 32;  // a weight of a front takes longer, and stays in memory
+constexpr uint64_t kShareOfSteps = 32;  // a weight of a front takes longer than a step, and stays in memory
 
 }  // namespace
 
@@ -31,7 +31,7 @@ std::optional<std::vector<uint32_t>> FrontElimination::values(const std::vector<
   const Front front = front_of(fronts_of_rest());
   if (front.empty() || weights_left_ == 0) return std::nullopt;
   const auto is_wanted = [wanted](const Weight& weight) { return weight.second <= wanted; };
-  weights_left_ = UINT64_MAX;  // what follows only makes fronts of some rows again
+  weights_left_ = UINT64_MAX;  // the rest only makes fronts of some rows again
   targets_.assign(tables_.size(), {});
   set_targets(parts_of(*std::find_if(front.begin(), front.end() - 1, is_wanted), fronts_of_rest()),
               elimination_.rest());
@@ -48,7 +48,7 @@ FrontElimination::Fronts FrontElimination::fronts_of_rest() const {
   return fronts;
 }
 
-// False: it passes the limits.
+// Gives false if the table passes the limits.
 bool FrontElimination::add_table(size_t group_number) {
   const Elimination::Group& group = elimination_.groups()[group_number];
   Table table;
@@ -76,7 +76,7 @@ bool FrontElimination::add_table(size_t group_number) {
   return true;
 }
 
-// The front of the sums of one weight of each.
+// The front of all sums of one weight from each front.
 FrontElimination::Front FrontElimination::front_of(const Fronts& fronts) {
   Weight single;
   for (const auto& front : fronts) {
@@ -123,7 +123,7 @@ void FrontElimination::drop_dear(Front& front, size_t group_number, size_t row) 
   });
 }
 
-// The first value that gives the target, and what each table gives to it.
+// Chooses the first value whose front has the target, and sets the targets of its tables.
 void FrontElimination::choose(const Elimination::Group& group, Weight target, std::vector<uint32_t>& values) {
   Fronts fronts(group.inputs.size());
   std::vector<size_t> tables;
@@ -141,7 +141,7 @@ void FrontElimination::choose(const Elimination::Group& group, Weight target, st
   }
 }
 
-// A weight of each front, which make the target together.
+// Weights, one of each front, that add up to the target.
 std::vector<Weight> FrontElimination::parts_of(Weight target, const Fronts& fronts) {
   std::vector<Front> sums{{Weight{}}};  // of the fronts before
   for (const auto& front : fronts) sums.push_back(sum(sums.back(), front));

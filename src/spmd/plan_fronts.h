@@ -9,24 +9,24 @@
 
 namespace distag::spmd {
 
-// The best choice within a budget of `second`, by elimination of tables that have a front in each row: weights of which
-// no other is at most as large in both, the least `first` in front.
+// The best choice within a budget of `second`, by elimination of tables that have a front in each row: the weights of
+// which no other is at most as large in both parts, the least `first` in front.
 class FrontElimination {
  public:
   using Front = std::vector<Weight>;
-  // Drops weights from which no choice within the budget is as cheap as a known one: `first` and the price of `second`
-  // are a bound, together with what completes them at that price.
+  // Drops weights from which no choice within the budget is as cheap as a known choice. The bound is `first`, the price
+  // of `second`, and the completion at that price.
   struct Cut {
     uint64_t price = 0;
-    uint64_t most = UINT64_MAX;                          // of the known choice's cost and the price of the budget
+    uint64_t most = UINT64_MAX;                          // limit: the known choice's cost and the price of the budget
     std::span<const std::vector<uint64_t>> completions;  // of Elimination; empty: drops nothing
   };
 
-  // `elimination` is exact, and outlives this. Drops weights beyond `budget`.
+  // `elimination` is exact, and outlives this object. Drops weights beyond `budget`.
   FrontElimination(const Elimination& elimination, uint64_t budget, const Cut& cut, SearchWork& work);
 
-  // The values of the least `first` of which `second` is at most `wanted`, or else of the least `second`. Nothing if
-  // the fronts pass the limits, or if no weight is left.
+  // The values of the least `first` with `second` at most `wanted`, or else of the least `second`. Empty if the fronts
+  // pass the limits, or if no weight is left.
   std::optional<std::vector<uint32_t>> values(const std::vector<Weights>& tables, uint64_t wanted);
   bool has_passed_limits() const { return weights_left_ == 0; }
 
@@ -54,8 +54,8 @@ class FrontElimination {
   const Cut cut_;
   SearchWork& work_;
   std::vector<Table> tables_;
-  std::vector<Weight> targets_;  // what a table that replaces others adds to the sum
-  uint64_t weights_left_;        // that may still be made
+  std::vector<Weight> targets_;  // the share of each table in the sum of the table that replaces it
+  uint64_t weights_left_;        // weights that may still be made
 };
 
 }  // namespace distag::spmd

@@ -26,7 +26,7 @@ void Improvement::improve(std::vector<uint32_t>& values, uint64_t budget) {
   values = values_;
 }
 
-// The best combination of values of these variables, the first one of equals; true: it is another one.
+// Moves to the best combination of values of these variables, the first of equals. True if the values change.
 bool Improvement::move(const std::vector<uint32_t>& variables) {
   if (work_.left() == 0) return false;
   std::vector<size_t> tables;
@@ -77,7 +77,7 @@ Improvement::Wide Improvement::bytes_of(const std::vector<uint32_t>& variables) 
   return bytes;
 }
 
-// The next combination of their values; false: that was the last one.
+// Moves to the next combination of the variables' values; false: that was the last.
 bool Improvement::next(const std::vector<uint32_t>& variables) {
   for (size_t i = variables.size(); i-- > 0;) {
     if (++values_[variables[i]] < problem_.sizes()[variables[i]]) return true;

@@ -10,13 +10,13 @@
 
 namespace distag::spmd {
 
-// Moves of one variable, and of two that a table has, while one of them makes the choice better: fewer impossible
-// costs, then fewer bytes beyond the budget, then less cost, then fewer bytes. Ends early without steps.
+// Moves of one variable, and of two that a table has, as long as a move makes the choice better: fewer impossible
+// costs, then fewer bytes beyond the budget, then less cost, then fewer bytes. Ends early when steps run out.
 class Improvement {
  public:
   Improvement(const ReducedProblem& problem, SearchWork& work);
 
-  // The budget is of bytes beyond the least of each variable.
+  // The budget counts bytes beyond the least of each variable.
   void improve(std::vector<uint32_t>& values, uint64_t budget);
 
  private:

@@ -18,11 +18,11 @@ namespace {
 constexpr size_t kLeftOut = TracedProgram::kNone;
 constexpr uint32_t kDropped = UINT32_MAX;
 constexpr uint32_t kMostKinds = 4;   // of buckets: each doubles the values of a variable that meets all leaves
-constexpr size_t kRowsUnasked = 64;  // between two looks at the time
+constexpr size_t kRowsUnasked = 64;  // between two checks of the time
 constexpr size_t kMostCuts = 1024;   // of a leaf
-constexpr size_t kFewInputs = 8;     // of more, each row takes memory for all
+constexpr size_t kFewInputs = 8;     // with more inputs, each row takes memory for all
 
-// Cuts along the axes from `axis` on that leave something to each member; all axes repeated comes first.
+// The cuts along the axes from `axis` on that leave each member some elements; all axes repeated comes first.
 void list_cuts(const MeshShape& mesh, const Dims& shape, size_t axis, Spec& spec, std::vector<Spec>& cuts) {
   if (cuts.size() > kMostCuts) return;
   if (axis == mesh.axis_count()) {
@@ -54,7 +54,7 @@ class PlanModel::Combinations {
 
   const std::vector<uint32_t>& variables() const { return variables_; }
   size_t count() const { return count_; }
-  // Of a variable, in the combination of that number.
+  // The value of a variable in the combination with this index.
   uint32_t value(size_t index, uint32_t variable) const {
     uint32_t value = 0;
     for (size_t i = variables_.size(); i-- > 0 && variable != kNoVariable;) {
@@ -71,7 +71,7 @@ class PlanModel::Combinations {
   size_t count_ = 1;
 };
 
-// An op for one combination of its inputs.
+// The result of an op for one combination of its inputs.
 struct PlanModel::Row {
   const StepCosts::Applied* applied = nullptr;
   Picoseconds cost = 0;
@@ -80,7 +80,7 @@ struct PlanModel::Row {
   Specs arriving;  // gradients that meet others, of each input
 };
 
-// Whether the gradient of the input comes to where there are others.
+// Whether the gradient of the input meets others.
 bool PlanModel::meets(size_t step, size_t input) const {
   const BackwardFlow& flow = costs_.flow();
   return flow.steps[step] && flow.uses[step][input] && flow.arrivals[costs_.program().steps()[step].inputs[input]] > 1;
@@ -172,7 +172,7 @@ uint32_t PlanModel::grouped(uint32_t variable, const std::vector<uint32_t>& grou
   return made;
 }
 
-// The views hang on variables of the values that differ for them, and on at most `most` combinations in all.
+// Lets the views depend on variables of distinct values, with at most `most` combinations in all.
 void PlanModel::group_alike(std::vector<SpecView*> views, size_t most) {
   struct Groups {
     std::vector<uint32_t> group_of;
@@ -195,7 +195,7 @@ void PlanModel::group_alike(std::vector<SpecView*> views, size_t most) {
     }
     groups.count = static_cast<uint32_t>(numbers.size());
   }
-  // The largest loses its last ones.
+  // Too many combinations: the largest loses its last group.
   for (;;) {
     size_t count = 1;
     Groups* largest = nullptr;
@@ -252,8 +252,8 @@ PlanModel::Row PlanModel::row_of(size_t number, const std::vector<SpecView>& inp
   return row;
 }
 
-// What is left of the gradient are the axes of its sum. The cost: to bring it to the cuts of the tensor; or its share
-// of bringing all there at once, if they are all alike.
+// Keeps of the gradient only the axes of its sum. Adds to the cost the least that it takes to bring the gradient to the
+// cuts of the tensor: on its own, or as a share of one move of all gradients, if these are alike.
 void PlanModel::make_rough(size_t item, const Spec& own, Spec& gradient, Picoseconds& cost) const {
   const TracedProgram::Item& what = costs_.program().items()[item];
   Spec there = own.dual();
@@ -263,7 +263,7 @@ void PlanModel::make_rough(size_t item, const Spec& own, Spec& gradient, Picosec
       return costs_.moved(what.shape, what.dtype, from, to).time;
     };
     const Picoseconds at_once = time(gradient, own.dual()), sum = time(there, own.dual());
-    const bool makes_sum = at_once >= sum;  // else what brings it there takes less than the sum alone
+    const bool makes_sum = at_once >= sum;  // else the whole move takes less than the sum alone
     const Picoseconds share = (makes_sum ? at_once - sum : at_once) / costs_.flow().arrivals[item];
     cost = saturating_sum(cost, std::min(time(gradient, there), share));
     if (!makes_sum) there.set_partial(0);
@@ -272,7 +272,7 @@ void PlanModel::make_rough(size_t item, const Spec& own, Spec& gradient, Picosec
   gradient.set_partial(there.partial());
 }
 
-// Inputs that the op leaves otherwise than it found them, for those that read them later.
+// The inputs that the op leaves in another spec than it found, if later ops read them.
 std::vector<bool> PlanModel::changing_inputs(size_t number, const std::vector<SpecView>& inputs,
                                              const std::vector<Row>& rows, const Combinations& all) const {
   const TracedProgram::Step& step = costs_.program().steps()[number];
@@ -286,7 +286,7 @@ std::vector<bool> PlanModel::changing_inputs(size_t number, const std::vector<Sp
   return changing;
 }
 
-// Rows that are alike for others have one outcome: that of the first row comes first, cheaper ones before dearer ones.
+// Rows that later steps cannot tell apart have one outcome. The first row's outcome comes first, then the cheapest.
 void PlanModel::number_outcomes(size_t number, const std::vector<bool>& changing, std::vector<Row>& rows) {
   std::map<std::string, uint32_t> numbers;
   std::vector<Picoseconds> least;
@@ -309,7 +309,7 @@ void PlanModel::number_outcomes(size_t number, const std::vector<bool>& changing
   for (Row& row : rows) row.outcome = place[row.outcome];
 }
 
-// With the variable of outcomes, where that is one of its own. Outcomes from `count` on are not to be taken.
+// Adds the table of an op; `outcome`: the op's own variable, if it has one. Outcomes from `count` on are impossible.
 void PlanModel::add_op_table(const Combinations& all, const std::vector<Row>& rows, uint32_t outcome, uint32_t count) {
   CostTable& table = problem_.tables.emplace_back();
   table.variables = all.variables();
@@ -342,7 +342,7 @@ void PlanModel::add_step(size_t number) {
     rows.push_back(row_of(number, inputs, all, index));
   }
   const std::vector<bool> changing = changing_inputs(number, inputs, rows, all);
-  // On one variable all hangs on that.
+  // With one variable, all results depend on that: the op needs no variable of its own.
   const bool is_new = all.variables().size() > 1;
   uint32_t count = static_cast<uint32_t>(rows.size());
   if (is_new) {

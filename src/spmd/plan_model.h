@@ -13,42 +13,42 @@ namespace distag::spmd {
 // The choice of specs for the leaves of a program, as tables of what each choice costs.
 //
 // A leaf without a spec is a variable; its values are the cuts, axes of a dim in the order of the mesh, that leave each
-// member something. An op whose inputs hang on one variable hangs on it too. One with several makes a new variable of
-// all outcomes that differ for others: how results lie, what is left of a sum, which gradients go back, which buckets
-// those of leaves need; a table ties it to its inputs. Where gradients meet there is a table over all that bring one.
-// A last variable says which kinds of buckets there are, each of which takes one start.
+// member some elements. An op whose inputs depend on one variable depends on it too. An op with several makes a new
+// variable of all outcomes that later ops can tell apart: the specs of results, the rest of a sum, the gradients that
+// go back, and the buckets that leaves need. A table ties it to its inputs. Where gradients meet, a table covers all
+// that bring one. The last variable says which kinds of buckets exist, each of which takes one start.
 //
-// No assignment costs less in a step than in the tables. It costs as much unless a bucket is full before the end, the
-// model is rough, or `has_gaps`.
+// No assignment costs less in a step than in the tables. It costs exactly as much unless a bucket is full before the
+// end, the model is rough, or `has_gaps`.
 class PlanModel {
  public:
   struct Limits {
     size_t most_combinations = 4096;             // of the inputs of one op
     size_t most_rows = size_t{1} << 18;          // of one table
     size_t most_meeting_rows = size_t{1} << 12;  // of one table where gradients meet
-    // Of gradients that meet only the sums that they are parts of are told apart, and what it costs at least to bring
-    // one of another cut there: less than a step takes, but few rows.
+    // If gradients meet, keeps only the sums that they are parts of, with a lower bound of the cost of bringing them
+    // to the cuts of the tensor: less than a step takes, but few rows.
     bool is_rough = false;
     std::function<bool()> is_over = nullptr;  // asked while tables are made: throws DEADLINE
   };
 
-  // `fixed`: of each leaf; one without gets its spec by the search. `copies`: of each leaf, how many times its bytes
-  // count as memory.
+  // `fixed`: of each leaf; empty: the search chooses its spec. `copies`: of each leaf, the number of times that its
+  // bytes count as memory.
   PlanModel(StepCosts& costs, const std::vector<std::optional<layout::Spec>>& fixed,
             const std::vector<uint64_t>& copies, Limits limits);
 
   const SearchProblem& problem() const { return problem_; }  // without a limit of memory
-  // Of an assignment, the specs of all leaves.
+  // The specs of all leaves for an assignment.
   std::vector<layout::Spec> leaves_of(const std::vector<uint32_t>& values) const;
   uint64_t fixed_bytes() const { return fixed_bytes_; }  // besides those of the problem
-  // Some outcomes were left out, because there were too many: then there may be something better that is not looked at.
+  // Some outcomes were left out, as there were too many: a better choice may have been missed.
   bool has_cuts() const { return has_cuts_; }
-  // Some costs were left out, so that the tables may say less than a step takes.
+  // Some costs were left out: the tables may give less than a step takes.
   bool has_gaps() const { return has_gaps_; }
 
  private:
   static constexpr uint32_t kNoVariable = UINT32_MAX;
-  // Something that hangs on a variable, by its value; on none: the only one.
+  // Values of something, one for each value of a variable; without a variable, the only one.
   template <typename T>
   struct View {
     uint32_t variable = kNoVariable;
@@ -59,7 +59,7 @@ class PlanModel {
   using SpecView = View<layout::Spec>;
   using Kinds = uint32_t;  // a bit for each kind of bucket
 
-  // Combinations of the values of some variables, the last one fastest.
+  // All combinations of the values of some variables, the last one fastest.
   class Combinations;
   struct Row;
 
@@ -67,7 +67,7 @@ class PlanModel {
   bool meets(size_t step, size_t input) const;
   void add_leaf(size_t leaf, const std::optional<layout::Spec>& fixed, uint64_t copies);
   void add_step(size_t step);
-  // A variable of the groups that the values of another one are in (UINT32_MAX: not to be taken); kNoVariable for one.
+  // A variable of groups of another variable's values (UINT32_MAX: not allowed); kNoVariable if there is one group.
   uint32_t grouped(uint32_t variable, const std::vector<uint32_t>& group_of, uint32_t count);
   void group_alike(std::vector<SpecView*> views, size_t most);
   void add_meeting(size_t item);
@@ -88,14 +88,14 @@ class PlanModel {
   const Limits limits_;
   SearchProblem problem_;
   std::vector<SpecView> made_;                   // of each item
-  std::vector<SpecView> now_;                    // as its next reader finds it
+  std::vector<SpecView> now_;                    // of each item, as its next reader finds it
   std::vector<std::vector<SpecView>> arrivals_;  // gradients of each item that meet others
   size_t leaf_count_;
   uint64_t fixed_bytes_ = 0;
   bool has_cuts_ = false;
   bool has_gaps_ = false;
   std::map<std::pair<uint32_t, std::vector<uint32_t>>, uint32_t> groups_;
-  std::map<StepCosts::BucketKind, uint32_t> kinds_;  // their bits
+  std::map<StepCosts::BucketKind, uint32_t> kinds_;  // and their bits
   struct KindTable {
     std::vector<uint32_t> variables;
     std::vector<Kinds> kinds;

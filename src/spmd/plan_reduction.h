@@ -8,20 +8,20 @@
 
 namespace distag::spmd {
 
-// A problem without the values that another one beats: one of no more bytes that is no dearer in any table, whatever
-// the values of the others are. Of two that are equal the lower number stays. A large table is not compared.
+// A problem without dominated values: another value takes no more bytes, and costs no more in any table, whatever the
+// other variables' values are. Of two equal values the lower number stays. Large tables are not compared.
 class ReducedProblem {
  public:
   ReducedProblem(const SearchProblem& problem, SearchWork& work);
 
-  // Of the values that are left. Variables keep their numbers.
+  // The sizes of the remaining values. Variables keep their numbers.
   const std::vector<uint32_t>& sizes() const { return sizes_; }
   const std::vector<CostTable>& tables() const { return tables_; }
   const std::vector<std::vector<uint64_t>>& bytes() const { return bytes_; }  // of each variable, beyond its least
   uint64_t least_bytes() const { return least_bytes_; }                       // sum of the least of each variable
   // Tables that have the variable.
   const std::vector<size_t>& tables_of(uint32_t variable) const { return tables_of_[variable]; }
-  // The numbers that the values have in the problem.
+  // The numbers that these values have in the original problem.
   std::vector<uint32_t> originals(const std::vector<uint32_t>& values) const;
 
  private:

@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kVersion = 1;
 constexpr int kDeepest = 8;
-constexpr size_t kLargest = size_t{64} << 20;  // bytes of a text
+constexpr size_t kLargest = size_t{64} << 20;  // bytes of the text
 
 Json describe(const layout::MeshShape& mesh) {
   Json ranks = Json::array();
@@ -39,7 +39,7 @@ const char* mode_of(const PlanReport& report) {
   return report.program ? "complete" : "rules";
 }
 
-// That of the report, which has one where its mode is not that of rules alone.
+// The program of the report. It has one unless its mode is "rules".
 std::optional<uint64_t> read_program(const Json& report, std::optional<uint64_t> wanted) {
   const std::string mode = report.at("mode").get<std::string>();
   if (mode == "rules") {
@@ -77,7 +77,7 @@ ReportedOp read_op(const Json& json) {
   return {json.at("name").get<std::string>(), json.at("spec").get<std::string>(), json.at("why").get<std::string>()};
 }
 
-// The counts of a step by their names.
+// Visits the counts of a step by their names.
 template <typename Counts, typename Visit>
 void for_each_count(Counts& counts, const Visit& visit) {
   visit("all_reduces", counts.all_reduces);

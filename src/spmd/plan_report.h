@@ -12,7 +12,7 @@
 
 namespace distag::spmd {
 
-// What the report of a plan says of a leaf.
+// A leaf in the report of a plan.
 struct ReportedLeaf {
   std::string name;
   Dtype dtype = Dtype::kFloat32;
@@ -21,19 +21,19 @@ struct ReportedLeaf {
   std::string why;
 };
 
-// And of an op of its program.
+// An op of the program in the report.
 struct ReportedOp {
   std::string name;
-  std::string spec;  // of its result, or the first of them
+  std::string spec;  // of the first result
   std::string why;
 };
 
-// And of a step, where the specs were searched for.
+// The costs of a step in the report, if the specs were searched for.
 struct ReportedSearch {
   double seconds = 0;
   double bound = 0;
   std::string costs;         // JSON
-  uint64_t activations = 0;  // bytes of results that a backward keeps
+  uint64_t activations = 0;  // bytes of results that backward keeps
   StepCounts counts;
 };
 
@@ -46,8 +46,8 @@ struct PlanReport {
 };
 std::string write_plan_report(const layout::MeshShape& mesh, const PlanReport& report);
 
-// A text that may be anything: throws INVALID_ARGUMENT unless it is the report of a plan for this mesh; with a program,
-// of a plan for that program. Without one it may be of any, or of rules alone.
+// Reads any text: throws INVALID_ARGUMENT unless it is the report of a plan for this mesh and, if `program` is given,
+// for that program. Without one it may be of any program, or of rules alone.
 PlanReport read_plan_report(const layout::MeshShape& mesh, std::optional<uint64_t> program, const std::string& text);
 
 }  // namespace distag::spmd

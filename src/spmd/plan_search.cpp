@@ -22,7 +22,7 @@ std::vector<std::vector<uint32_t>> scopes_of(const ReducedProblem& problem) {
     std::copy_if(table.variables.begin(), table.variables.end(), std::back_inserter(scopes.back()), has_choice);
   }
   for (uint32_t variable = 0; variable < problem.sizes().size(); ++variable) {
-    if (has_choice(variable)) scopes.push_back({variable});  // of its bytes
+    if (has_choice(variable)) scopes.push_back({variable});  // the table of its bytes
   }
   return scopes;
 }
@@ -62,7 +62,7 @@ class Search {
   const ReducedProblem problem_;
   const Elimination elimination_;
   uint64_t bound_ = 0;
-  uint64_t price_ = 0;  // of a byte, that gives the bound
+  uint64_t price_ = 0;  // of a byte, at the bound
   bool least_is_exact_ = true;
 };
 
@@ -110,7 +110,7 @@ uint64_t Search::budget() const {
   return limit_ > problem_.least_bytes() ? limit_ - problem_.least_bytes() : 0;
 }
 
-// (cost and the price of the bytes, bytes).
+// Tables of (cost and the price of the bytes, bytes).
 std::vector<Weights> Search::costs_first(uint64_t price) const {
   std::vector<Weights> tables;
   for (const CostTable& table : problem_.tables()) {
@@ -136,10 +136,10 @@ std::vector<Weights> Search::bytes_first() const {
   return tables;
 }
 
-// Lagrange's relaxation: memory has a price in place of a limit. What a choice then costs, less the price of the
-// budget, is a bound. The price is the slope between the best choice that does not fit and the best one that does,
-// until the line through both has no choice below it (Handler, Zang: A dual algorithm for the constrained shortest path
-// problem, 1980).
+// Lagrange's relaxation: memory has a price instead of a limit. The cost of the best choice at that price, less the
+// price of the budget, is a bound. The price is the slope between the best choice that does not fit and the best one
+// that does, until no choice lies below the line through both (Handler, Zang: A dual algorithm for the constrained
+// shortest path problem, 1980).
 Search::Choice Search::between(Choice cheap, Choice small) {
   Choice best = small;
   for (int i = 0; i < kMostPrices && work_.left() >= elimination_.steps(); ++i) {
@@ -166,8 +166,8 @@ Search::Choice Search::between(Choice cheap, Choice small) {
   return fits(repaired) ? std::min(best, repaired) : best;
 }
 
-// The best choice, or a known one that fits if the limits do not allow more. First as if some choice cost little more
-// than the bound, as then most is dropped; if none does, that is a better bound.
+// The best choice, or the known one, which fits, if the limits allow no more. First assumes a cost little above the
+// bound, as this drops most weights. If no choice has it, the bound is better for the next try.
 Search::Choice Search::exact(Choice known) {
   if (work_.left() < elimination_.steps()) return known;
   const std::vector<Weights> tables = costs_first(0);
@@ -184,8 +184,8 @@ Search::Choice Search::exact(Choice known) {
   return known;
 }
 
-// Of choices whose cost may saturate on the way, so that nothing can be dropped: neither what is dear nor what takes
-// much memory. Without one within the limits: the choice that is given.
+// For problems whose costs may saturate, so that no weight can be dropped for its cost or bytes. Gives `choice` if the
+// limits do not allow a result.
 Search::Choice Search::exact_of_all(const Choice& choice) {
   FrontElimination fronts(elimination_, UINT64_MAX, {}, work_);
   const auto values = fronts.values(costs_first(0), budget());

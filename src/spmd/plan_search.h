@@ -8,15 +8,15 @@
 namespace distag::spmd {
 
 // The choice of least cost: a value for each variable, where tables say what values cost together, and values take
-// memory. It knows nothing about their meaning.
+// memory. The search knows nothing about their meaning.
 //
-// Values that another one beats are dropped (plan_reduction.h). Then one variable after the other is eliminated
-// (plan_elimination.h), which is exact. Where memory binds, it gets a price, which gives a bound and a choice near it;
-// what the bound leaves open is eliminated with fronts, pairs of cost and bytes of which no other is better in both
-// (plan_fronts.h). If these pass the limits, or a table does and is split, then `bound` is the cost of the relaxed
-// problem, and moves of one or two variables improve the answer (plan_improvement.h).
+// Dominated values are dropped (plan_reduction.h). Then one variable after the other is eliminated
+// (plan_elimination.h), which is exact. If memory binds, it gets a price, which gives a bound and a choice near it. An
+// elimination with fronts then closes the gap: fronts are pairs of cost and bytes of which no other is better in both
+// (plan_fronts.h). If these pass the limits, or a table does and is split, `bound` is the cost of the relaxed problem,
+// and moves of one or two variables improve the answer (plan_improvement.h).
 //
-// All is integers, and work is counted, so the answer is the same on every machine.
+// All numbers are integers, and work is counted, so the answer is the same on every machine.
 
 using Picoseconds = uint64_t;  // sums saturate
 constexpr Picoseconds kImpossible = UINT64_MAX;
@@ -35,14 +35,14 @@ struct SearchProblem {
 
 struct SearchLimits {
   size_t most_rows = size_t{1} << 20;       // of one table in the elimination
-  uint64_t most_steps = uint64_t{1} << 28;  // values read, over the whole search; a bound on its memory also
+  uint64_t most_steps = uint64_t{1} << 28;  // values read, in the whole search; also bounds its memory
   std::function<bool()> is_over;            // asked now and then; may be empty. The search then throws DEADLINE
 };
 
-// Among choices of equal cost the one of fewer bytes, then lower values of the variables that were eliminated last.
+// Among choices of equal cost: fewest bytes, then lower values of the variables that were eliminated last.
 struct SearchResult {
   std::vector<uint32_t> values;  // one of each variable
-  Picoseconds cost = 0;          // kImpossible: no possible choice was found; if `bound` is so too, none exists
+  Picoseconds cost = 0;          // kImpossible: no possible choice was found; if `bound` is too, none exists
   Picoseconds bound = 0;         // no choice that fits costs less; equal to cost: exact
   uint64_t bytes = 0;
   bool fits = true;            // false: none was found that fits memory_bytes, and `values` need the least known

@@ -42,7 +42,7 @@ uint64_t elements_of(const Dims& shape) {
   return product;
 }
 
-// Of one product: 2 for each number that is multiplied and added; of other ops one for each element of the largest.
+// For a product, 2 for each multiplication and addition; for other ops, 1 for each element of the largest tensor.
 uint64_t operations_of(const layout::OpCall& call, const layout::Rule& rule) {
   const uint64_t results = rule.output_shapes.empty() ? 0 : elements_of(rule.output_shapes[0]);
   if (call.op == "matmul" || call.op == "linear") {
@@ -65,8 +65,8 @@ uint64_t operations_of(const layout::OpCall& call, const layout::Rule& rule) {
   return most;
 }
 
-// How many times that. Backward of a product is a product for each input that needs a gradient, of other ops the same
-// once more.
+// The factor for forward and backward. Backward of a product is a product for each input that needs a gradient; of
+// other ops, as much as forward.
 uint64_t products_of(std::string_view op, bool goes_backward, uint64_t needed) {
   if (!goes_backward) return 1;
   return 1 + (is_product(op) ? (needed & 1) + (needed >> 1 & 1) : 1);
@@ -189,7 +189,7 @@ bool StepCosts::is_parameter(size_t item) const {
 
 std::string StepCosts::key_of_step(size_t number) const {
   const TracedProgram::Step& step = program_.steps()[number];
-  // Settings as they are given: a default that is given may ask for another rule.
+  // The attributes as they are given: to give a default may ask for another rule.
   Specs none;
   for (const size_t item : step.inputs) none.emplace_back(item == kNoItem ? 0 : program_.items()[item].shape.size());
   std::vector<Operand> operands;
@@ -223,7 +223,7 @@ const StepCosts::Applied& StepCosts::apply(size_t step, const Specs& inputs) {
   return kept_.emplace(std::move(key), work_out(step, inputs)).first->second;
 }
 
-// Gives the inputs whose gradients are needed, as bits.
+// Fills `operands`. Gives a bit for each input whose gradient is needed.
 uint64_t StepCosts::operands_of(size_t number, const Specs& inputs, std::vector<Operand>& operands) const {
   const TracedProgram::Step& step = program_.steps()[number];
   uint64_t needed = 0;
@@ -262,7 +262,7 @@ StepCosts::Applied StepCosts::work_out(size_t number, const Specs& inputs) const
   return applied;
 }
 
-// Inputs one after the other, as the op does: a sum that one of them is made into is there for the next.
+// Brings the inputs one after the other, as the op does: a sum made for one input is there for the next.
 void StepCosts::bring(size_t number, const layout::OpCall& call, const Placement& placement, uint64_t needed,
                       bool gathers_again, Applied& applied) const {
   const TracedProgram::Step& step = program_.steps()[number];
@@ -336,7 +336,7 @@ void StepCosts::add_merges(const layout::OpCall& call, const layout::Rule& rule,
   if (goes_backward && (!op.merges_for_first || (needed & 1) != 0)) add(op.backward_merge);
 }
 
-// Shared by the members along all axes that cut something.
+// Arithmetic is shared by the members along all axes that cut something.
 void StepCosts::add_computing(const layout::OpCall& call, const layout::Rule& rule, const Placement& placement,
                               bool goes_backward, uint64_t needed, Applied& applied) const {
   AxisSet cutting = 0;
@@ -393,7 +393,7 @@ StepPart StepCosts::moved(const Dims& shape, Dtype dtype, const Spec& from, cons
   return part;
 }
 
-// Added where they are alike; else brought to where they meet.
+// Adds gradients where they are if these are alike; else brings them to the spec where they meet.
 StepPart StepCosts::gathered(const Dims& shape, Dtype dtype, const Specs& arrivals, const Spec& own,
                              Spec& where) const {
   StepPart part;
@@ -518,7 +518,7 @@ PlannedStep plan_step(StepCosts& costs, const std::vector<Spec>& leaves) {
       arrivals[item].push_back(applied[number]->gradients[i]);
       if (item < leaves.size() && arrivals[item].size() == flow.arrivals[item]) leaves_met.push_back(item);
     }
-    // The one that is marked last comes first.
+    // Leaves that were marked last come first.
     const auto place_of = [&costs](size_t leaf) {
       const std::vector<size_t>& order = costs.policy().marking_order;
       return std::pair(leaf < order.size() ? order[leaf] : 0, leaf);

@@ -12,17 +12,17 @@
 
 namespace distag::spmd {
 
-// How the mesh runs a step, in what decides what is sent.
+// Policies of the mesh that decide what a step sends.
 struct StepPolicy {
   uint64_t bucket_bytes = uint64_t{25} << 20;
   bool keeps_gathered = false;
   bool is_inference = false;
-  bool refuses_hidden = false;          // moves of data between ops fail
+  bool refuses_hidden = false;          // moves of data between ops throw
   int64_t position = 0;                 // of the member whose bytes are counted
-  std::vector<size_t> marking_order{};  // of each leaf: its place among those that are marked; empty: as they are used
+  std::vector<size_t> marking_order{};  // of each leaf: its place in the order of marking; empty: the order of use
 };
 
-// Collectives of a step, and the bytes of one member, as the statistics of a mesh count them.
+// Collectives of a step, and the bytes of one member, counted as the statistics of a mesh count them.
 struct StepCounts {
   uint64_t all_reduces = 0;
   uint64_t all_gathers = 0;
@@ -34,35 +34,35 @@ struct StepCounts {
   bool operator==(const StepCounts&) const = default;
 };
 
-// A part of a step: what it takes, and sends.
+// The time and the messages of a part of a step.
 struct StepPart {
   Picoseconds time = 0;
   StepCounts counts;
   StepPart& operator+=(const StepPart& other);
 };
 
-// Which parts of a program go backward: the same for all specs.
+// The parts of a program that go backward: the same for all specs.
 struct BackwardFlow {
   std::vector<bool> steps;              // of each step
-  std::vector<std::vector<bool>> uses;  // of each input of a step: a gradient goes to it
-  std::vector<size_t> arrivals;         // of each item: gradients that come to it
-  std::vector<size_t> last_reader;      // of each item: the step; kNone without one
+  std::vector<std::vector<bool>> uses;  // of each input of a step: whether a gradient goes to it
+  std::vector<size_t> arrivals;         // of each item: the number of gradients that come to it
+  std::vector<size_t> last_reader;      // of each item: the last step that reads it; kNone without one
   BackwardFlow(const TracedProgram& program, bool is_inference);
 };
 
-// What the ops of a program, and the gradients that meet between them, take and send: op by op what a run does, from
+// The time and the messages of a program's ops, and of gradients that meet between them: op by op as in a run, from
 // metadata alone.
 class StepCosts {
  public:
   using Specs = std::vector<layout::Spec>;
   struct Applied {
     Specs outputs;
-    Specs left;       // of each input behind it: where a sum was made, the sum
+    Specs left;       // of each input after the op: the sum, if one was made
     Specs gradients;  // of each input, as its backward gives them
     layout::MoveClass moves = layout::MoveClass::kNone;
-    StepPart part;  // forward, and backward where that is run
+    StepPart part;  // forward, and backward if that runs
   };
-  // Gradients of a leaf that need a sum alone travel with others that need the same.
+  // Gradients of a leaf that only need a sum: they travel with others that need the same.
   struct BucketKind {
     layout::AxisSet axes = 0;
     Dtype dtype = Dtype::kFloat32;
@@ -71,8 +71,8 @@ class StepCosts {
   struct LeafGradient {
     StepPart part;
     std::optional<BucketKind> bucket;
-    uint64_t bytes = 0;  // by which buckets are filled
-    int64_t count = 0;   // of its elements here
+    uint64_t bytes = 0;  // by which buckets fill
+    int64_t count = 0;   // of this member's elements
   };
 
   StepCosts(const layout::MeshShape& mesh, const TracedProgram& program, const PlanCosts& costs,
@@ -84,18 +84,18 @@ class StepCosts {
   const StepPolicy& policy() const { return policy_; }
   const PlanCosts& costs() const { return costs_; }
 
-  // Of a step whose inputs lie so; those that are left out have any spec. Kept for the next one alike.
+  // A step with these specs of its inputs; those that are left out may have any. The result is kept for equal steps.
   const Applied& apply(size_t step, const Specs& inputs);
-  // A tensor is brought from one spec to another.
+  // Brings a tensor from one spec to another.
   StepPart moved(const Dims& shape, Dtype dtype, const layout::Spec& from, const layout::Spec& to) const;
-  // Gradients of a result meet, and go where its op wants them; `own`: how the result lies.
+  // Gradients of a result meet, and go to the spec that its op wants; `own`: the spec of the result.
   StepPart meet(size_t item, const layout::Spec& own, const Specs& arrivals) const;
   LeafGradient meet_at_leaf(size_t leaf, const layout::Spec& own, const Specs& arrivals) const;
-  // One bucket of elements that were counted already by their leaves.
+  // A bucket, whose elements their leaves have counted already.
   StepPart send_bucket(const BucketKind& kind, int64_t count) const;
-  // Of the arithmetic of all ops, if all members shared each: no step takes less.
+  // The time of all arithmetic if all members shared each op: no step takes less.
   Picoseconds least_time() const;
-  // How often an op was worked out.
+  // The number of ops that were worked out.
   size_t placement_count() const { return placement_count_; }
 
  private:
@@ -118,23 +118,23 @@ class StepCosts {
   const PlanCosts& costs_;
   const StepPolicy policy_;
   const BackwardFlow flow_;
-  std::vector<uint32_t> class_of_step_;  // alike for steps that take alike
+  std::vector<uint32_t> class_of_step_;  // equal for steps that cost the same
   std::unordered_map<std::string, Applied> kept_;
   size_t placement_count_ = 0;
 };
 
-// A whole step, where the leaves lie so.
+// A whole step with these specs of the leaves.
 struct PlannedStep {
   StepPart part;
-  std::vector<layout::Spec> results;  // of each step the first one
+  std::vector<layout::Spec> results;  // the first result of each step
   std::vector<layout::MoveClass> moves;
-  uint64_t activation_bytes = 0;  // of results that a backward needs, of the member that has most
+  uint64_t activation_bytes = 0;  // of results that backward needs, on the member that has most
 };
 PlannedStep plan_step(StepCosts& costs, const std::vector<layout::Spec>& leaves);
 
-// Bytes of the member at position 0, which has most.
+// Bytes of the member at position 0, which has the most.
 uint64_t largest_part(const layout::MeshShape& mesh, const layout::Spec& spec, const Dims& shape, Dtype dtype);
-// Of each item: whether it is a result that a backward keeps, from the op that reads it.
+// For each item: whether it is a result that backward keeps, for the op that reads it.
 std::vector<bool> kept_results(const TracedProgram& program, const BackwardFlow& flow);
 
 }  // namespace distag::spmd

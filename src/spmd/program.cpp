@@ -170,7 +170,7 @@ void CallOnLine::make_elements(const Tensor& plain) {
   }
 }
 
-// The loop ends it: a call that follows at once, and sends nothing, would not notice.
+// Waits until the loop has ended the mesh: a next call that sends nothing would not notice otherwise.
 void CallOnLine::end_mesh(const Error& error) { wait(*line_.program->mesh().end(error), kForever); }
 
 void CallOnLine::note(const std::string& text, uint64_t fingerprint) {
@@ -200,7 +200,7 @@ Tensor CallOnLine::move(const Dims& shape, const Tensor& shard, const layout::Sp
   if (places_alike(mesh, from, to)) return shard;
   const layout::Move move(mesh, shape, from, to);
   if (move.is_local()) {
-    // To cut what is repeated needs no other member.
+    // A cut of a repeated tensor needs no other member.
     const layout::Box held = box_of(mesh, from, shape, line_.program->position());
     const layout::Box box = box_of(mesh, to, shape, line_.program->position());
     int64_t offset = shard.offset();

@@ -17,14 +17,14 @@
 
 namespace distag::spmd {
 
-// The call that made a tensor, and which of its results it is: members name a tensor alike.
+// The call that made a tensor, and the number of the result: members name a tensor alike.
 struct TensorName {
   std::string line;
   uint64_t call = 0;
   uint32_t output = 0;
 };
 
-// A call by which a part of a sharded tensor became a plain tensor: where gradients of one member's own graph come in.
+// A call by which a part of a sharded tensor became a plain tensor: gradients of one member's own graph enter here.
 struct EntryName {
   uint64_t call = 0;
   uint64_t line = 0;  // a hash of its name
@@ -33,27 +33,27 @@ struct EntryName {
 
 struct PartOp;
 
-// An application of an op by all members, worked out from its metadata.
+// An application of an op by all members, worked out from metadata.
 struct OpPlan {
   layout::Rule rule;
   layout::Placement placement;
   layout::LocalCall local;
   const ops::Op* op = nullptr;     // of the local call
-  const PartOp* part = nullptr;    // which takes the place of the op, where that is set
-  std::vector<bool> moves;         // by input: whether it is to be brought there
-  bool has_unequal_parts = false;  // so that some member may save other things than the rest
+  const PartOp* part = nullptr;    // runs instead of `op` if it is set
+  std::vector<bool> moves;         // by input: whether it must be brought to the placement
+  bool has_unequal_parts = false;  // members may save different tensors for backward
   std::string text;                // for people
-  uint64_t hash = 0;               // of all that it was made from
+  uint64_t hash = 0;               // of all arguments of the plan
 };
 
-// One mesh as sharded tensors use it: calls in the order of each line, each noted for the comparison of the members'
-// programs, and the placements worked out so far. Held by all tensors and lines of the mesh. Thread-safe.
+// A mesh as sharded tensors use it: calls in the order of each line, each noted for the comparison of the members'
+// programs, and the placements worked out so far. All tensors and lines of the mesh hold it. Thread-safe.
 class Program {
  public:
   static constexpr size_t kMostPlans = 4096;
   using Warn = std::function<void(const std::string& text)>;
 
-  // `warn` hears of hidden moves; may be empty. `host`: whoever makes handles of the mesh.
+  // `warn` gets hidden moves; may be empty. `host`: the owner of the mesh's handles.
   explicit Program(std::shared_ptr<MeshUse> use, Warn warn = nullptr, void* host = nullptr);
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -62,26 +62,26 @@ class Program {
   const layout::MeshShape& shape() const { return mesh().shape(); }
   int64_t position() const { return mesh().position(); }
   bool keeps_gathered() const { return mesh().policy().keep_gathered; }
-  // Of plain tensors that count as the same on all members: what the text of a call says of their elements, so that
-  // they are compared with it. Empty, unless the mesh checks them.
+  // A text about the elements of plain tensors that count as equal on all members. It is part of a call's text, so that
+  // the elements are compared with it. Empty, unless the mesh checks replicas.
   std::string describe_replicas(std::span<const Tensor> tensors) const;
   void* host() const { return host_; }
-  // Where the calls of a line of that name take their turns.
+  // The turns of calls on the line of that name.
   std::shared_ptr<MeshLine> turns_of(const std::string& name);
-  // No call of it is under way, and none follows.
+  // Called when no call of the line is under way, and none follows.
   void forget_line(const std::string& name);
-  // The last work on files that a call of the line has begun, which `next` follows; nullptr: it is the first.
+  // Sets `next` as the last file work of the line, and gives the work before it; nullptr: it is the first.
   std::shared_ptr<Completion> follow_work(const std::string& line, std::shared_ptr<Completion> next);
   // The number of the next joint context.
   uint64_t next_context() { return ++contexts_; }
 
-  // Nodes of entries, as long as something holds them.
+  // Nodes of entries, held by others.
   void add_entry(const EntryName& name, const std::shared_ptr<autograd::Node>& node);
   std::shared_ptr<autograd::Node> find_entry(const EntryName& name);  // nullptr: it is gone
 
   // Throws as rule_of() does.
   std::shared_ptr<const OpPlan> plan(const layout::OpCall& call);
-  // Throws INVALID_STATE where the mesh refuses them.
+  // Throws INVALID_STATE if the mesh refuses hidden moves.
   void on_hidden_move(const std::string& text);
 
  private:
@@ -102,7 +102,7 @@ class Program {
   std::map<std::string, LineState> lines_ GUARDED_BY(mutex_);
   std::unordered_map<std::string, std::shared_ptr<const OpPlan>> plans_ GUARDED_BY(mutex_);
   std::map<EntryName, std::weak_ptr<autograd::Node>> entries_ GUARDED_BY(mutex_);
-  size_t most_entries_ GUARDED_BY(mutex_) = 64;  // then those that are gone are forgotten
+  size_t most_entries_ GUARDED_BY(mutex_) = 64;  // beyond it, expired entries are removed
 };
 
 // A mesh, or an order of calls of its own on it.
@@ -111,8 +111,8 @@ struct Line {
   std::string name;  // empty: the mesh itself
 };
 
-// One collective call of a line, for as long as it runs. Throws INVALID_STATE naming both while the line has another
-// one, or the error with which the mesh has ended.
+// A collective call of a line, for as long as it runs. Throws INVALID_STATE, naming both, if the line already has a
+// call under way; or the error with which the mesh has ended.
 class CallOnLine {
  public:
   CallOnLine(const Line& line, const char* text);
@@ -123,7 +123,7 @@ class CallOnLine {
   TensorName name_of(uint32_t output) const { return {line_.name, number_, output}; }
   const Line& line() const { return line_; }
 
-  // The line is free for other calls of this thread meanwhile.
+  // Leaves the line to other calls of this thread meanwhile.
   class Pause {
    public:
     explicit Pause(CallOnLine& call) : pause_(*call.turns_, call.text_) {}
@@ -132,34 +132,34 @@ class CallOnLine {
     const MeshLine::Pause pause_;
   };
 
-  // Of a plain tensor that may be deferred. Where that fails the mesh ends: the others would wait for this member.
+  // Makes the elements of a deferred plain tensor. A failure ends the mesh, as the others would wait for this member.
   void make_elements(const Tensor& plain);
 
-  // Ends the mesh for all members, by a failure that is of this call. No later call of this worker has a result.
+  // Ends the mesh for all members, by a failure of this call. No later call of this worker has a result.
   void end_mesh(const Error& error);
 
-  // How long the rest of the call may wait for others, in all. 0, as without: each wait is that of the mesh.
+  // How long the rest of the call may wait for others, in all. 0: each wait has the timeout of the mesh, the default.
   void set_timeout(Nanos timeout);
-  // It ends by its result, by the end of the mesh, or of the line.
+  // Waits without a timeout: until the result, the end of the mesh, or the end of the line.
   void wait_for_ever() { waits_for_ever_ = true; }
-  // Its place in the comparison of programs. Once, and before anything is sent.
+  // Notes the call for the comparison of programs. Called once, before anything is sent.
   void note(const std::string& text, uint64_t fingerprint);
-  // Of a failure by arguments, which is the same on all members.
+  // Notes a failure by arguments, which is the same on all members.
   void note_failure(const std::string& text, const Error& error);
 
   std::shared_ptr<Future<Tensor>> begin_move(const Dims& shape, const Tensor& shard, const layout::Spec& from,
                                              const layout::Spec& to, bool is_bounded = false);
-  // Over the members that differ along the axes only, which have shapes alike.
+  // Reduces over the members that differ along the axes only, whose tensors have one shape.
   std::shared_ptr<Future<Tensor>> begin_reduce(const Tensor& x, const layout::Axes& axes, Reduction reduction);
-  // Waits. Nothing is sent where all members have what they need.
+  // Waits. Sends nothing if all members have what they need.
   Tensor move(const Dims& shape, const Tensor& shard, const layout::Spec& from, const layout::Spec& to);
-  // Waits. The values of the member at a position.
+  // Waits. Gives the values of the member at position `root`.
   Tensor broadcast(const Tensor& x, int64_t root);
-  // Waits. Of a vector of each member the rows of all, by position.
+  // Waits. Gives the rows of all members, by position.
   Tensor gather_rows(const Tensor& row);
-  // Waits. Of those that differ along the axes only, which have as many numbers.
+  // Waits. Gives the rows of the members that differ along the axes only, all of one length.
   Tensor gather_rows(const Tensor& row, const layout::Axes& axes);
-  // The same for what members tell each other of a pass, which counts as no communication.
+  // The same for messages about a pass, which do not count as communication.
   Tensor gather_words(const Tensor& row);
 
  private:
@@ -172,7 +172,7 @@ class CallOnLine {
   const std::shared_ptr<MeshLine> turns_;
   const MeshLine::Turn turn_;
   uint64_t number_ = 0;
-  std::optional<Nanos> deadline_;  // of its own
+  std::optional<Nanos> deadline_;  // of the whole call
   bool waits_for_ever_ = false;
 };
 

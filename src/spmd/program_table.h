@@ -10,7 +10,7 @@
 
 namespace distag::spmd {
 
-// The meshes that are used on one worker, by id, for messages that name their calls. Holds none. Thread-safe.
+// The meshes in use on one worker, by id, for messages that name their calls. Holds none of them. Thread-safe.
 class ProgramTable {
  public:
   void add(const std::shared_ptr<Program>& program) {
@@ -18,7 +18,7 @@ class ProgramTable {
     std::erase_if(programs_, [](const auto& item) { return item.second.expired(); });
     programs_[program->mesh().id()] = program;
   }
-  // nullptr: none of that id is used.
+  // nullptr: no mesh of that id is in use.
   std::shared_ptr<Program> find(const Id& mesh) const {
     MutexLock lock(mutex_);
     const auto found = programs_.find(mesh);

@@ -40,7 +40,7 @@ Dtype places(const DtypeCall&) { return Dtype::kInt64; }
 Dtype only_floats(const DtypeCall& call) { return call.floating(call.dtype(0)); }
 Dtype only_numbers(const DtypeCall& call) { return call.number(call.dtype(0)); }
 
-// Numbers, with one in the attributes that has to fit them.
+// Numbers, and one in the attributes that must fit their dtype.
 Dtype with_scalar(const DtypeCall& call) {
   ops::check_fits(call.op.name, only_numbers(call), get_float(call.attributes, "value", 0));
   return kept(call);
@@ -72,10 +72,10 @@ Dtype promoted(const DtypeCall& call) {
   return dtype;
 }
 Dtype product(const DtypeCall& call) { return call.number(promoted(call)); }
-// A bias is cast.
+// A bias is cast to the result's dtype.
 Dtype convolution(const DtypeCall& call) { return call.floating(promote(call.dtype(0), call.dtype(1))); }
 
-// All of one floating dtype.
+// All inputs must have one floating dtype.
 Dtype alike(const DtypeCall& call) {
   for (size_t i = 1; i < call.inputs.size(); ++i) call.need(i, call.dtype(0));
   return only_floats(call);
@@ -120,7 +120,7 @@ struct Entry {
   Dtype (*give)(const DtypeCall& call);
 };
 
-// Ops that are not here give the dtype of their first input.
+// Ops that are not listed give the dtype of their first input.
 constexpr Entry kEntries[] = {
     {"exp", floats},
     {"log", floats},

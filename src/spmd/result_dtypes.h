@@ -6,8 +6,8 @@
 
 namespace distag::spmd {
 
-// The dtypes of the results that the op would give, of which there are `count`; elements are not read. Throws as the op
-// does for dtypes that it does not take.
+// The dtypes of the `count` results that the op would give; elements are not read. Throws as the op does for dtypes
+// that it does not take.
 std::vector<Dtype> result_dtypes(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes,
                                  size_t count);
 

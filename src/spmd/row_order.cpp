@@ -26,7 +26,7 @@ uint64_t philox(uint32_t x, uint32_t round, uint64_t epoch, uint64_t seed) {
   return uint64_t{words[1]} << 32 | words[0];
 }
 
-// The least number whose square is not below `count`; the root of a double may be off by one.
+// The least number whose square is at least `count`; a root in double may be off by one.
 uint64_t root_of(uint64_t count) {
   auto root = static_cast<uint64_t>(std::sqrt(static_cast<double>(count)));
   while (root * root < count) ++root;
@@ -46,8 +46,8 @@ RowOrder::RowOrder(int64_t count, uint64_t seed)
       width_(count_ / height_ + (count_ % height_ != 0 ? 1 : 0)),
       is_shuffled_(count > 1) {}
 
-// A Feistel network on the row and the column of a place in a grid (Black, Rogaway: Ciphers with arbitrary finite
-// domains, 2002), walked until it leads to a place below count: at most a row of the grid has none.
+// A Feistel network on the row and column of a place in a grid (Black, Rogaway: Ciphers with arbitrary finite domains,
+// 2002), repeated until the place is below count: at most one row of the grid lies beyond it.
 int64_t RowOrder::row(uint64_t epoch, int64_t index) const {
   if (!is_shuffled_) return index;
   auto place = static_cast<uint64_t>(index);

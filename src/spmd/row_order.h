@@ -4,15 +4,15 @@
 
 namespace distag::spmd {
 
-// The order of the rows of a data set in each epoch: as they are, or a permutation of 0 .. count - 1 that the seed and
-// the epoch tell, the same on every machine and in all releases. Any row of it is found at once, and nothing is stored.
+// The order of a data set's rows in each epoch: as they are, or a permutation of 0 .. count - 1 that the seed and the
+// epoch determine, the same on every machine and in all releases. Any row is computed directly, and nothing is stored.
 class RowOrder {
  public:
   // The identity in every epoch.
   explicit RowOrder(int64_t count);
   RowOrder(int64_t count, uint64_t seed);
 
-  // Of an index below count.
+  // The row at an index, which is below count.
   int64_t row(uint64_t epoch, int64_t index) const;
 
  private:

@@ -1,6 +1,6 @@
 // Each member writes its parts to a file of its own under a fresh name. Once all have, position 0 renames an index over
-// the old one: that instant is the change. What a save that died has left, the next one removes: position 0 holds the
-// lock of the folder, so what no index names is of nothing that lives. Where no lock keeps others out it stays there.
+// the old one: that instant is the change. The next save removes files of a crashed one: position 0 holds the folder's
+// lock, so a file that no index names belongs to no running save. Where locks do not keep others out, such files stay.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,9 +27,9 @@ struct Save {
   const std::string& folder;
   const SavedValue& saved;
   std::string id;
-  // Of position 0.
+  // At position 0 only.
   std::unique_ptr<FolderLock> lock;
-  store::Index before;  // what the folder had at the begin, if the lock does not keep others out
+  store::Index before;  // the index at the start, if the lock does not keep others out
 
   const MeshShape& mesh() const { return call.line().program->shape(); }
   int64_t position() const { return call.line().program->position(); }
@@ -57,7 +57,7 @@ size_t pieces_of(const Save& save, const std::vector<WrittenPart>& parts) {
   return count;
 }
 
-// The size of the file, the crc of its header, and those of the pieces of all parts.
+// Gives the size of the file, the crc of its header, and the crcs of the pieces of all parts.
 std::vector<int64_t> write_parts(const Save& save) {
   const std::vector<WrittenPart> parts = parts_written_by(save.mesh(), save.saved.tensors, save.position());
   std::vector<store::StoredTensor> tensors = tensors_of(save, parts);
@@ -119,7 +119,7 @@ void check_all_files_are_here(const Save& save, const Outcomes& written) {
   }
 }
 
-// Position 0: from here on no other save of this folder begins, unless the file system has no such locks.
+// At position 0: from here on no other save of this folder begins, unless the file system lacks such locks.
 void take_folder(Save& save) {
   make_folder(save.folder);
   save.lock = FolderLock::try_take(save.folder);
@@ -132,7 +132,7 @@ void check_none_came_between(const Save& save) {
   fail(Status::kInvalidState, "another save came between in \"{}\": what that one saved stays", save.folder);
 }
 
-// Files of our names that the index does not name. What cannot be removed stays for the next save.
+// Removes files with our names that the index does not name. A file that cannot be removed stays for the next save.
 void remove_leftovers(const Save& save, const store::Index& index) noexcept {
   try {
     for (const std::string& name : list_folder(save.folder)) {
@@ -142,11 +142,11 @@ void remove_leftovers(const Save& save, const store::Index& index) noexcept {
       }
     }
   } catch (...) {
-    return;  // likewise
+    return;  // a later save removes them
   }
 }
 
-// Position 0: from the rename on the new checkpoint is the one that is found, so nothing may fail behind it.
+// At position 0: after the rename, readers find the new checkpoint, so nothing may fail.
 void replace_index(const Save& save, const Outcomes& written) {
   check_all_files_are_here(save, written);
   const store::Index index = index_of(save, written);
@@ -157,7 +157,7 @@ void replace_index(const Save& save, const Outcomes& written) {
     DataFile file = DataFile::create(beside);
     file.append(text.data(), text.size());
     file.sync();
-    sync_folder(save.folder);  // the names of the files, before the one that names them
+    sync_folder(save.folder);  // the names of the files, before the index that names them
     check_none_came_between(save);
     rename_file(beside, name);
   } catch (...) {
@@ -167,12 +167,12 @@ void replace_index(const Save& save, const Outcomes& written) {
   try {
     sync_folder(save.folder);
   } catch (...) {
-    return;  // whole in any case; the files of the old one stay, should the disk still have its index
+    return;  // whole in any case; the old files stay, in case the disk still has the old index
   }
   remove_leftovers(save, index);
 }
 
-// A failure that all members know of: then no index names the file, and none will.
+// Removes this member's file after a failure that all members know of: no index names it, or ever will.
 template <typename Step>
 Outcomes agree_or_remove(const Save& save, size_t count, Step step) {
   Outcomes outcomes = agree(save.call, count, step);
@@ -185,7 +185,7 @@ std::string text_of_save(const std::string& folder) { return fmt::format("checkp
 
 void save_items(CallOnLine& call, const std::string& folder, SavedValue& saved, Nanos timeout, Random& random) {
   check_saved_alike(call, text_of_save(folder), saved);
-  if (timeout == 0) call.wait_for_ever();  // all are here, and disks may be slow
+  if (timeout == 0) call.wait_for_ever();  // all members are here, and disks may be slow
   Save save{call, folder, saved, "", nullptr, {}};
   const Outcomes begun = agree(call, 1, [&]() -> std::vector<int64_t> {
     if (save.position() != 0) return {0};
@@ -203,12 +203,12 @@ void save_items(CallOnLine& call, const std::string& folder, SavedValue& saved, 
   agree_or_remove(save, 1, [&]() -> std::vector<int64_t> {
     if (save.position() != 0) return {};
     replace_index(save, written);
-    save.lock.reset();  // before any member can say that it is saved
+    save.lock.reset();  // before any member can report that it is saved
     return {};
   });
 }
 
-// What is saved, once this member has made the call for it. What the members save is compared by the save itself.
+// Notes the call, and gives the value to be saved. The save itself compares the members' values.
 SavedValue note_save(CallOnLine& call, const std::string& what, const Value& value, bool are_kept) {
   try {
     SavedValue saved = items_of(*call.line().program, value, are_kept);

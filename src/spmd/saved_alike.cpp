@@ -38,7 +38,7 @@ std::string entry_at(const Entries& entries, size_t number) {
   return fmt::format("\"{}\" = {}", cut_to(path, kMostPath), cut_to(text, kMostText));
 }
 
-// A text of one member, on all of them.
+// Sends a text of one member to all of them.
 std::string told_by(CallOnLine& call, size_t position, const std::string& text) {
   const Outcomes told = agree(call, 0, [&]() -> std::vector<int64_t> {
     if (static_cast<size_t>(call.line().program->position()) == position) throw Error(Status::kDiverged, text);

@@ -38,7 +38,7 @@ const char* Sharding::spec_text() {
   return texts_.emplace_back(std::move(text)).c_str();
 }
 
-// Spec and shard of one moment: a sum by another thread changes both.
+// Takes spec and shard at one moment, as a sum by another thread changes both.
 Tensor Sharding::snapshot() const {
   const Lying now = lying();
   return make_sharded(line_, name_, shape_, now.spec, now.shard.snapshot());

@@ -11,7 +11,7 @@
 
 namespace distag::spmd {
 
-// A shard and how it lies: the spec and the shard change together.
+// A shard and its spec, which change together.
 struct Lying {
   layout::Spec spec;
   Tensor shard;
@@ -22,7 +22,7 @@ class Sharding final : public autograd::OpPlace {
  public:
   Sharding(Line line, TensorName name, const Dims& shape, Lying lying);
 
-  // nullptr for a plain tensor, a shape only, or none.
+  // nullptr for a plain tensor, a shape only, or an undefined tensor.
   static Sharding* of(const Tensor& tensor) {
     ShardSlot* slot = tensor ? tensor.shard_slot() : nullptr;
     return slot == nullptr || slot->mesh() == nullptr ? nullptr : static_cast<Sharding*>(slot);
@@ -32,20 +32,20 @@ class Sharding final : public autograd::OpPlace {
   Program& program() const { return *line_.program; }
   const TensorName& name() const { return name_; }
   Lying lying() const;
-  // It was made as a sum of parts, which a reader may add up.
+  // Whether the tensor was made as a sum of parts, which a reader may add up.
   bool was_partial() const { return was_partial_; }
-  // The same value, summed: what a second reader need not sum again.
+  // Sets the same value, summed, so that a second reader does not sum it again.
   void set_summed(Lying lying);
-  // In the first notation; valid as long as the tensor is, also when the spec has changed.
+  // In the first notation; valid as long as the tensor is, also after the spec has changed.
   const char* spec_text();
 
-  // A parameter that was gathered: dropped where nothing but a graph keeps it.
+  // Marks a gathered parameter, whose elements are dropped when only a graph keeps it.
   void set_origin(Lying origin, bool is_gathered) {
     origin_ = std::move(origin);
     is_gathered_ = is_gathered;
   }
   const std::optional<Lying>& origin() const { return origin_; }
-  // With an origin: the elements came from others, into a buffer of this tensor alone.
+  // With an origin: whether the elements came from other members, into a buffer of this tensor alone.
   bool is_gathered() const { return is_gathered_; }
 
   Tensor local() const override { return lying().shard; }
@@ -66,7 +66,7 @@ class Sharding final : public autograd::OpPlace {
   const TensorName name_;
   const Dims shape_;
   const bool was_partial_;
-  std::optional<Lying> origin_;  // before the tensor is shared
+  std::optional<Lying> origin_;  // set before the tensor is shared
   bool is_gathered_ = false;     // likewise
   mutable Mutex mutex_;
   Lying lying_ GUARDED_BY(mutex_);
@@ -75,7 +75,7 @@ class Sharding final : public autograd::OpPlace {
 
 // A new sharded tensor, without history. The shard has the shape of this member's box.
 Tensor make_sharded(const Line& line, TensorName name, const Dims& shape, const layout::Spec& spec, Tensor shard);
-// Whether it is a leaf that requires grad, or a redistribution of one.
+// Whether the tensor is a leaf that requires grad, or a redistribution of one.
 bool is_parameter(const Tensor& tensor);
 
 }  // namespace distag::spmd

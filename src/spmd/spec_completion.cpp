@@ -15,9 +15,9 @@ using layout::Spec;
 
 namespace {
 
-// Cuts that are taken out in turn to find the one by which a step moves more: each takes a placement of all its inputs.
+// The most cuts that are taken out in turn to find the one by which a step moves more: each takes a placement.
 constexpr size_t kMostTried = 64;
-// Inputs of an op whose placements are kept, each of which takes memory for all of them.
+// The most inputs of an op whose placements are kept: each placement takes memory for all inputs.
 constexpr size_t kMostInputsKept = 64;
 
 // The spec without its cut along the axis.
@@ -103,7 +103,7 @@ bool SpecCompletion::complete() {
   return moves_no_more();
 }
 
-// A step that moves more only where a cut was taken back that others followed is judged when all has begun anew.
+// Steps that move more only after a cut was taken back, on which other cuts followed, are judged again later.
 bool SpecCompletion::moves_no_more() {
   const std::vector<Moved> moves = moves_;
   for (size_t step = 0; step < moves.size(); ++step) {
@@ -112,12 +112,12 @@ bool SpecCompletion::moves_no_more() {
   return !has_taken_back_;
 }
 
-// Takes back the cut, of those that may have brought it about, without which the step moves no more: the one that was
-// given last in the program. Where no single one does, all of them.
+// Takes back the cut without which the step moves no more, the latest in the program. If no single cut is enough, takes
+// back all that the step depends on.
 void SpecCompletion::blame(size_t step) {
   std::vector<std::pair<size_t, size_t>> cuts = cuts_before(step);
   if (cuts.empty()) {
-    // A sum that another reader of an input no longer makes.
+    // The step depends on no cut: a reader of one of its inputs no longer makes a sum.
     for (const auto& [cut, from] : given_) {
       if (!is_taken_back(cut.first, cut.second)) cuts.push_back(cut);
     }
@@ -176,7 +176,7 @@ SpecCompletion::Moved SpecCompletion::moves_without(size_t step, size_t item, si
   return moves;
 }
 
-// How the step finds it. As when it runs: behind a reader that made a sum, the sum.
+// The spec in which the step finds the item. As in a run: behind a reader that made a sum, the sum.
 const Spec& SpecCompletion::read(size_t number) const {
   const Use& use = wiring_.uses[wiring_.uses[number].first];
   const Spec& made = made_[use.item];
@@ -253,7 +253,7 @@ void SpecCompletion::add_readers(size_t item, std::set<size_t>& steps) const {
   }
 }
 
-// Places anew, up to a last step, what leaves that lie otherwise now change.
+// Places again, up to a last step, the steps that changed leaves have an effect on.
 void SpecCompletion::place_behind(std::span<const size_t> items, size_t last) {
   std::set<size_t> steps;
   for (const size_t item : items) add_readers(item, steps);
@@ -276,7 +276,7 @@ void SpecCompletion::place_behind(std::span<const size_t> items, size_t last) {
   }
 }
 
-// The step brings the item to that spec.
+// Notes that the step brings the item to that spec.
 void SpecCompletion::hear(size_t use, const Spec& wanted) {
   const size_t item = wiring_.uses[use].item;
   const size_t step = wiring_.uses[use].step;
@@ -309,7 +309,7 @@ void SpecCompletion::hear(size_t use, const Spec& wanted) {
   }
 }
 
-// With each cut that a leaf was given taken out in turn, of the first ones. Others are found by moves_no_more().
+// Takes out each cut that a leaf was given in turn, of the first ones. moves_no_more() finds others.
 void SpecCompletion::check_costs(size_t number) {
   const Moved moves = moves_[number];
   if (moves.moves == layout::MoveClass::kNone) return;
@@ -343,7 +343,7 @@ void SpecCompletion::backward() {
   }
 }
 
-// Where all uses of a result want it cut along the axis, and the op gives that at no cost if inputs are cut.
+// Wishes cuts of inputs if all uses of a result want it cut along the axis, and the op then gives that at no cost.
 void SpecCompletion::backward(size_t number, size_t output, size_t axis) {
   const TracedProgram::Step& step = program_.steps()[number];
   const size_t item = step.first_output + output;
@@ -367,7 +367,7 @@ void SpecCompletion::backward(size_t number, size_t output, size_t axis) {
   for (const Cut& cut : cuts) wish(cut.use, axis, cut.dim);
 }
 
-// The inputs that can be cut for the factor; false: there are none, or the axis has a use in the op already.
+// Finds the inputs that can be cut for the factor; false: there are none, or the op already uses the axis.
 bool SpecCompletion::find_cuts(size_t number, int factor, size_t axis, const layout::Rule& rule, Cuts& cuts) const {
   const TracedProgram::Step& step = program_.steps()[number];
   for (size_t i = 0; i < step.inputs.size(); ++i) {
@@ -385,7 +385,7 @@ bool SpecCompletion::find_cuts(size_t number, int factor, size_t axis, const lay
   return !cuts.empty();
 }
 
-// Counted once for a use, though several results of its step may have it.
+// A use counts once, though several results of its step may wish the same.
 void SpecCompletion::wish(size_t number, size_t axis, size_t dim) {
   Use& use = wiring_.uses[number];
   const size_t item = use.item;

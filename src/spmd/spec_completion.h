@@ -16,29 +16,29 @@
 
 namespace distag::spmd {
 
-// The specs that follow, for the leaves of a program that have none, from those that do.
+// The specs for leaves of a program that have none, which follow from the leaves that have one.
 //
-// What an op does with its inputs is what choose_placement() says, as when the program runs. An input that lies
-// repeated and is wanted cut along an axis, which costs nothing, gets that cut: a leaf at once; a result by the op that
-// makes it, where all its readers want the same and that op moves no more. Forward and backward, until nothing changes.
-// A leaf of which two ops want different cuts along an axis, or whose cut makes some op move more than it does where
-// all open leaves are repeated, is repeated along that axis: then all begins anew, so that nothing follows from a cut
-// that was taken back. To move more is to be of a higher class of moves, or of the same with more bytes.
+// An op does with its inputs what choose_placement() says, as when the program runs. If an op cuts a repeated input
+// along an axis, which costs nothing, the input gets that cut: a leaf at once; a result by the op that makes it, if all
+// its readers want the same and that op moves no more. Forward and backward, until nothing changes. A leaf is repeated
+// along an axis if two ops want different cuts, or if its cut makes some op move more than with all open leaves
+// repeated. All then begins again, so that nothing follows from a cut that was taken back. To move more is a higher
+// class of moves, or more bytes in the same class.
 class SpecCompletion {
  public:
-  // `fixed`: of each leaf; without one it follows.
+  // `fixed`: of each leaf; empty: the spec follows.
   SpecCompletion(const layout::MeshShape& mesh, const TracedProgram& program,
                  std::vector<std::optional<layout::Spec>> fixed);
 
-  // As the item's first reader finds it.
+  // The spec in which the item's first reader finds it.
   const layout::Spec& spec_of(size_t item) const { return made_[item]; }
-  // Of a step; and how its first result lies before a reader adds up parts of a sum.
+  // The moves of a step; and the spec of its first result before a reader adds up parts of a sum.
   layout::MoveClass moves_of(size_t step) const { return moves_[step].moves; }
   const layout::Spec& result_of(size_t step) const { return results_[step]; }
-  // How often an op was placed.
+  // The number of times that an op was placed.
   size_t placement_count() const { return placements_.count; }
   size_t count_of_large() const { return placements_.count_of_large; }  // ops of many inputs
-  // Why the leaf, which was not fixed, lies so.
+  // Why the leaf, which was not fixed, has its spec.
   std::string why(size_t leaf) const;
 
  private:
@@ -46,7 +46,7 @@ class SpecCompletion {
     layout::Rule rule;
     layout::Placement placement;
   };
-  // What brings the inputs of a step; less is better.
+  // The moves that bring the inputs of a step; less is better.
   struct Moved {
     layout::MoveClass moves = layout::MoveClass::kNone;
     int64_t bytes = 0;
@@ -54,24 +54,24 @@ class SpecCompletion {
   };
   struct Placements {
     std::unordered_map<std::string, Placed> kept;
-    Placed large;  // of an op of many inputs, the last one: each takes memory for all of them
+    Placed large;  // of the latest op with many inputs: each placement takes memory for all of them
     size_t count = 0;
     size_t count_of_large = 0;
   };
-  // The cut of an item along an axis that some step wants.
+  // The cut of an item along an axis that steps wish.
   struct Wish {
     enum class State : uint8_t { kNone, kOne, kContrary } state = State::kNone;
     uint8_t dim = 0;
-    uint32_t uses = 0;  // that have it
+    uint32_t uses = 0;  // the number of uses that wish it
   };
-  // An input of a step. Where a step has an item twice, the first of both stands for the item there.
+  // An input of a step. If a step has an item twice, the first use stands for both.
   struct Use {
     size_t item = TracedProgram::kNone;
     size_t step = 0;
-    size_t first = 0;                      // of the item in the step
-    size_t before = TracedProgram::kNone;  // of the item in other steps: first ones only
+    size_t first = 0;                      // the first use of the item in the step
+    size_t before = TracedProgram::kNone;  // the previous use of the item in another step: first uses only
     size_t after = TracedProgram::kNone;
-    layout::Spec left;            // how a sum lies behind it, for a first one
+    layout::Spec left;            // the item's spec behind it, if a sum was made; for a first use
     layout::AxisSet wishing = 0;  // axes along which it has a wish
   };
   struct Wiring {
@@ -117,13 +117,13 @@ class SpecCompletion {
   const TracedProgram& program_;
   const std::vector<std::optional<layout::Spec>> fixed_;
   Wiring wiring_;
-  std::vector<layout::Spec> made_;  // of each item: as it is given, or as its step leaves it
+  std::vector<layout::Spec> made_;  // of each item: as given, or as its step leaves it
   std::vector<Moved> moves_;
   std::vector<Moved> least_moves_;  // where all leaves that are not fixed are repeated
   std::vector<layout::Spec> results_;
   std::vector<Wishes> wishes_;
   std::map<std::pair<size_t, size_t>, std::string> taken_back_;  // by leaf and axis
-  std::map<std::pair<size_t, size_t>, size_t> given_;            // by leaf and axis: the step from which it follows
+  std::map<std::pair<size_t, size_t>, size_t> given_;            // by leaf and axis: the step that it follows from
   bool has_changed_ = false;
   bool has_taken_back_ = false;
   Placements placements_;

@@ -15,7 +15,7 @@ constexpr const char* kOver = "the pass is over";
 
 std::string name_of_line(const Id& pass) { return fmt::format("backward pass {:x}-{}", pass.maker, pass.counter); }
 
-// That one says which line goes on, where entries are of several.
+// The first member chooses the line that goes on, if entries are of several.
 bool leads(const Program& program) { return program.position() == 0; }
 
 bool has_several_lines(const std::vector<std::shared_ptr<autograd::Node>>& entries) {
@@ -24,7 +24,7 @@ bool has_several_lines(const std::vector<std::shared_ptr<autograd::Node>>& entri
                      [&](const auto& entry) { return line_of(entry) != line_of(entries.front()); });
 }
 
-// The line goes with the pass.
+// The line ends with the pass.
 class LineOfPass {
  public:
   explicit LineOfPass(const Line& line) : line_(line) {}
@@ -68,7 +68,7 @@ std::vector<Gradients::Entry> StageRun::run(const Leave& leave) {
             Fingerprint().add("backward").add(pass.plan_hash()).add(retain_graph_ ? uint64_t{1} : uint64_t{0}).value());
   pass.run({}, {});
   if (pass.failure()) {
-    // All members have found it, by what they told each other.
+    // All members have found it, as they exchanged hashes.
     if (pass.failure()->status() == Status::kDiverged) call.end_mesh(*pass.failure());
     throw *pass.failure();
   }

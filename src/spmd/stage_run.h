@@ -13,9 +13,9 @@
 
 namespace distag::spmd {
 
-// The part of one mesh in a pass of an ordinary context: the steps behind parts that functions on its members gave
-// back. They make their collectives on a line of the mesh that is of this pass alone, so passes do not wait for each
-// other.
+// The part of one mesh in a pass of an ordinary context: the steps behind parts that functions on its members returned.
+// They make their collectives on a line that belongs to this pass alone,
+// so passes do not wait for each other.
 class StageRun final : public autograd::JointRun, JointPass::Outside {
  public:
   StageRun(std::shared_ptr<Program> program, const Id& pass, bool retain_graph,
@@ -26,7 +26,7 @@ class StageRun final : public autograd::JointRun, JointPass::Outside {
   void enter_elsewhere(const autograd::Node& entry, Incarnation member) override;
   void cancel() noexcept override;
 
-  // For a pass that has ended before a run was made.
+  // Called for a pass that has ended before a run was made.
   static void forget(Program& program, const Id& pass);
 
  private:
@@ -51,11 +51,11 @@ class StageRun final : public autograd::JointRun, JointPass::Outside {
   const std::vector<std::shared_ptr<autograd::Node>> entries_;
   const bool has_several_lines_;
   std::map<const autograd::Node*, Awaited> awaited_;  // by entry
-  const Leave* leave_ = nullptr;                      // while it runs
-  // Of the member that says which line goes on.
+  const Leave* leave_ = nullptr;                      // while the run is under way
+  // On the member that chooses the line.
   Mutex mutex_;
   std::vector<const autograd::Node*> everywhere_ GUARDED_BY(mutex_);  // entries whose gradients are on all members
-  std::shared_ptr<Future<Unit>> more_ GUARDED_BY(mutex_);             // while it waits for one more
+  std::shared_ptr<Future<Unit>> more_ GUARDED_BY(mutex_);             // set while it waits for one more
 };
 
 }  // namespace distag::spmd

@@ -37,7 +37,7 @@ std::string text_of(const char* what, const MeshShape& mesh, const Tensor& x, co
   return fmt::format("{}({} {}, {})", what, print_spec(mesh, from), describe(x), print_spec(mesh, to));
 }
 
-// Runs the part of a call that fails alike on all members.
+// Runs the part of a call whose failures are alike on all members.
 template <typename Check>
 auto checked(CallOnLine& call, const std::string& what, Check check) {
   try {
@@ -90,7 +90,7 @@ class ToLocalNode final : public MeshEntry {
   Tensors run(SavedData&, Tensors gradients, CallOnLine& call) override {
     Tensor part = gradients[0];
     if (!part) {
-      // Nothing came of it on this member; on others it may have.
+      // The gradient is zero on this member; on others it may not be.
       part = Tensor::empty(dtype_, local_shape_);
       if (part.count() > 0) std::memset(part.mutable_data(), 0, part.byte_size());
     }
@@ -102,7 +102,7 @@ class ToLocalNode final : public MeshEntry {
   const Dims local_shape_;
 };
 
-// The spec of gradients of parts: it cuts as the tensor's does.
+// The spec of gradients of parts: it has the cuts of the tensor's spec.
 Spec parse_gradient_spec(const MeshShape& mesh, const std::optional<std::string>& text, const Spec& own) {
   if (!text) return own.dual();
   const Spec spec = parse_spec(mesh, *text, own.rank());
@@ -113,7 +113,7 @@ Spec parse_gradient_spec(const MeshShape& mesh, const std::optional<std::string>
   return spec;
 }
 
-// Rank and sizes of the parts of all members, a row each.
+// Rank and sizes of all members' parts, one row for each member.
 Tensor sizes_of(const Tensor& local) {
   Tensor row = Tensor::empty(Dtype::kInt64, {static_cast<int64_t>(kMaxRank) + 1});
   auto* sizes = row.mutable_data_as<int64_t>();
@@ -187,7 +187,7 @@ Tensor from_local(const Line& line, const Tensor& local, const std::string& text
     whole = shape_of_parts(mesh, spec, shapes_in(call.gather_rows(sizes_of(local))), "from_local");
   }
   if (local.shape() != local_shape(mesh, spec, whole, line.program->position())) {
-    // The others cannot know.
+    // The others do not know of the failure.
     Error error(Status::kInvalidArgument,
                 fmt::format("from_local: {} is not the part of {} that this member has as {}: {}", describe(local),
                             to_string(whole), text, to_string(box_of(mesh, spec, whole, line.program->position()))));
@@ -220,7 +220,7 @@ void record_to_local(const Tensor& x, Sharding& sharding, const Lying& lying,
 
 }  // namespace
 
-// The part of a member stays readable once the mesh has ended, also where it ends during the call.
+// The part of a member stays readable after the mesh has ended, also if it ends during the call.
 Tensor to_local(const Tensor& x, const std::optional<std::string>& gradient_spec) {
   Sharding& sharding = need_sharding(x, "to_local");
   const Lying lying = sharding.lying();

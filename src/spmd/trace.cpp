@@ -14,10 +14,10 @@
 namespace distag::spmd {
 namespace {
 
-// As ids of tensors are: one of the few process-wide things.
+// Process-wide, like ids of tensors.
 std::atomic<uint64_t> g_last_number{0};
 
-// Says that a result requires grad. No pass comes here: its root would be a shape.
+// Marks a result that requires grad. No pass comes here: its root would be a shape.
 class ShapeNode final : public autograd::Node {
  public:
   ShapeNode(const char* name, uint32_t slots) : Node(Kind::kFunction, {}, slots), name_(name) {}
@@ -51,7 +51,7 @@ bool needs_gradient(const ops::Op& op, std::span<const Tensor> inputs) {
   return false;
 }
 
-// With which sums of costs over inputs and members stay within 63 bits.
+// The limit with which sums of costs over inputs and members stay within 63 bits.
 constexpr int64_t kMostBytes = int64_t{1} << 55;
 
 // Sizes of 0 count as 1.
@@ -82,8 +82,8 @@ TracedOp::TracedOp(const ops::Op& op, ops::Attributes attributes, std::vector<Tr
       is_recorded_(is_recorded),
       number_(g_last_number.fetch_add(1, std::memory_order_relaxed) + 1) {}
 
-// As graphs of autograd are: an op that only this one holds goes after its own inputs, and leads back to the one whose
-// inputs were being dropped.
+// Frees iteratively, like graphs of autograd: an op that only this one holds goes after its own inputs, and leads back
+// to the op whose inputs were being dropped.
 TracedOp::~TracedOp() {
   std::shared_ptr<TracedOp> current;  // nullptr: this one
   for (;;) {
@@ -97,7 +97,7 @@ TracedOp::~TracedOp() {
     inputs.pop_back();
     // Another holder drops it later, in the same way.
     if (!maker || maker.use_count() != 1) continue;
-    // The copy and its release order this thread after who gave up the second reference.
+    // The copy and its release order this thread after the one that gave up the second reference.
     { const std::shared_ptr<TracedOp> ordered = maker; }
     maker->freed_after_ = std::move(current);
     current = std::move(maker);

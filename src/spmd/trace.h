@@ -10,16 +10,16 @@ namespace distag::spmd {
 
 class TracedOp;
 
-// An input of a traced op: a result of another one, or a leaf, which is any tensor that no traced op made. Neither: it
-// was left out.
+// An input of a traced op: a result of another traced op, or a leaf, which is any tensor that no traced op made. With
+// neither, the input was left out.
 struct TracedInput {
   std::shared_ptr<TracedOp> maker;
   uint32_t output = 0;
   Tensor leaf;
 };
 
-// One application of a built-in op to shapes: noted, never run. Immutable once made. Programs of any length are freed
-// iteratively, without memory.
+// An application of a built-in op to shapes: recorded, never run. Immutable once made. Programs of any length are
+// freed iteratively, without memory.
 class TracedOp {
  public:
   TracedOp(const ops::Op& op, ops::Attributes attributes, std::vector<TracedInput> inputs, std::vector<Dims> shapes,
@@ -46,13 +46,13 @@ class TracedOp {
   const std::vector<Dtype> dtypes_;
   const bool is_recorded_;
   const uint64_t number_;
-  std::shared_ptr<TracedOp> freed_after_;  // of the destructor: the op whose inputs wait while those of this one go
+  std::shared_ptr<TracedOp> freed_after_;  // for the destructor: the op to free after this one's inputs
 };
 
 // The slot of a tensor that is a shape only.
 class ShapeOnly final : public autograd::OpPlace {
  public:
-  // `maker`: the op of which it is a result; nullptr for a leaf.
+  // `maker`: the op that it is a result of; nullptr for a leaf.
   ShapeOnly(Dtype dtype, const Dims& shape, std::shared_ptr<TracedOp> maker, uint32_t output)
       : dtype_(dtype), shape_(shape), maker_(std::move(maker)), output_(output) {}
 
@@ -87,9 +87,9 @@ class ShapeOnly final : public autograd::OpPlace {
 // A leaf. Throws INVALID_ARGUMENT beyond 2^55 bytes, so that costs of moves can be counted.
 Tensor make_shape_only(Dtype dtype, const Dims& shape);
 
-// Notes an op of which some input is a shape only. The others may be any tensors of that bound; none is read. Arguments
-// are checked. Throws as the op would for shapes and dtypes; UNSUPPORTED where the shape of a result depends on
-// elements.
+// Records an op of which some input is a shape only. Other inputs may be any tensors within that limit; no elements are
+// read. Arguments are checked. Throws as the op would for shapes and dtypes; UNSUPPORTED if the shape of a result
+// depends on elements.
 Tensors trace_op(const ops::Op& op, std::span<const Tensor> inputs, const ops::Attributes& attributes, bool record);
 
 }  // namespace distag::spmd

@@ -8,8 +8,8 @@
 
 namespace distag::spmd {
 
-// The ops that compute some roots, as they were noted, with what flows between them by number: first the leaves in the
-// order of their first use, then the results in the order of the ops. Alike for programs alike, whatever their tensors'
+// The recorded ops that compute some roots, and the items between them by number: first the leaves in the order of
+// their first use, then the results in the order of the ops. Equal for equal programs, whatever their tensors'
 // addresses and ids are. Keeps the roots.
 class TracedProgram {
  public:
@@ -22,7 +22,7 @@ class TracedProgram {
   struct Step {
     const TracedOp* op;
     std::vector<size_t> inputs;  // items
-    size_t first_output;         // the item; others follow
+    size_t first_output;         // the first result's item; others follow
   };
 
   // Throws INVALID_ARGUMENT for a root that no traced op made.
@@ -32,8 +32,8 @@ class TracedProgram {
   const std::vector<Item>& items() const { return items_; }
   const std::vector<Step>& steps() const { return steps_; }
   const std::vector<size_t>& roots() const { return root_items_; }
-  // Of ops, their settings, dtypes, shapes, what requires grad, and what flows where: the same whether a default is
-  // given or left out, a number whole or not, an input left out at the end or not given.
+  // A hash of ops, their settings, dtypes, shapes, what requires grad, and the flow between them. A default given or
+  // left out, a number whole or not, an input left out at the end or not given: these make no difference.
   uint64_t hash() const { return hash_; }
 
  private:

@@ -180,7 +180,7 @@ Value parse_tree(const std::string& tree, const std::string& file,
     return value_of(parsed, file, make);
   } catch (const Error& error) {
     if (error.status() != Status::kInvalidArgument) throw;
-    refuse(file, "its tree is no value: " + error.message());  // nested too deep, a NUL in a text
+    refuse(file, "its tree is no value: " + error.message());  // nested too deep, or a NUL in a text
   }
 }
 

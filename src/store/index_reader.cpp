@@ -12,7 +12,7 @@ namespace distag::store {
 namespace {
 
 using nlohmann::json;
-constexpr size_t kMostBoxes = 4096;  // members of a mesh
+constexpr size_t kMostBoxes = 4096;  // as many as members of a mesh
 
 [[noreturn]] void refuse_entry(const std::string& file, const std::string& path, const std::string& reason) {
   refuse(file, fmt::format("entry \"{}\" {}", path.substr(0, 80), reason));
@@ -24,7 +24,7 @@ void check_file_name(const std::string& name, const std::string& file, const std
   if (!is_name) refuse_entry(file, path, "lies in a file whose name is invalid or has a folder in it");
 }
 
-// Handlers take what they know, and refuse the rest.
+// Handlers take the values that they expect, and refuse all others.
 class Handler : public nlohmann::json_sax<json> {
  public:
   explicit Handler(const std::string& file) : file_(file) {}
@@ -39,7 +39,7 @@ class Handler : public nlohmann::json_sax<json> {
   }
 
  protected:
-  virtual bool other() = 0;  // a value of another kind
+  virtual bool other() = 0;  // for a value of any other kind
   const std::string& file() const { return file_; }
   void check_depth(size_t depth) {
     if (depth > kMostDepth) refuse(file_, "it is nested deeper than 40");
@@ -49,7 +49,7 @@ class Handler : public nlohmann::json_sax<json> {
   const std::string& file_;
 };
 
-// The version, wherever it stands: what else another version has is not known.
+// Reads the version first, wherever it stands: fields of another version are unknown.
 class VersionReader final : public Handler {
  public:
   using Handler::Handler;
@@ -91,7 +91,7 @@ class VersionReader final : public Handler {
   uint64_t version_ = 0;
 };
 
-// The ranges of a dim by which boxes are cut: one behind the other.
+// Counts the ranges by which boxes cut a dim. They must follow one another without gaps.
 size_t count_cuts(const std::vector<const StoredBox*>& boxes, size_t dim, int64_t size, const std::string& file,
                   const std::string& path) {
   std::vector<std::pair<int64_t, int64_t>> ranges;
@@ -108,7 +108,7 @@ size_t count_cuts(const std::vector<const StoredBox*>& boxes, size_t dim, int64_
   return ranges.size();
 }
 
-// Each dim is cut by itself, so boxes are a grid: it is whole if each of its cells is there once.
+// Each dim is cut on its own, so boxes form a grid: it is complete if each cell is there once.
 void check_grid(const StoredEntry& entry, const std::string& file, const std::string& path) {
   if (bytes_of(entry.shape, entry.dtype).value_or(0) == 0) return;
   std::vector<const StoredBox*> boxes;
@@ -150,7 +150,7 @@ void check_entry(const StoredEntry& entry, const std::string& file, const std::s
   check_grid(entry, file, path);
 }
 
-// The text of a JSON value as it goes by.
+// Collects the text of a JSON value from its tokens.
 class TextOf {
  public:
   std::string take() { return std::move(text_); }
@@ -177,7 +177,7 @@ class TextOf {
   size_t depth_ = 0;
 };
 
-// Where in the text of an index it is, the field it has come to last, and what it has read so far.
+// Builds an index: tracks the place in the text, the latest field, and the values read so far.
 class IndexReader final : public Handler {
  public:
   using Handler::Handler;
@@ -385,7 +385,7 @@ class IndexReader final : public Handler {
   unsigned box_fields_ = 0;
   Index index_;
   TextOf tree_;
-  std::map<std::string, StoredEntry>::iterator entry_;  // once there is one
+  std::map<std::string, StoredEntry>::iterator entry_;  // once there is an entry
   std::pair<std::map<std::string, uint32_t>::iterator, bool> header_;
   Dims* dims_ = nullptr;
 };

@@ -7,8 +7,8 @@
 
 namespace distag::store {
 
-// An index from its text, in one pass, which ends at the first byte that does not belong there: memory is that of the
-// index. Throws PROTOCOL naming file and entry, UNSUPPORTED for another version.
+// Reads an index in one pass, which ends at the first byte that is not allowed there: the memory is that of the index.
+// Throws PROTOCOL naming file and entry, UNSUPPORTED for another version.
 Index read_index(std::string_view text, const std::string& file);
 
 // The names of the files in "weight_map" of a model.safetensors.index.json, each once. Throws PROTOCOL.

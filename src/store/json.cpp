@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-// Nlohmann's own parser with a callback looks through all that a parent has whenever something in it ends.
+// Builds a value in linear time: nlohmann's parser with a callback visits all items of a parent whenever one ends.
 class Builder final : public nlohmann::json_sax<json> {
  public:
   explicit Builder(const std::string& file) : file_(file) {}
@@ -38,7 +38,7 @@ class Builder final : public nlohmann::json_sax<json> {
   }
 
  private:
-  // Only the innermost of those that are open grows, so they stay where they are.
+  // Only the innermost open value grows, so pointers to the open ones stay valid.
   json& place(json value) {
     if (open_.empty()) return root_ = std::move(value);
     if (!open_.back()->is_array()) return *named_ = std::move(value);
@@ -65,7 +65,7 @@ class Builder final : public nlohmann::json_sax<json> {
   json* named_ = nullptr;  // the value of the last key
 };
 
-// Between the quotes of a text, and outside of them.
+// Checks tokens, inside and outside of strings.
 class Tokens {
  public:
   explicit Tokens(const std::string& file) : file_(file) {}
@@ -99,8 +99,8 @@ class Tokens {
   const std::string& file_;
   bool in_text_ = false;
   bool is_escaped_ = false;
-  size_t begin_ = 0;   // of the text
-  size_t length_ = 0;  // of what is alike outside
+  size_t begin_ = 0;   // of the string
+  size_t length_ = 0;  // of a run of like characters outside of strings
   char kind_ = '"';
 };
 

@@ -10,21 +10,21 @@ namespace distag::store {
 
 inline constexpr size_t kMostDepth = 40;
 
-// A hostile text: throws PROTOCOL naming the file for one that is no JSON, nested deeper than 40, or has a key twice.
+// Parses a hostile text. Throws PROTOCOL naming the file if it is no JSON, nests deeper than 40, or has a key twice.
 nlohmann::json parse_json(std::string_view text, const std::string& file);
 
 [[noreturn]] inline void refuse(const std::string& file, const std::string& reason) {
   fail(Status::kProtocol, "\"{}\" is damaged, or no checkpoint: {}", file, reason);
 }
 
-// Throws PROTOCOL for bytes that the reader below would pass over: a mark of byte order, and all from a NUL on.
+// Throws PROTOCOL for bytes that nlohmann's parser would ignore: a byte order mark, and all bytes from a NUL on.
 void check_bytes(std::string_view text, const std::string& file);
 
-// The text without blanks at its end. Throws PROTOCOL for what the reader below would keep in memory several times, and
-// no writer makes: 64 KiB of blanks or of a number, a text without an end or with bytes that have no place there.
+// The text without blanks at its end. Throws PROTOCOL for tokens that no writer makes, and that nlohmann's parser would
+// copy several times: 64 KiB of blanks or of a number, a string without an end, or one with forbidden bytes.
 std::string_view checked_tokens(std::string_view text, const std::string& file);
 
-// One pass over a hostile text, which ends where the handler throws. It is a nlohmann::json_sax, or has its methods.
+// Passes once over a hostile text, and ends when the handler throws. The handler is a nlohmann::json_sax, or like one.
 template <typename Handler>
 void walk_json(std::string_view text, const std::string& file, Handler& handler) {
   check_bytes(text, file);

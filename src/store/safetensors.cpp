@@ -43,7 +43,7 @@ void parse_dtype(const std::string& name, const std::string& file, StoredTensor&
   tensor.dtype = tensor.other->nearest;
 }
 
-// nullopt also for elements that end within a byte.
+// nullopt also for elements that do not end at a whole byte.
 std::optional<uint64_t> size_of(const StoredTensor& tensor) {
   if (tensor.other == nullptr) return bytes_of(tensor.shape, tensor.dtype);
   auto bits = bytes_of(tensor.shape, Dtype::kBool);
@@ -51,7 +51,7 @@ std::optional<uint64_t> size_of(const StoredTensor& tensor) {
   return *bits / 8;
 }
 
-// Fills the tensors of a header as its text goes by, and refuses at the first byte that does not belong there.
+// Fills the tensors of a header while it is parsed, and refuses the first byte that is not allowed there.
 class HeaderReader final : public nlohmann::json_sax<json> {
  public:
   HeaderReader(size_t header_size, uint64_t data_size, const std::string& file)
@@ -126,7 +126,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   }
 
  private:
-  // What comes next.
+  // The next token that is expected.
   enum class At {
     kBegin,
     kNames,
@@ -210,13 +210,13 @@ class HeaderReader final : public nlohmann::json_sax<json> {
     refuse(file_, "its __metadata__ is no map of texts");
   }
 
-  const size_t most_;  // entries that a header of this size has room for
+  const size_t most_;  // the most entries that fit into a header of this size
   const uint64_t data_size_;
   const std::string& file_;
   At at_ = At::kBegin;
   std::vector<StoredTensor> tensors_;
-  std::string metadata_keys_;       // one behind the other
-  std::vector<uint32_t> metadata_;  // where each begins
+  std::string metadata_keys_;       // one after the other
+  std::vector<uint32_t> metadata_;  // the start of each
   bool has_metadata_ = false;
   unsigned fields_ = 0;  // of the entry
   uint64_t place_[2] = {};
@@ -252,7 +252,7 @@ const char* stored_name(Dtype dtype) {
   fail(Status::kUnsupported, "{} tensors are not stored", dtype_name(dtype));
 }
 
-// In the order of the tensors, as other writers have it.
+// In the order of the tensors, as other writers do.
 std::string print_header(std::vector<StoredTensor>& tensors) {
   std::string text = R"({"__metadata__":{"format":"pt","writer":"distag"})";
   uint64_t next = 0;

@@ -10,16 +10,16 @@
 #include "tensor/dims.h"
 #include "tensor/dtype.h"
 
-// The format of https://github.com/huggingface/safetensors: the size of a header as 8 bytes, little-endian; the header,
-// JSON; then the elements, row-major, without holes. Pure: bytes in, bytes out.
+// The format of https://github.com/huggingface/safetensors: the size of a header as 8 bytes, little-endian; the header
+// in JSON; then the elements, row-major, without gaps. Pure: bytes in, bytes out.
 namespace distag::store {
 
 inline constexpr uint64_t kMostHeader = 100'000'000;
 
-// A dtype that other writers store, and that no tensor has: its elements are not read.
+// A dtype that other writers store and that tensors lack: its elements are not read.
 struct OtherDtype {
   const char* name;
-  uint64_t bits;  // of an element
+  uint64_t bits;  // of one element
   Dtype nearest;
 };
 const OtherDtype* find_other_dtype(std::string_view name);  // nullptr: none
@@ -29,21 +29,21 @@ struct StoredTensor {
   std::string name;
   Dtype dtype = Dtype::kFloat32;
   Dims shape;
-  uint64_t begin = 0;                 // behind the header; printed ones lie one behind the other
-  const OtherDtype* other = nullptr;  // what it is of instead; then `dtype` is the nearest one
+  uint64_t begin = 0;                 // behind the header; print_header() sets them without gaps
+  const OtherDtype* other = nullptr;  // its real dtype, if tensors lack it; `dtype` is then the nearest
   uint64_t size() const;
 };
 
 const char* stored_name(Dtype dtype);  // "F32"
-// With the eight bytes before it; its size is a multiple of 8. Sets `begin` of each.
+// The text includes the eight bytes before the header; its size is a multiple of 8. Sets `begin` of each tensor.
 std::string print_header(std::vector<StoredTensor>& tensors);
-// The size of the header that begins with these eight bytes. Throws PROTOCOL for one that a file of that size has not.
+// The size of the header that begins with these eight bytes. Throws PROTOCOL if a file of that size cannot hold it.
 uint64_t header_size(const std::byte* first_eight, uint64_t file_size, const std::string& file);
-// The tensors of a header, in the order of their places. Throws PROTOCOL naming file and entry. Nothing is allocated
-// for what the file does not hold.
+// The tensors of a header, by offset. Throws PROTOCOL naming file and entry. Memory use is bounded by the size of the
+// header.
 std::vector<StoredTensor> parse_header(std::string_view header, uint64_t data_size, const std::string& file);
 
-// Of gzip and of Python's zlib; goes on from the sum of what came before, 0 at first.
+// The crc of gzip and of Python's zlib; `sum`: the crc of the bytes before, 0 at first.
 uint32_t crc32_of(uint32_t sum, const void* data, size_t size);
 
 // count * item size, or nullopt for a shape that is negative or too large to count.

@@ -7,7 +7,7 @@
 namespace distag {
 namespace {
 
-// Before the locks are taken. Gives false where it may not wait and has something to make.
+// Runs before the locks are taken. Gives false if elements must be made and it may not wait.
 bool make_all(std::span<const Tensor> tensors, bool may_wait) {
   for (const Tensor& tensor : tensors) {
     if (!tensor || tensor.is_held() || tensor.storage().is_made()) continue;
@@ -18,7 +18,7 @@ bool make_all(std::span<const Tensor> tensors, bool may_wait) {
   return true;
 }
 
-// Gives false where it may not wait and would have to.
+// Gives false if it would have to wait, and may not.
 bool hold_all(std::span<Tensor> tensors, bool may_wait) {
   LockedStorages storages;
   bool is_common = true;

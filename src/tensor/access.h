@@ -10,8 +10,8 @@
 
 namespace distag {
 
-// Tensors, of which some may be undefined, that hold the buffers of one moment: a write of several tensors is seen in
-// all of them or in none. Waits for writes that are under way.
+// Holds the buffers of several tensors at one moment: a write of several tensors is seen in all of them or in none.
+// Some tensors may be undefined. Waits for writes that are under way.
 class HeldTensors {
  public:
   explicit HeldTensors(std::span<const Tensor> tensors);
@@ -23,25 +23,25 @@ class HeldTensors {
   const size_t count_;
 };
 
-// Takes hold of all of them, as of one moment, without waiting: false where a write is under way. For a loop.
+// Holds all of them, at one moment, without waiting: false if a write is under way. For a loop.
 bool try_hold(std::span<Tensor> tensors);
 
-// The values with all their tensors held, as of one moment.
+// The values with all their tensors held, at one moment.
 Values hold(const Values& values);
 // The same without waiting.
 bool try_hold(Values& values);
 
-// Has tensors to itself for writing, and through mutable_data() where they are: no thread reads or writes them, or
-// views of them, until it ends. Throws INVALID_STATE for borrowed memory, OUT_OF_MEMORY where a buffer is held by
-// others and a copy finds no memory; then nothing has changed. Meanwhile they are read through data() alone: what takes
-// hold would wait for ever.
+// Has tensors to itself for writing, in place through mutable_data(): until it ends, no other thread reads or writes
+// them, or views of them. Throws INVALID_STATE for borrowed memory, OUT_OF_MEMORY if a buffer has other holders and
+// there is no memory for a copy; then nothing has changed. Meanwhile they are read through data() alone: to hold them
+// would wait for ever.
 class TensorWriter {
  public:
   explicit TensorWriter(std::span<const Tensor> targets);
   explicit TensorWriter(const Tensor& target) : TensorWriter(std::span<const Tensor>(&target, 1)) {}
 
  private:
-  std::vector<BufferRef> replaced_;  // freed after the locks are given back
+  std::vector<BufferRef> replaced_;  // freed after the locks are released
   LockedStorages storages_;
 };
 

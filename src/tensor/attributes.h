@@ -10,7 +10,7 @@ namespace distag {
 // Named settings of one application of an op, sorted by name.
 using Attributes = Value::Map;
 
-// The value of that name; nullptr when it is not there or null, which mean the default.
+// The value of that name; nullptr when it is missing or null, which both mean the default.
 const Value* find_attribute(const Attributes& attributes, std::string_view name);
 
 // Typed reads. Kinds have been checked against the signature; a list holds at most kMaxRank items.
@@ -23,7 +23,7 @@ Dtype get_dtype(const Attributes& attributes, std::string_view name, Dtype fallb
 
 // A list of int64.
 Value dims_value(const Dims& dims);
-// The same settings with that one in the place of its former value.
+// The same settings with that value instead of the former one.
 Attributes with_attribute(Attributes attributes, std::string_view name, Value value);
 
 }  // namespace distag

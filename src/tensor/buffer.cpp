@@ -18,15 +18,15 @@ constexpr size_t kAlignment = 64;
 
 constexpr size_t align_up(size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
 
-// One block holds the buffer, the address of the memory that it lies in (null: it is one of the pool), and its bytes.
+// A block holds the buffer, the address of the allocation (null: a block of the pool), and the bytes.
 constexpr size_t kOwnerAt = sizeof(Buffer);
 constexpr size_t kHeader = align_up(sizeof(Buffer) + sizeof(void*));
 
-// Memory of operator new, or of the reserve, is aligned to less than a block. (aligned_alloc costs five times as much.)
+// Memory of operator new, or of the reserve, is only aligned to max_align_t. (aligned_alloc costs five times as much.)
 constexpr size_t kSlack = kAlignment - alignof(std::max_align_t);
 
-// From this size on bytes lie in blocks of the pool; under the address sanitizer none do, since it watches those of
-// malloc.
+// From this size on bytes lie in blocks of the pool. Under the address sanitizer none do, since it checks only memory
+// of malloc.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr size_t kLeastPooled = SIZE_MAX;
 #else
@@ -35,7 +35,7 @@ constexpr size_t kLeastPooled = size_t{64} << 10;
 
 constexpr size_t whole_size(size_t size) { return kHeader + align_up(size); }
 
-// From this size on it is asked whether the machine has so much at all.
+// From this size on, an allocation is first compared with the memory of the machine.
 constexpr size_t kLeastChecked = size_t{1} << 30;
 
 bool may_be_there(size_t size) {
@@ -87,7 +87,7 @@ BufferRef Buffer::allocate_private(size_t size) {
 
 BufferRef Buffer::make_foreign(Kind kind, const void* data, size_t size, Task release) {
   void* block = allocate_block(0);
-  // Written through only where is_writable().
+  // Written only if is_writable().
   auto* bytes = static_cast<std::byte*>(const_cast<void*>(data));
   return BufferRef(::new (block) Buffer(kind, bytes, size, std::move(release)));
 }

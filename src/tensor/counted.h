@@ -4,7 +4,7 @@
 
 namespace distag {
 
-// Holds a T that counts its holders itself, by retain() and release().
+// Holds a T that counts its own holders, by retain() and release().
 template <typename T>
 class Counted {
  public:

@@ -11,7 +11,7 @@
 
 namespace distag {
 
-// Elements that a thread makes just now.
+// The state while a thread makes the elements.
 struct DeferredStorage::Making {
   explicit Making(const void* thread) : maker(thread) {}
   const void* const maker;
@@ -20,19 +20,19 @@ struct DeferredStorage::Making {
 
 namespace {
 
-// Counts of the process, as those of handles are.
+// Counts of the process, like those of handles.
 std::atomic<uint64_t> g_tensors{0};
 std::atomic<uint64_t> g_bytes_made_here{0};
 std::atomic<uint64_t> g_bytes_made_whole{0};
 
-// Stands for the thread whose it is.
+// An address that identifies the calling thread.
 const void* this_thread() {
   thread_local char here = 0;
   return &here;
 }
 
-// Threads that wait for others which make elements, of any storages. One of the few process-wide things: host code that
-// makes the elements of one tensor may ask for those of another, so that waits may form a circle.
+// Threads that wait for makers of elements, of any storages. Process-wide, as few things are: host code that makes the
+// elements of one tensor may ask for those of another, so that waits may form a circle.
 struct Wait {
   const void* thread;
   const void* maker;
@@ -45,7 +45,7 @@ struct Waits {
 ProcessState<Waits> g_waits;
 using WaitsAccess = ProcessState<Waits>::Access;
 
-// nullptr: it waits for no thread. A wait that is over, but not taken out yet, does not count.
+// The maker that a thread waits for, or nullptr. A wait that is over, but not removed yet, does not count.
 const void* awaited_by(const WaitsAccess& waits, const void* thread) {
   for (const Wait* wait = waits->first; wait != nullptr; wait = wait->next) {
     if (wait->thread == thread && !wait->end->is_done()) return wait->maker;
@@ -53,7 +53,7 @@ const void* awaited_by(const WaitsAccess& waits, const void* thread) {
   return nullptr;
 }
 
-// The calling thread waits for a maker. Throws INVALID_STATE where that waits for this one.
+// The calling thread waits for a maker. Throws INVALID_STATE if the maker already waits for this thread.
 class WaitScope {
  public:
   WaitScope(const void* maker, const Completion& end) : wait_{this_thread(), maker, &end, nullptr} {
@@ -71,7 +71,7 @@ class WaitScope {
     const WaitsAccess waits(g_waits);
     Wait** place = &waits->first;
     while (*place != nullptr && *place != &wait_) place = &(*place)->next;
-    if (*place != nullptr) *place = wait_.next;  // in a forked child they are not those of its parent
+    if (*place != nullptr) *place = wait_.next;  // in a forked child the list lacks the waits of its parent
   }
   WaitScope(const WaitScope&) = delete;
   WaitScope& operator=(const WaitScope&) = delete;
@@ -135,7 +135,7 @@ std::shared_ptr<const Initialiser> DeferredStorage::initialiser() const {
   return initialiser_;
 }
 
-// The initialiser goes when it has no other holder, which runs host code.
+// The initialiser is dropped after the lock is released: its destructor may run host code.
 void DeferredStorage::give_up() {
   std::shared_ptr<const Initialiser> gone;
   MutexLock lock(mutex_);
@@ -145,7 +145,7 @@ void DeferredStorage::give_up() {
   g_tensors.fetch_sub(1, std::memory_order_relaxed);
 }
 
-// Whoever makes the elements has ended, well or not.
+// Ends the making of elements, whether it failed or not.
 class DeferredStorage::MakingEnd {
  public:
   MakingEnd(DeferredStorage& storage, std::shared_ptr<Making> making) : storage_(storage), making_(std::move(making)) {}
@@ -164,8 +164,8 @@ class DeferredStorage::MakingEnd {
   const std::shared_ptr<Making> making_;
 };
 
-// The initialiser for the thread that is to make them now, with the Making that it has to end; nullptr for one that is
-// to wait for that of another, or has nothing to do: then `making` is null.
+// The initialiser for the thread that is to make the elements, with the Making that it has to end. nullptr if another
+// thread makes them: `making` is that thread's; or if they are made: `making` is null.
 std::shared_ptr<const Initialiser> DeferredStorage::begin(std::shared_ptr<Making>& making) {
   MutexLock lock(mutex_);
   making.reset();
@@ -200,7 +200,7 @@ void DeferredStorage::fill(const Initialiser& initialiser) {
   origin.resize(shape_.size());
   fill_box(initialiser, dtype_size(dtype_), origin, shape_, made->mutable_data());
   g_bytes_made_whole.fetch_add(size, std::memory_order_relaxed);
-  BufferRef gone;  // outside of the lock
+  BufferRef gone;  // freed outside of the lock
   {
     const std::lock_guard<Storage> lock(*this);
     if (!buffer()) {

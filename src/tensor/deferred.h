@@ -15,30 +15,30 @@ namespace distag {
 
 class Value;
 
-// How the elements of a deferred tensor come to be. Thread-safe.
+// The source of a deferred tensor's elements. Thread-safe.
 class Initialiser {
  public:
   virtual ~Initialiser() = default;
 
-  // Writes the elements of a box of the whole, row-major. The box has elements. May run host code, and throw what that
-  // fails with: not on a loop, nor under a lock.
+  // Writes the elements of a box of the whole, row-major. The box is not empty. May run host code, and throws its
+  // failure: not called on a loop, nor under a lock.
   virtual void fill(const Dims& offset, const Dims& extent, std::byte* out) const = 0;
 };
 
 // A box is filled in parts of at most this many bytes, cut along its first dim; an element of that dim is one part.
 inline constexpr size_t kMostDeferredPart = size_t{64} << 20;
 
-// The elements of one box of the whole as a tensor of their own, which count as made here. Throws as fill() does, and
+// The elements of one box of the whole as a tensor of their own; they count as made here. Throws as fill() does, and
 // OUT_OF_MEMORY.
 Tensor make_box(const Initialiser& initialiser, Dtype dtype, const Dims& offset, const Dims& extent);
 
-// Has the elements made of all deferred tensors in it, on this thread: for who keeps a value that is read elsewhere.
-// Sharded ones have none. Throws as Storage::make_elements().
+// Makes the elements of all deferred tensors in the value, on this thread: for a caller that keeps a value which is
+// read elsewhere. Sharded tensors have none. Throws as Storage::make_elements().
 void make_elements(const Value& value);
 
-// The storage of a deferred tensor: an initialiser first, a buffer of all elements once somebody needs them. They are
-// made by one thread, without a lock; others wait for it, and try by themselves where it failed. A thread that would
-// wait for itself, since the host code of its initialiser asks for the same elements, is refused with INVALID_STATE.
+// The storage of a deferred tensor: an initialiser first, a buffer of all elements once they are needed. One thread
+// makes them, without a lock; others wait for it, and try themselves if it fails. A thread that would wait for itself,
+// as the host code of its initialiser asks for the same elements, fails with INVALID_STATE.
 class DeferredStorage final : public Storage {
  public:
   DeferredStorage(Dtype dtype, const Dims& shape, std::shared_ptr<const Initialiser> initialiser);
@@ -50,7 +50,7 @@ class DeferredStorage final : public Storage {
 
   void make();
   bool is_made() const { return is_made_.load(std::memory_order_acquire); }
-  // For who has put another buffer there: these elements are no longer needed. Not under the lock of the storage.
+  // Called after another buffer was set: these elements are no longer needed. Not under the lock of the storage.
   void give_up();
 
  private:
@@ -63,13 +63,13 @@ class DeferredStorage final : public Storage {
   const Dims shape_;
   mutable Mutex mutex_;
   std::shared_ptr<const Initialiser> initialiser_ GUARDED_BY(mutex_);
-  std::shared_ptr<Making> making_ GUARDED_BY(mutex_);  // nullptr: no thread makes them just now
+  std::shared_ptr<Making> making_ GUARDED_BY(mutex_);  // nullptr: no thread makes them now
   std::atomic<bool> is_made_{false};
 };
 
-// Of this process, since it began; counted without order.
+// Counts of this process since it began, in relaxed order.
 struct DeferredCounts {
-  uint64_t tensors = 0;  // alive, whose elements are not made yet
+  uint64_t tensors = 0;  // alive, with elements not made yet
   uint64_t bytes_made_here = 0;
   uint64_t bytes_made_whole = 0;
 };

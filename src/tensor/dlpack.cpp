@@ -50,7 +50,7 @@ Dtype dtype_of(const DLDataType& type) {
   return entry->dtype;
 }
 
-// An owner with all that its struct points to.
+// An owner, with all memory that its struct points to.
 template <typename Managed>
 struct Export {
   Managed managed{};
@@ -70,7 +70,7 @@ struct Export {
     };
     const Tensor held = tensor.hold();
     DLTensor& told = owner->managed.dl_tensor;
-    told.data = const_cast<std::byte*>(held.data());  // the struct has no other pointer for what is only read
+    told.data = const_cast<std::byte*>(held.data());  // the struct has no pointer to const
     told.device = {kCpu, 0};
     told.ndim = static_cast<int32_t>(tensor.rank());
     told.dtype = type_of(tensor.dtype());
@@ -88,7 +88,7 @@ Dims dims_of(const int64_t* items, int32_t ndim, const char* name) {
   return ndim == 0 ? Dims() : Dims(std::span<const int64_t>(items, static_cast<size_t>(ndim)));
 }
 
-// As given, except those that do not matter: libraries leave anything there.
+// As given, except for dims of size 1, whose strides do not matter: libraries leave any number there.
 Dims strides_of(const DLTensor& given, const Dims& shape, int64_t count) {
   const Dims plain = row_major_strides(shape);
   if (given.strides == nullptr || count == 0) return plain;
@@ -99,14 +99,14 @@ Dims strides_of(const DLTensor& given, const Dims& shape, int64_t count) {
   return strides;
 }
 
-// The bytes that a tensor lies in, and where among them its first element is.
+// The bytes of a tensor, and the place of its first element among them.
 struct Range {
   uintptr_t begin = 0;
   size_t size = 0;
   int64_t first = 0;  // in elements
 };
 
-// nullopt: no memory can be like that.
+// nullopt: no memory can have this layout.
 std::optional<Range> find_range(const DLTensor& given, const Reach& reach, int64_t item_size) {
   Range range;
   uintptr_t first = 0;
@@ -122,7 +122,7 @@ std::optional<Range> find_range(const DLTensor& given, const Reach& reach, int64
   uintptr_t end = 0;
   overflow |= __builtin_sub_overflow(first, static_cast<uintptr_t>(below), &range.begin);
   overflow |= __builtin_add_overflow(range.begin, static_cast<uintptr_t>(size), &end);
-  // No object is that large; and twice its length is a number still, for who counts beyond its end.
+  // No object is larger; and twice its length still fits, for callers that count beyond its end.
   if (overflow || size > kMostBytes) return std::nullopt;
   range.size = static_cast<size_t>(size);
   range.first = -reach.lowest;

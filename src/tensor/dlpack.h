@@ -6,8 +6,8 @@
 #include "base/task.h"
 #include "tensor/tensor.h"
 
-// The C structs of DLPack 1, by which libraries of one process share tensors, as
-// https://dmlc.github.io/dlpack/latest/c_api.html lays them out. Enumerators are numbers of their width here.
+// The C structs of DLPack 1, by which libraries of one process share tensors, as laid out in
+// https://dmlc.github.io/dlpack/latest/c_api.html. Enumerators are integers of their width here.
 struct DLPackVersion {
   uint32_t major;
   uint32_t minor;
@@ -54,8 +54,8 @@ namespace distag {
 inline constexpr uint64_t kDlpackReadOnly = 1;
 inline constexpr uint64_t kDlpackIsCopied = 2;
 
-// A new owner of the values that a tensor has: its deleter, on any thread, runs `release` and ends it. From here on
-// others may not write the tensor. A copy is the consumer's to write, anything else is marked read-only.
+// A new owner of the values of a tensor: its deleter, on any thread, runs `release` and destroys it. From here on
+// others must not write the tensor. A copy may be written by the consumer; anything else is marked read-only.
 DLManagedTensorVersioned* export_dlpack(const Tensor& tensor, bool is_copy, Task release);
 DLManagedTensor* export_dlpack_legacy(const Tensor& tensor, Task release);
 
@@ -63,7 +63,7 @@ DLManagedTensor* export_dlpack_legacy(const Tensor& tensor, Task release);
 void check_dlpack_version(const DLPackVersion& version);
 
 // A tensor over the memory that is described, never written; `release` runs once nothing needs it. Throws UNSUPPORTED
-// for another device or an unknown dtype, INVALID_ARGUMENT for what describes no memory; then `release` may have run.
+// for another device or an unknown dtype, INVALID_ARGUMENT for an impossible layout; then `release` may have run.
 Tensor import_dlpack(const DLTensor& given, Task release);
 
 }  // namespace distag

@@ -15,11 +15,11 @@ enum class Dtype : int32_t {
 
 // Bytes per element; 0 for a number that is no supported dtype.
 size_t dtype_size(Dtype dtype);
-// Also names dtypes that this version does not support; "unknown" for what is no dtype at all.
+// Also names dtypes that this version does not support; "unknown" for a number that is no dtype.
 const char* dtype_name(Dtype dtype);
 inline bool is_floating(Dtype dtype) { return dtype == Dtype::kFloat32 || dtype == Dtype::kFloat64; }
 
-// The size of a dtype that has to be supported. Throws UNSUPPORTED naming it.
+// The size of a supported dtype. Throws UNSUPPORTED naming any other.
 size_t checked_dtype_size(Dtype dtype);
 
 // The smallest dtype that holds both: bool < int64 < float32 < float64.

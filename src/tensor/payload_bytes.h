@@ -6,7 +6,7 @@
 
 namespace distag {
 
-// About what a value takes where it waits.
+// Roughly the memory that a waiting value takes.
 uint64_t payload_bytes(const Value& value);
 
 }  // namespace distag

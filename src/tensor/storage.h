@@ -13,18 +13,18 @@
 
 namespace distag {
 
-// The slot that a tensor, its views and its detached twins share. It points to the buffer of today.
+// The slot that a tensor, its views and its detached twins share. It points to the current buffer.
 //
-// Many threads may use one. A reader holds the buffer: it takes the lock, retains the buffer and lets the lock go
-// again. A writer has the lock for as long as it writes: where the slot is the buffer's only holder it writes in place,
-// since no reader can take hold of it meanwhile; else it puts a copy here and writes that. So a reader has the values
-// before a write or after it, and writers come one after the other. No thread runs code of the host under the lock, or
-// takes it twice; whoever takes those of several storages takes them in the order of their addresses (LockedStorages).
+// Many threads may use a slot. A reader holds the buffer: it takes the lock, retains the buffer and releases the lock.
+// A writer has the lock for as long as it writes. If the slot is the buffer's only holder, it writes in place, since no
+// reader can hold the buffer meanwhile; else it puts a copy here and writes that. So a reader has the values before a
+// write or after it, and writers follow one another. No thread runs host code under the lock, or takes it twice; the
+// locks of several storages are taken in the order of their addresses (LockedStorages).
 //
-// A deferred one (tensor/deferred.h) has no buffer until its elements are made. Who reads or writes has them made
-// before taking the lock, by make_elements().
+// A deferred storage (tensor/deferred.h) has no buffer until its elements are made. Readers and writers call
+// make_elements() before they take the lock.
 //
-// The lock is a word, not a mutex: there is one in each storage, and a call may take those of thousands at once.
+// The lock is a word, not a mutex: each storage has one, and a call may take those of thousands at once.
 class Storage {
  public:
   explicit Storage(BufferRef buffer, bool read_only = false)
@@ -43,28 +43,28 @@ class Storage {
     if (lock_.exchange(kFree, std::memory_order_release) == kAwaited) lock_.notify_one();
   }
 
-  // Over memory of the host: writes are refused. A snapshot of it is not read-only, a write to that copies.
+  // Whether it is over memory of the host: writes are refused. A snapshot is not read-only: a write to it copies.
   bool is_read_only() const { return kind_ == Kind::kReadOnly; }
-  // Neither read-only nor deferred at first.
+  // Whether it is neither read-only nor deferred at first.
   bool is_common() const { return kind_ == Kind::kOwn; }
   bool is_deferred() const { return kind_ == Kind::kDeferred; }
 
-  // From its end on there is a buffer. May run host code and wait for another thread that does; throws what that
-  // throws, and OUT_OF_MEMORY, and leaves all as it was then. Not under the lock.
+  // Ensures that there is a buffer. May run host code, and wait for another thread that does; throws its failure, and
+  // OUT_OF_MEMORY, and then nothing has changed. Not under the lock.
   void make_elements() {
     if (is_deferred()) make_deferred();
   }
   // Whether there is a buffer.
   bool is_made() const { return !is_deferred() || is_made_deferred(); }
 
-  // The rest is for whoever has the lock, or the only tensor of this storage.
+  // Members below are for the holder of the lock, or of the only tensor of this storage.
 
   const BufferRef& buffer() const { return buffer_; }
-  // Makes the buffer writable, in its whole, since views of other parts move along. Gives the one that was there
-  // before if another took its place: it may be freed, host code included, once the lock is given back.
+  // Makes all of the buffer writable, since views of other parts move along. If another buffer takes its place, gives
+  // the former one, to be freed, which may run host code, after the lock is released.
   BufferRef make_writable();
 
-  // Another buffer takes the place of the one that is given back, which may be freed once the lock is given back.
+  // Sets another buffer, and gives the former one, to be freed after the lock is released.
   BufferRef exchange_buffer(BufferRef buffer) { return std::exchange(buffer_, std::move(buffer)); }
 
  protected:
@@ -74,7 +74,7 @@ class Storage {
  private:
   static constexpr uint32_t kFree = 0;
   static constexpr uint32_t kTaken = 1;
-  static constexpr uint32_t kAwaited = 2;  // taken, and somebody sleeps until it is given back
+  static constexpr uint32_t kAwaited = 2;  // taken, and a thread sleeps until it is released
   void wait_for_lock();
   void make_deferred();  // these two in deferred.cpp
   bool is_made_deferred() const;
@@ -84,7 +84,7 @@ class Storage {
   const Kind kind_;
 };
 
-// The locks of a set of storages, taken in the order of their addresses and given back at the end.
+// The locks of a set of storages, taken in the order of their addresses and released at the end.
 class LockedStorages {
  public:
   LockedStorages() = default;
@@ -94,7 +94,7 @@ class LockedStorages {
   LockedStorages(const LockedStorages&) = delete;
   LockedStorages& operator=(const LockedStorages&) = delete;
 
-  // One more; twice is as good as once. Not once they are locked.
+  // Adds a storage; a second time has no effect. Not after lock().
   void add(Storage& storage) {
     if (count_ < few_.size()) {
       insert(storage);
@@ -112,7 +112,7 @@ class LockedStorages {
  private:
   Storage* const* first() const { return many_.empty() ? few_.data() : many_.data(); }
 
-  // At its place in few_, unless it is there.
+  // Inserts the storage in order into few_, unless it is there.
   void insert(Storage& storage) {
     size_t place = count_;
     while (place > 0 && std::less<>()(&storage, few_[place - 1])) --place;
@@ -124,7 +124,7 @@ class LockedStorages {
   void sort_many();
 
   std::array<Storage*, 4> few_;
-  std::vector<Storage*> many_;  // all of them, where they are more than a few
+  std::vector<Storage*> many_;  // all storages, if there are too many for few_
   size_t count_ = 0;
   size_t locked_ = 0;
 };

@@ -5,7 +5,7 @@
 namespace distag {
 namespace {
 
-// Elements are copied as bytes, whatever their type: that may alias anything.
+// Elements are copied as bytes, whatever their type: bytes may alias anything.
 template <size_t kSize>
 struct alignas(kSize) Element {
   unsigned char bytes[kSize];
@@ -44,7 +44,7 @@ void copy_row(T* out, int64_t out_stride, const T* in, int64_t in_stride, int64_
   } else if (out_stride == 1 && in_stride == 0) {
     std::fill(out, out + count, *in);
   } else {
-    // By one a turn its time, of few instructions, would depend on where in a line of code memory the loop lies.
+    // With one element a turn, the time of this short loop would depend on its alignment in code memory.
 #pragma GCC unroll 4
     for (int64_t i = 0; i < count; ++i) out[i * out_stride] = in[i * in_stride];
   }

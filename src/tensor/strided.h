@@ -16,7 +16,7 @@ struct Reach {
   int64_t lowest = 0;
   int64_t highest = 0;
 };
-// Of one with elements. nullopt where no number tells it.
+// The reach of a layout with elements. nullopt if it does not fit into a number.
 std::optional<Reach> reach_of(const Dims& shape, const Dims& strides);
 
 // Copies elements of `item_size` bytes (1, 4 or 8) from one strided layout to another; both start at their first

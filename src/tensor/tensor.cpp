@@ -14,11 +14,11 @@ namespace distag {
 
 namespace {
 
-// One of the few process-wide things: ids are compared across workers of a process.
+// Process-wide, as few things are: ids are compared across workers of a process.
 std::atomic<uint64_t> g_last_id{0};
 
-// A use count of 1 is only a hint of the past: the copy and its release order this thread after whoever gave up the
-// second reference, so that their reads happened before our writes.
+// A use count of 1 is only a hint of the past: the copy and its release order this thread after the one that gave up
+// the second reference, so that its reads happened before our writes.
 template <typename T>
 bool is_only_holder(const std::shared_ptr<T>& pointer) {
   if (pointer.use_count() != 1) return false;
@@ -113,7 +113,7 @@ std::shared_ptr<const Initialiser> Tensor::initialiser() const {
 }
 
 bool Tensor::set_shard_slot(std::unique_ptr<ShardSlot> slot) const {
-  BufferRef gone;  // outside of the lock
+  BufferRef gone;  // freed outside of the lock
   BufferRef nothing = Buffer::allocate(0);
   {
     const std::lock_guard<Storage> lock(*data_->storage);
@@ -146,7 +146,7 @@ const std::byte* Tensor::data() const {
 
 Tensor Tensor::view(const Dims& shape, const Dims& strides, int64_t offset) const {
   Tensor view = make(data_->dtype, shape, strides, offset, element_count(shape), data_->storage);
-  check_whole();  // set_shard_slot() leaves the memory to who shares the storage by now
+  check_whole();  // set_shard_slot() leaves the memory to tensors that share the storage by now
   view.hold_ = hold_;
   return view;
 }

@@ -25,23 +25,23 @@ class GradSlot {
 class Initialiser;
 class Tensor;
 
-// How a tensor lies over the members of a mesh, as the spmd layer keeps it; empty in this layer. A tensor with one has
-// the shape of the whole and no memory: this member's part of it, the shard, is a tensor like others. Thread-safe.
+// The place of a tensor on the members of a mesh, as the spmd layer keeps it; empty in this layer. A tensor with a slot
+// has the shape of the whole and no memory: this member's part, the shard, is a tensor like others. Thread-safe.
 class ShardSlot {
  public:
   virtual ~ShardSlot() = default;
 
   virtual Tensor local() const = 0;
-  // The same values now in a storage of its own, and another tensor over the same shard: without history.
+  // The current values in a storage of their own; and another tensor over the same shard. Both without history.
   virtual Tensor snapshot() const = 0;
   virtual Tensor alias() const = 0;
-  // A tensor that lies as this one does, without history; `local` is its shard.
+  // A tensor with the same placement, without history; `local` is its shard.
   virtual Tensor like(Tensor local) const = 0;
-  // The values of all of it. Throws INVALID_STATE where this member has but a part of them.
+  // All values. Throws INVALID_STATE if this member has only a part of them.
   virtual Tensor whole() const = 0;
   // "('x', None) of mesh "train"", for messages.
   virtual std::string describe() const = 0;
-  // Whether this member is the first of those that have this shard: what is summed over shards counts here.
+  // Whether this member is the first of those that hold this shard: sums over shards count it here.
   virtual bool counts_here() const = 0;
   // The value is the sum of the members' parts.
   virtual bool is_partial() const = 0;
@@ -82,12 +82,12 @@ struct TensorData {
 };
 
 // A dense n-d array: dtype, shape, strides in elements, offset into a storage. A handle to shared data: copies are the
-// same tensor, with the same id. A default-made one is undefined, as is a gradient that nothing reached; it only
+// same tensor, with the same id. A default-made tensor is undefined, like a gradient that nothing reached; it only
 // answers operator bool.
 //
 // Thread-safe, except data() and mutable_data(): they are for tensors that are held, that a TensorWriter has, or that
-// no other thread knows yet. A handle that is *held* keeps the buffer of one moment, and so the values, for itself and
-// for the views made of it; see HeldTensors, through which ops get their inputs.
+// no other thread knows yet. A *held* handle keeps the buffer of one moment, and so the values, for itself and for the
+// views made of it; see HeldTensors, which gives ops their inputs.
 class Tensor {
  public:
   Tensor() = default;
@@ -98,11 +98,11 @@ class Tensor {
   static Tensor over(BufferRef buffer, Dtype dtype, const Dims& shape, const Dims& strides, int64_t offset = 0);
   // 0-d. The value is converted.
   static Tensor scalar(Dtype dtype, double value);
-  // One that lies over the members of a mesh: without memory. What reads or writes its elements throws INVALID_STATE,
-  // except copy_to() and item() where this member has all of it.
+  // A tensor on the members of a mesh, without memory. To read or write its elements throws INVALID_STATE, except
+  // copy_to() and item() if this member has all of them.
   static Tensor sharded(Dtype dtype, const Dims& shape, std::unique_ptr<ShardSlot> slot);
 
-  // Row-major, without memory until somebody needs its elements; see tensor/deferred.h.
+  // Row-major, without memory until its elements are needed; see tensor/deferred.h.
   static Tensor deferred(Dtype dtype, const Dims& shape, std::shared_ptr<const Initialiser> initialiser);
 
   explicit operator bool() const { return bool(data_); }
@@ -123,19 +123,19 @@ class Tensor {
     return reinterpret_cast<const T*>(data());
   }
 
-  // A new tensor of the same storage (follows writes), without history: for views. The caller answers for its bounds.
+  // A new tensor of the same storage (follows writes), without history: for views. The caller checks the bounds.
   Tensor view(const Dims& shape, const Dims& strides, int64_t offset) const;
-  // A new tensor with a storage of its own over the same buffer, without history: keeps the values of now.
+  // A new tensor with a storage of its own over the same buffer, without history: keeps the current values.
   Tensor snapshot() const;
-  // Row-major values of now: itself when it is so already, else a copy without history.
+  // Row-major current values: the tensor itself if it is row-major already, else a copy without history.
   Tensor contiguous() const;
   // A copy in memory of its own, row-major, without history.
   Tensor clone() const;
-  // The same, for somebody else to write to: no other process ever sees it.
+  // The same, to be written by others: no other process ever sees the memory.
   Tensor private_clone() const;
 
-  // For a writer that is alone. Makes the buffer this storage's own (copy on write) and gives the first element,
-  // nullptr when there are none. Throws INVALID_STATE for borrowed memory.
+  // For a sole writer. Makes the buffer this storage's own (copy on write) and gives the first element, nullptr when
+  // there are none. Throws INVALID_STATE for borrowed memory.
   std::byte* mutable_data();
   template <typename T>
   T* mutable_data_as() {
@@ -144,23 +144,23 @@ class Tensor {
   // Whether this handle, its storage and its buffer have one holder each and the memory is distag's own, so that it may
   // be reused for a result.
   bool is_exclusive() const;
-  // Whether the memory is distag's own and nothing but the storage holds it. False while another thread has the lock of
-  // the storage: a thread of the process that this one was forked from has it for ever.
+  // Whether the memory is distag's own and only the storage holds it. False while another thread has the lock of the
+  // storage: after a fork, a thread of the parent process has it for ever.
   bool owns_buffer() const;
-  // Whether whoever writes to it through its address ends the process (Buffer::adopt_protected).
+  // Whether a write through the address ends the process (Buffer::adopt_protected).
   bool is_protected() const;
 
-  // The same tensor, held: waits for a write that is under way, and has the elements of a deferred one made.
+  // The same tensor, held. Waits for a write that is under way, and makes the elements of a deferred tensor.
   Tensor hold() const;
   bool is_held() const { return bool(hold_); }
-  // For who has the lock of the storage, which has its elements.
+  // For a caller that has the lock of the storage, whose elements are made.
   void set_hold_locked() {
     check_whole();
     hold_ = data_->storage->buffer();
   }
   void drop_hold() { hold_ = {}; }
 
-  // How the elements of this whole tensor will be made; nullptr once they are, or are no longer needed, and for a part.
+  // The source of this whole tensor's elements; nullptr once they are made, or no longer needed, and for a view.
   std::shared_ptr<const Initialiser> initialiser() const;
 
   BufferRef buffer() const { return hold().hold_; }
@@ -169,12 +169,12 @@ class Tensor {
 
   // nullptr until it is set, then the same for as long as the tensor lives.
   GradSlot* grad_slot() const { return data_->grad_slot.load(std::memory_order_acquire); }
-  // False: there is one already.
+  // False: a slot was set before.
   bool set_grad_slot(std::unique_ptr<GradSlot> slot) const;
 
-  // nullptr for one whose elements are all here.
+  // nullptr for a tensor whose elements are all here.
   ShardSlot* shard_slot() const { return data_->shard_slot.load(std::memory_order_acquire); }
-  // Makes a sharded tensor of this one, whose memory goes unless others share it. False: it is one already.
+  // Makes this tensor a sharded one; its memory is freed unless others share it. False: it already is one.
   bool set_shard_slot(std::unique_ptr<ShardSlot> slot) const;
   // Throws INVALID_STATE for a sharded tensor.
   void check_whole() const {
@@ -198,7 +198,7 @@ class Tensor {
 
 using Tensors = std::vector<Tensor>;
 
-// The shard of a sharded tensor; any other, an undefined one too, itself.
+// The shard of a sharded tensor; any other tensor, also an undefined one, itself.
 inline Tensor shard_of(const Tensor& tensor) {
   const ShardSlot* slot = tensor ? tensor.shard_slot() : nullptr;
   return slot == nullptr ? tensor : slot->local();

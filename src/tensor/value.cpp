@@ -36,7 +36,7 @@ void check_text(const std::string& text, const char* what) {
   if (text.find('\0') != std::string::npos) fail(Status::kInvalidArgument, "a {} holds a zero byte", what);
 }
 
-// Of a list or map whose items are given one by one.
+// Checks the items of a list or map as they are added, and collects their properties.
 class Nesting {
  public:
   void add(const Value& item, const char* container) {
@@ -226,7 +226,7 @@ Value Value::map_external(const MapExternal& map) const {
 namespace {
 
 constexpr size_t kManyItems = 4096;
-constexpr size_t kManyBytes = size_t{16} << 20;  // whose pages go back within a millisecond
+constexpr size_t kManyBytes = size_t{16} << 20;  // their pages are returned within a millisecond
 
 void spend_items(const Value& value, size_t& budget) {
   if (budget == 0 || value.depth() == 0) return;

@@ -32,15 +32,15 @@ const char* kind_name(ValueKind kind);
 
 inline constexpr size_t kMaxValueDepth = 16;
 
-// A kind of value of an upper layer (a remote reference): its wire form is the layer's own.
+// A kind of value that an upper layer defines (a remote reference), with its own wire form.
 class ExternalValue {
  public:
   virtual ~ExternalValue() = default;
   virtual ValueKind kind() const = 0;
 };
 
-// Something of the host, which stays in its process. `type` is compared before the pointer is handed out. The task
-// `destroy` runs when the last holder is gone; who makes it sees to it that it runs where host code may run.
+// An object of the host, which stays in its process. `type` is compared before the pointer is handed out. The task
+// `destroy` runs when the last holder goes; its maker ensures that it runs where host code may run.
 struct HostObject {
   std::string type;
   void* pointer = nullptr;
@@ -68,7 +68,7 @@ class Value {
   explicit Value(Tensor tensor) : data_(std::move(tensor)) {}
   explicit Value(std::shared_ptr<ExternalValue> external) : data_(std::move(external)) {}
   explicit Value(std::shared_ptr<HostObject> object) : data_(std::move(object)) {}
-  // Throw INVALID_ARGUMENT: invalid UTF-8, a zero byte in a text, a key twice, nested too deep, a list or map that
+  // Throws INVALID_ARGUMENT: invalid UTF-8, a zero byte in a text, a key twice, nested too deep, a list or map that
   // holds an object.
   static Value text(std::string text);
   static Value bytes(Bytes bytes);
@@ -78,7 +78,7 @@ class Value {
   ValueKind kind() const;
   bool is_null() const { return kind() == ValueKind::kNull; }
 
-  // Throw INVALID_ARGUMENT naming the kind that is wanted and the one that is there.
+  // Throws INVALID_ARGUMENT naming the wanted kind and the actual one.
   bool as_bool() const;
   int64_t as_int64() const;
   double as_float64() const;  // takes an int64 too
@@ -90,14 +90,14 @@ class Value {
   const std::shared_ptr<ExternalValue>& as_external() const;
   const std::shared_ptr<HostObject>& as_object() const;
 
-  bool has_external() const;                        // is one, or holds one
+  bool has_external() const;                        // is an external value, or holds one
   bool has_tensor() const;                          // likewise
   const Value* find(const std::string& key) const;  // in a map; nullptr when it is not there
   size_t depth() const;                             // 0 for a scalar, 1 for a list of scalars
 
-  // Calls `visit` for each tensor in it, in order; the order is that of the wire.
+  // Calls `visit` for each tensor in the value, in the order of the wire.
   void for_each_tensor(const std::function<void(const Tensor&)>& visit) const;
-  // The same value with each tensor replaced by what `map` makes of it, in the same order.
+  // The same value with each tensor replaced by the result of `map`, in the same order.
   Value map_tensors(const std::function<Tensor(const Tensor&)>& map) const;
   // The same for external values.
   using MapExternal = std::function<std::shared_ptr<ExternalValue>(const std::shared_ptr<ExternalValue>&)>;
@@ -114,9 +114,9 @@ class Value {
 
 using Values = std::vector<Value>;
 
-// Whether lists and maps among them hold at least `count` items in all. Looks at no more than those.
+// Whether lists and maps among the values hold at least `count` items in all. Stops counting there.
 bool has_items(const Values& values, size_t count);
-// Whether they have too many items, or one of them too many bytes, for a loop: it leaves their end to another thread.
+// Whether a loop must leave the end of these values to another thread: for many items, or many bytes in one of them.
 bool takes_long_to_free(const Values& values);
 
 }  // namespace distag

@@ -12,8 +12,8 @@
 
 namespace distag {
 
-// Throws INVALID_ARGUMENT where one of these keys is that of the worker itself under another name. `own_name`: empty as
-// long as the name is not known.
+// Throws INVALID_ARGUMENT if one of these keys is the worker's own under another name. `own_name`: empty as long as the
+// name is not known.
 void check_own_key(const std::map<std::string, CurveKey>& keys, const CurveKey& own, const std::string& own_name);
 
 // The workers that may connect, each under its name with a key of its own. May change while connections are open. Any
@@ -22,16 +22,16 @@ class KeyRing {
  public:
   using Keys = std::map<std::string, CurveKey>;
 
-  // Both throw INVALID_ARGUMENT where two names have one key: it would not say who comes.
+  // Both throw INVALID_ARGUMENT if two names have one key: it would not identify the peer.
   explicit KeyRing(Keys keys);
-  // Gives the names whose key is gone, or another one now.
+  // Gives the names whose key is removed or has changed.
   std::vector<std::string> replace(Keys keys);
 
-  // nullopt: it belongs to no worker, so its holder is refused.
+  // nullopt: the key belongs to no worker, so its holder is refused.
   std::optional<std::string> name_of(const CurveKey& key) const;
   // nullopt: no worker may have that name.
   std::optional<CurveKey> key_of(const std::string& name) const;
-  // Another one after each change.
+  // Changes with each replace().
   uint64_t version() const { return version_.load(std::memory_order_acquire); }
 
  private:

@@ -10,7 +10,7 @@
 
 namespace distag {
 
-// A key of Curve25519, as CURVE (rfc.zeromq.org/spec/26) has it.
+// A key of Curve25519, as in CURVE (rfc.zeromq.org/spec/26).
 using CurveKey = std::array<uint8_t, 32>;
 
 struct CurveKeyPair {
@@ -24,21 +24,21 @@ class KeyRing;
 struct WorkerKeys {
   CurveKeyPair own;
   std::shared_ptr<KeyRing> peers;
-  std::string rendezvous_name;  // of the worker that serves a tcp rendezvous: its key is expected there
+  std::string rendezvous_name;  // of the worker that serves a tcp rendezvous: dial() expects its key
 };
 
-// The keys that sockets speak with: those of tcp; with a key for each worker those of ipc too, as only the key says
-// there whose name it is. Sockets of inproc have none, nor have those of ipc otherwise: the system knows who may open
-// them.
+// The keys of sockets. Sockets of tcp have keys. With a key for each worker those of ipc have keys too, since then
+// only a key proves a name. Sockets of inproc, and otherwise those of ipc, have none: the system decides which
+// processes may open them.
 struct Security {
-  // Of this worker. Each peer has to prove its own, which is bound to its name.
+  // The keys of this worker and its peers. Each peer has to prove its own key, which is bound to its name.
   std::optional<WorkerKeys> worker_keys;
-  // Of the group: each member has the same, and its holders are admitted. None: nothing is encrypted.
+  // The key of the group: all members have the same, and its holders are admitted. None: nothing is encrypted.
   std::optional<CurveKeyPair> group_key;
-  // The key of this user on this machine, with which loopback speaks where the group has none. Throws DENIED where it
-  // cannot be had. Empty: loopback has no keys.
+  // The key of this user on this machine, which loopback uses if the group has none. Throws DENIED if it cannot be read
+  // or made. Empty: loopback has no keys.
   std::function<CurveKeyPair()> user_key;
-  // Sockets without a key may listen where other machines reach them.
+  // Whether sockets without a key may listen at addresses that other machines can reach.
   bool allow_insecure = false;
 };
 
@@ -49,8 +49,8 @@ struct SocketKeys {
       : own(own_pair), server(server_key), peers(std::move(those_let_in)) {}
 
   CurveKeyPair own;
-  CurveKey server{};                     // which the side that is dialled has to have
-  std::shared_ptr<const KeyRing> peers;  // which may dial; nullptr: whoever has the same pair
+  CurveKey server{};                     // which the dialled side has to have
+  std::shared_ptr<const KeyRing> peers;  // which may dial; nullptr: holders of the same pair
 };
 
 }  // namespace distag

@@ -6,11 +6,11 @@
 
 namespace distag::wire {
 
-// A reference in a message that has come.
+// A reference in a received message.
 struct ArrivedReference final : Reference {
   using Reference::Reference;
 
-  // Not of the wire: what its receiver has made of it, while the message waits for memory.
+  // Not on the wire: the receiver's own object, kept while the message waits for memory.
   std::shared_ptr<ExternalValue> received;
 };
 

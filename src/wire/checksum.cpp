@@ -18,7 +18,7 @@ Checksum& Checksum::add(std::span<const std::byte> bytes) {
   constexpr size_t kMost = size_t{1} << 30;  // the library counts in int
   while (!bytes.empty()) {
     const auto piece = bytes.first(std::min(bytes.size(), kMost));
-    // It does not write to them.
+    // The library does not write to the bytes.
     auto* data = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(piece.data()));
     state_ = crc32c(data, static_cast<int>(piece.size()), state_);
     bytes = bytes.subspan(piece.size());

@@ -12,7 +12,7 @@ namespace distag::wire {
 class Checksum {
  public:
   Checksum& add(std::span<const std::byte> bytes);
-  // Its size, then its bytes: where one frame ends and the next begins counts too.
+  // Adds the size, then the bytes: so the borders between frames count too.
   Checksum& add(const Frame& frame);
   uint32_t value() const { return ~state_; }
 

@@ -21,16 +21,16 @@
 namespace distag::wire {
 namespace {
 
-// Room for additions when a message is numbered: autograd metadata, for which a bit per tensor and some workers are
-// counted.
+// Room for additions when a message is numbered, which are autograd metadata: a bit per tensor, and some
+// workers.
 constexpr size_t kRoomForNumbering = 8192;
 
 constexpr size_t kAlignment = 8;  // of a builder's memory
 
-// To copy or to look at, on a loop.
+// The most bytes to copy or check on a loop.
 constexpr size_t kQuickBytes = size_t{128} << 10;
 
-// Of a call, answer or gradient beside its values.
+// The header of a call, answer or gradient without its values.
 constexpr size_t kHeaderBytes = 512;
 
 constexpr const char* kPayloadAdvice = "send less at a time, or raise max_message_bytes on all workers";
@@ -60,7 +60,7 @@ class StackRoom final : public flatbuffers::Allocator {
   bool is_taken_ = false;
 };
 
-// Memory in which the builder ends where the tail begins, so that a long header is written once, where it stays.
+// Memory at whose end the tail lies: the builder ends there, so a long header is written once, and stays in place.
 class LongRoom final : public flatbuffers::Allocator {
  public:
   LongRoom(size_t size, std::span<const std::byte> tail)
@@ -128,13 +128,13 @@ void finish(flatbuffers::FlatBufferBuilder& builder, uint64_t number, uint64_t a
       protocol::MessageIdentifier());
 }
 
-// Those that travel on numbered streams, except what the streams themselves say.
+// Bodies on numbered streams, except those of the streams themselves.
 bool may_be_long(protocol::Body type) {
   return type >= protocol::Body::Call && type != protocol::Body::Join && type != protocol::Body::Roster &&
          type != protocol::Body::Long;
 }
 
-// The header frame that stands for a long one.
+// The header frame that stands for a long header.
 Frame make_long_header(uint64_t number, uint64_t ack, const std::vector<Transfer>& transfers, uint64_t transfer) {
   StackRoom room;
   flatbuffers::FlatBufferBuilder builder(StackRoom::kSize, &room);
@@ -143,7 +143,7 @@ Frame make_long_header(uint64_t number, uint64_t ack, const std::vector<Transfer
   return make_header(builder, {});
 }
 
-// nullptr: its values are encoded with it.
+// nullptr: the values are encoded with the message.
 const Packed* packed_of(const Body& body) {
   if (const auto* call = std::get_if<Call>(&body)) return call->packed.get();
   const auto* reply = std::get_if<Reply>(&body);
@@ -189,7 +189,7 @@ Encoded encode_parts(uint64_t number, uint64_t ack, const std::vector<Transfer>&
   return encoded;
 }
 
-// About the bytes of a call, answer or gradient of a few plain values, whose header is small in any case.
+// The rough size of a call, answer or gradient of a few plain values, whose header is small in any case.
 std::optional<size_t> size_of_simple(const Body& body) {
   constexpr size_t kFewValues = 32;
   auto size_of = [](const Value& value) -> std::optional<size_t> {
@@ -235,7 +235,7 @@ std::optional<size_t> size_of_simple(const Body& body) {
   return std::nullopt;
 }
 
-// A copy of the header with what `change` makes of it.
+// A copy of the header that `change` has changed.
 template <typename Change>
 Frame changed(const Frame& header, const Change& change) {
   auto block = std::make_shared_for_overwrite<std::byte[]>(header.size());
@@ -245,12 +245,12 @@ Frame changed(const Frame& header, const Change& change) {
   return Frame(data, header.size(), std::move(block));
 }
 
-// Where a struct of the message lies in its header frame.
+// The offset of a struct of the message in its header frame.
 size_t place_in(const std::byte* header, const void* part) {
   return static_cast<size_t>(reinterpret_cast<const std::byte*>(part) - header);
 }
 
-// Of all frames that travel, with `hole`, the checksum itself, as 0.
+// The checksum of all frames that travel; the bytes at `hole`, which hold the checksum itself, count as 0.
 uint32_t checksum_of(std::span<const std::byte> header, size_t hole, std::span<const Frame> payload) {
   constexpr std::array<std::byte, sizeof(protocol::Checksum)> kZero = {};
   Checksum sum;
@@ -299,7 +299,7 @@ Frame with_numbers(const Frame& header, uint64_t number, uint64_t ack) {
 
 namespace {
 
-// Checks the structure of what lies in aligned memory.
+// Checks the structure of a header in aligned memory.
 HeaderView verified(const std::byte* data, size_t size) {
   uint32_t prefix = 0;
   if (size >= sizeof prefix) std::memcpy(&prefix, data, sizeof prefix);
@@ -374,7 +374,7 @@ void Arrival::read(const Frame& header, const Limits& limits, std::span<std::byt
   if (header.size() > kRoom && header.size() <= room.size()) {
     copy = room.data();
   } else if (header.size() > kRoom) {
-    large_.resize(header.size());  // aligned as any allocation is
+    large_.resize(header.size());  // aligned like any allocation
     copy = large_.data();
   }
   if (header.size() != 0) std::memcpy(copy, header.data(), header.size());
@@ -463,7 +463,7 @@ Body Arrival::decode_long(std::span<const Frame> payload, bool is_outline) const
   if (header.size() > max_long_header_bytes_) {
     malformed("a long header of {} bytes, more than {}", header.size(), max_long_header_bytes_);
   }
-  // Frames lie where they came to lie.
+  // Received frames may not be aligned.
   const auto aligned = std::make_unique_for_overwrite<std::byte[]>(header.size());
   if (header.size() != 0) std::memcpy(aligned.get(), header.data(), header.size());
   const HeaderView view = verified(aligned.get(), header.size());

@@ -48,13 +48,13 @@ Error decode_error(DecodeState& state, const protocol::Error& error) {
   int32_t number = error.status();
   if (number <= 0) malformed("an error of status {}", number);
   auto status = static_cast<Status>(number);
-  // A number that a later version may have added is an error of the other side.
+  // A number that a later version may have added becomes REMOTE, an error of the other side.
   bool is_known = number >= static_cast<int32_t>(Status::kUser) || std::string_view(status_name(status)) != "UNKNOWN";
   Error decoded(is_known ? status : Status::kRemote, decode_text(state, error.text(), kMaxErrorBytes, "error text"));
   return decoded.set_origin_rank(error.origin_rank()).set_may_have_run(error.may_have_run());
 }
 
-// Sets `failed` when there is one.
+// Sets `failed` when there is an error.
 Error decode_optional_error(DecodeState& state, const protocol::Error* error, bool* failed) {
   *failed = error != nullptr;
   return error == nullptr ? Error() : decode_error(state, *error);
@@ -102,7 +102,7 @@ AutogradMetadata decode_metadata(DecodeState& state, const protocol::Recording* 
   return metadata;
 }
 
-// With a pair there is one bit for each tensor.
+// With a pair there must be one bit for each tensor.
 void check_tracked(const DecodeState& state, const AutogradMetadata& metadata, const Values& values) {
   if (!metadata.pair || state.is_outline) return;
   size_t count = 0;
@@ -186,7 +186,7 @@ Call decode(DecodeState& state, const protocol::Call& table) {
   call.label = decode_text(state, table.label(), kMaxNameBytes, "label");
   call.keep = decode_optional_id(table.keep(), "value to keep");
   call.cost = table.cost();
-  // As the standard has it a malformed one is dropped, whatever it is; what is kept has a fixed size.
+  // As the standard says, a malformed traceparent is dropped, in any form. A valid one has a fixed size.
   if (const flatbuffers::String* text = table.traceparent(); text != nullptr) {
     call.trace_parent = TraceParent::parse({text->c_str(), text->size()});
     call.has_bad_trace_parent = call.trace_parent == nullptr;
@@ -523,7 +523,7 @@ Here decode(DecodeState& state, const protocol::Here& table) {
   return here;
 }
 
-// Of a header that stands for a long one there is no more to decode: see codec.cpp.
+// A header that stands for a long one has nothing more to decode: see codec.cpp.
 Body decode_long(DecodeState&, const void*) { malformed("a LONG within a LONG"); }
 
 template <typename Table>
@@ -535,7 +535,7 @@ Body decode_as(DecodeState& state, const void* table) {
 
 Body decode_body(DecodeState& state, uint8_t type, const void* table) {
   using Decode = Body (*)(DecodeState&, const void*);
-  // In the order of the union, which is that of Body and Long.
+  // In the order of the union, which is that of Body with Long.
   static constexpr Decode kDecoders[] = {decode_as<protocol::Hello>,
                                          decode_as<protocol::Welcome>,
                                          decode_as<protocol::Refuse>,

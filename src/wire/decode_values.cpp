@@ -11,7 +11,7 @@
 namespace distag::wire {
 namespace {
 
-// A tensor takes memory of its own up to here, so that it does not keep a whole frame.
+// A tensor of at most this size gets memory of its own, so that it does not keep a whole frame.
 constexpr size_t kCopiedBytes = 4096;
 
 struct Bytes {
@@ -87,8 +87,8 @@ void check_bools(const std::byte* data, size_t size) {
   if (seen > 1) malformed("a bool tensor holds a byte that is neither 0 nor 1");
 }
 
-// Whatever a sender makes of a loan while it is read, floating point numbers stay such. An index that has been checked
-// would lead out of a table.
+// Loans of other dtypes are copied: the sender could still change them. Floating point numbers stay valid, but an index
+// that was checked could then lead out of a table.
 bool must_copy(const Frame& frame, Dtype dtype) {
   return frame.is_loan() && dtype != Dtype::kFloat32 && dtype != Dtype::kFloat64;
 }
@@ -208,7 +208,7 @@ bool has_payload(protocol::Value type) {
 }  // namespace
 
 size_t decode_work(uint8_t type, const void* table, Loans loans) {
-  // A size that lies is found out by decoding; it makes no sum overflow here.
+  // A false size is detected by decoding; here it must only not make the sum overflow.
   auto size_of = [](const protocol::Piece& piece) {
     return static_cast<size_t>(std::min<uint64_t>(piece.size(), uint64_t{1} << 40));
   };
@@ -246,7 +246,7 @@ size_t decode_work(uint8_t type, const void* table, Loans loans) {
   }
 }
 
-// `depth` is that of a list or map found here: 1 at the top.
+// `depth` is the depth of a list or map found here: 1 at the top.
 Value decode_value(DecodeState& state, uint8_t type, const void* table, size_t depth) {
   if (table == nullptr) malformed("a value is missing");
   if (state.is_outline && has_payload(static_cast<protocol::Value>(type))) return Value();

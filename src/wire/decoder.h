@@ -23,13 +23,13 @@ template <typename... Args>
   violation("malformed message: {}", fmt::format(text, std::forward<Args>(args)...));
 }
 
-// The verifier looks at the alignment of a vector's length, not of its items.
+// The verifier checks the alignment of a vector's length, not of its items.
 inline void check_aligned(const void* items, size_t alignment) {
   if (reinterpret_cast<uintptr_t>(items) % alignment != 0) malformed("a list that is not aligned");
 }
 
-// State that the parts of one decoding share. The verifier lets tables and strings be shared within a header, which an
-// honest sender never does; the budget keeps what is copied out of it within its size.
+// The state that the parts of one decoding share. The verifier lets tables and strings be shared within a header, which
+// an honest sender never does; the budget bounds the bytes that are copied out of a header by its size.
 class DecodeState {
  public:
   DecodeState(PayloadReader& payload_reader, size_t header_bytes, bool outline)
@@ -41,19 +41,19 @@ class DecodeState {
   }
 
   PayloadReader& payload;
-  const bool is_outline;  // values with payload are taken for null
+  const bool is_outline;  // values with payload decode to null
 
  private:
   size_t budget_;
 };
 
-// Checked: at most `limit` bytes, UTF-8, no zero byte. An absent string (nullptr) is empty.
+// Checks the text: at most `limit` bytes, UTF-8, no zero byte. An absent string (nullptr) is empty.
 std::string decode_text(DecodeState& state, const flatbuffers::String* text, size_t limit, const char* what);
-// `table` is the union's table, which the verifier has seen.
+// `table` is the union's table, which the verifier has checked.
 Value decode_value(DecodeState& state, uint8_t type, const void* table, size_t depth);
 Body decode_body(DecodeState& state, uint8_t type, const void* table);
-// About the bytes that decoding it would copy or look at one by one.
-enum class Loans { kNone, kAligned, kOdd };  // of a payload: kOdd lie where no number can be read
+// The rough number of bytes that decoding would copy or check one by one.
+enum class Loans { kNone, kAligned, kOdd };  // in a payload; kOdd: some are not aligned for any number
 size_t decode_work(uint8_t type, const void* table, Loans loans);
 
 }  // namespace distag::wire

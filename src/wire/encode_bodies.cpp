@@ -14,7 +14,7 @@ using flatbuffers::Offset;
 using flatbuffers::String;
 using flatbuffers::Vector;
 
-// Writes one body. Objects that a table refers to are written before the table, as FlatBuffers wants it.
+// Writes one body. Objects that a table refers to are written before the table, as FlatBuffers requires.
 class BodyEncoder {
  public:
   BodyEncoder(flatbuffers::FlatBufferBuilder& builder, PayloadWriter& payload) : builder_(builder), payload_(payload) {}
@@ -294,7 +294,7 @@ class BodyEncoder {
     return protocol::EntryName(wire_id(entry.mesh), entry.call, entry.line);
   }
 
-  // All messages of a pass begin with these.
+  // All messages of a pass begin with these ids.
   struct Ids {
     template <typename T>
     explicit Ids(const T& message) : context(wire_id(message.context)), pass(wire_id(message.pass)) {}
@@ -368,7 +368,7 @@ class BodyEncoder {
   }
 
   Offset<protocol::Member> member(const Member& member) {
-    // A joiner may not have its name yet: it depends on the rank.
+    // A joiner may not have a name yet: that depends on its rank.
     auto worker = text(member.name, kMaxNameBytes, "name of a worker");
     auto endpoint = text(member.endpoint, kMaxEndpointBytes, "endpoint");
     return protocol::CreateMember(builder_, member.rank, worker, endpoint, member.incarnation, member.generation,

@@ -41,7 +41,7 @@ protocol::Dtype wire_dtype(const Tensor& tensor) {
   fail(Status::kUnsupported, "tensors of dtype {} do not travel yet", dtype_name(tensor.dtype()));
 }
 
-// Written also where it equals the default of the schema, as -0.0 does, which would arrive as 0.0.
+// Written even if it equals the default of the schema: -0.0 does, and would arrive as 0.0.
 EncodedUnion encode_float64(FlatBufferBuilder& builder, double number) {
   const auto start = builder.StartTable();
   builder.AddElement<double>(protocol::Float64::VT_VALUE, number);
@@ -159,7 +159,7 @@ EncodedValues encode_values(FlatBufferBuilder& builder, PayloadWriter& payload, 
 std::string mend_text(std::string_view text, size_t limit) {
   if (text.size() > limit) {
     size_t end = limit;
-    // Not within a character: a continuation byte begins with the bits 10.
+    // Cut between characters: a continuation byte begins with the bits 10.
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
     text = text.substr(0, end);
   }

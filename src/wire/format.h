@@ -10,9 +10,9 @@ inline constexpr size_t kMaxEndpointBytes = 1024;
 inline constexpr size_t kMaxHostBytes = 255;
 inline constexpr size_t kMaxNoteBytes = 1024;
 inline constexpr size_t kMaxErrorBytes = 4096;
-inline constexpr size_t kMaxTailBytes = 4096;  // of payload behind the FlatBuffer
+inline constexpr size_t kMaxTailBytes = 4096;  // payload behind the FlatBuffer
 
-// Of the structure of a header: values nest 16 deep, with two tables each, below message, body and metadata.
+// The depth of a header's structure: values nest 16 deep, with two tables each, below message, body and metadata.
 inline constexpr unsigned kMaxTableDepth = 48;
 // A table takes at least 8 bytes of its header.
 inline constexpr size_t kMinTableBytes = 8;

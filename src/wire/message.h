@@ -14,15 +14,15 @@
 #include "tensor/value.h"
 #include "transport/transport.h"
 
-// Messages between workers, as plain structs; schemas/ is the specification: who sends a message, when, its effect,
-// how long its ids live, what failure does.
+// Messages between workers, as plain structs. schemas/ is the specification: the sender of a message, its time and
+// effect, the lifetime of its ids, and the results of failures.
 namespace distag::wire {
 
 inline constexpr uint32_t kProtocolVersion = 2;
 
 // ---- session: the stream itself (not numbered, except Ping, Leave and Chunk) ----
 
-// Of the group key. No worker can give or check one yet.
+// A proof that the sender has the group key. No worker can make or check one yet.
 using Proof = std::vector<std::byte>;
 
 struct Hello {
@@ -42,26 +42,26 @@ struct Welcome {
   Incarnation incarnation = 0;
   uint64_t next = 1;  // number the receiver expects
   Proof proof = {};
-  std::string lack = {};  // for which nothing else comes from the sender
+  std::string lack = {};  // why the sender sends nothing else
 };
 enum class RefuseReason : uint8_t {
   kUnspecified = 0,
   kVersion = 1,
   kJob = 2,
-  kIncarnation = 3,  // `wanted` is not who listens here: restarted, or a wrong address
+  kIncarnation = 3,  // another worker listens here: restarted, or a wrong address
   kReplaced = 4,     // a newer generation of that name is known
   kFenced = 5,
   kUnreachable = 6,  // cannot dial back; the text names the endpoint
-  kProtocol = 7,     // what the peer sent is not allowed
+  kProtocol = 7,     // the peer sent something that is not allowed
   kStopping = 8,
   kUnknown = 9,   // not a member of this group
-  kDamaged = 10,  // of what came on this connection: it is to be dialled again
+  kDamaged = 10,  // bytes of this connection: it is to be dialled again
   kKey = 11,
-  kDenied = 12,  // the key by which it came is that of another name
+  kDenied = 12,  // the key belongs to another name
 };
 struct Refuse {
   RefuseReason reason = RefuseReason::kUnspecified;
-  Incarnation incarnation = 0;  // of who refuses
+  Incarnation incarnation = 0;  // of the refusing worker
   std::string text;
 };
 struct Ack {};  // only the header's ack field
@@ -77,13 +77,13 @@ struct Chunk {
 
 // ---- rpc ----
 
-// Notes of the layer above beside the values of a call or an answer: the context, and the pair whose send holds the
-// tensors that require grad (marked one by one in `tracked`, in the order of Value::for_each_tensor over all values).
+// Notes of the autograd layer on a call or an answer: the context, and the pair. The pair's send holds the tensors that
+// require grad (a bit for each in `tracked`, in the order of Value::for_each_tensor over all values).
 struct AutogradMetadata {
-  // Of the record of `pair`: its slot depends on that slot of `on`.
+  // In the record of `pair`: its `slot` depends on `on_slot` of `on`.
   struct Link {
     Id pair;
-    Id on;  // {0,0}: on nothing; or, with on_slot 1, on more than is told
+    Id on;  // {0,0}: on nothing; or, with on_slot 1, on more than is listed
     uint32_t slot = 0;
     uint32_t on_slot = 0;
     bool operator==(const Link&) const = default;
@@ -107,11 +107,11 @@ struct Call {
   AutogradMetadata metadata;  // context {0,0}: none
   std::string label;
   Id keep{};  // {0,0}: the result travels back; else it stays with the callee under this name
-  std::shared_ptr<const Packed> packed{};  // to be sent in place of args
-  uint64_t cost = 0;                       // of the sender's budget for the receiver
-  uint64_t bytes = 0;                      // of one that has come: what it took on the way
+  std::shared_ptr<const Packed> packed{};  // sent in place of args
+  uint64_t cost = 0;                       // charged to the sender's budget for the receiver
+  uint64_t bytes = 0;                      // of a received call: its size in transit
   std::shared_ptr<const TraceParent> trace_parent{};
-  bool has_bad_trace_parent = false;  // of one that has come: a malformed one was dropped
+  bool has_bad_trace_parent = false;  // of a received call: a malformed one was dropped
 };
 struct Reply {
   Id call;
@@ -119,14 +119,14 @@ struct Reply {
   Error error;  // when failed: with origin rank, may_have_run and the chain of workers in its message
   Value result;
   AutogradMetadata metadata;
-  std::shared_ptr<const Packed> packed{};  // to be sent in place of result
+  std::shared_ptr<const Packed> packed{};  // sent in place of result
   uint64_t taken = 0;                      // as Credit
 };
 struct Credit {
   uint64_t taken = 0;  // the costs of all requests of the receiver that the sender has taken
 };
 struct WantCredit {
-  uint64_t taken = 0;  // to be told once it is that much
+  uint64_t taken = 0;  // a Credit is wanted once `taken` is this large
 };
 struct Cancel {
   Id call;
@@ -147,8 +147,8 @@ struct Join {
   int32_t world_size = 0;
   Member member;
   Proof proof = {};
-  Incarnation asked = 0;  // who is this?
-  std::string host = {};  // for people; empty, 0: it does not say
+  Incarnation asked = 0;  // the incarnation that the sender asks about
+  std::string host = {};  // for people; empty, 0: not given
   uint64_t process = 0;
 };
 struct Roster {
@@ -159,7 +159,7 @@ struct Roster {
   uint32_t offset = 0;  // members in the pages before
   uint32_t total = 0;   // members in all pages
   Proof proof = {};
-  Incarnation asked = 0;  // not 0: the answer to that, with one member or none
+  Incarnation asked = 0;  // not 0: the answer for that incarnation, with one member or none
 };
 struct PeerCount {
   Incarnation peer = 0;
@@ -168,14 +168,14 @@ struct PeerCount {
 };
 struct ShutdownPoll {  // answered each time the answer changes, until the next round
   uint64_t round = 0;
-  std::vector<Incarnation> missing;  // who has not asked the leader for the shutdown yet
+  std::vector<Incarnation> missing;  // members that have not asked the leader for the shutdown yet
 };
 struct ShutdownAnswer {
   uint64_t round = 0;
   bool stopping = false;  // shutdown was asked for here
   bool idle = false;
   std::vector<PeerCount> counts;
-  std::vector<Incarnation> lost;  // those that the sender has lost
+  std::vector<Incarnation> lost;  // peers that the sender has lost
 };
 struct ShutdownVerdict {
   uint64_t round = 0;  // all are quiet: leave
@@ -216,7 +216,7 @@ struct Discovered {
   bool failed = false;
   Error error;
   std::vector<Incarnation> participants;
-  bool has_entries = false;  // the walk has reached some
+  bool has_entries = false;  // the walk has reached entries
 };
 struct Start {  // FAST
   Id context;
@@ -224,7 +224,7 @@ struct Start {  // FAST
   bool retain_graph = false;
   bool creates_graph = false;
 };
-struct Go {  // SMART: all have searched; joint steps begin
+struct Go {  // SMART: all have searched; the joint steps begin
   Id context;
   Id pass;
 };
@@ -233,7 +233,7 @@ struct Entered {  // to the first member of a mesh: a gradient has come to an en
   Id pass;
   EntryName entry;
 };
-struct Expect {  // SMART: the part of a plan that its receiver has
+struct Expect {  // SMART: the receiver's part of a plan
   Id context;
   Id pass;
   bool retain_graph = false;
@@ -249,12 +249,12 @@ struct Grad {
   bool fast = false;
   std::vector<bool> live;  // bits that carry a gradient or a zero
   Values gradients;        // one per live bit: a tensor, or null for zero
-  bool planned = false;    // of a pass that began with EXPECT
-  bool done = false;       // the sender's part is over, as DONE says it, with these:
+  bool planned = false;    // in a pass that began with EXPECT
+  bool done = false;       // the sender's part is over, as in DONE, with these counts:
   uint64_t grads_sent = 0;
   uint64_t grads_received = 0;
   bool creates_graph = false;
-  AutogradMetadata recording = {};  // with creates_graph: of the gradients that have a history
+  AutogradMetadata recording = {};  // with creates_graph: for the gradients that have a history
 };
 struct Done {
   Id context;
@@ -285,10 +285,10 @@ struct ProbeAnswer {
   bool idle = false;
   uint64_t grads_sent = 0;
   uint64_t grads_received = 0;
-  std::vector<std::string> unreached;  // what calls its waiting sends belong to
+  std::vector<std::string> unreached;  // the calls that its waiting sends belong to
   std::vector<Incarnation> grads_to;
 };
-struct Holders {  // FAST: another initiator asks the creator who holds the context (ask empty list), and its answer
+struct Holders {  // FAST: another initiator asks the creator for the holders of the context (empty list); or the answer
   Id context;
   Id request;
   bool answer = false;
@@ -349,16 +349,16 @@ struct Calls {
 struct MeshEnd {
   Id mesh;
   Error error;
-  bool left = false;  // the sender owes nothing more
+  bool left = false;  // the sender has no more obligations
 };
-struct CallHash {       // of a line, with this call
+struct CallHash {       // a line's hash with this call
   uint64_t number = 0;  // 0: none
   uint64_t hash = 0;
 };
 struct Where {
   Id mesh;
   std::string line;
-  CallHash last;  // that was made
+  CallHash last;  // the last call that was made
 };
 struct Here {
   Id mesh;
@@ -369,16 +369,16 @@ struct Here {
   std::string text;
   Nanos age = 0;
   std::vector<int32_t> waits_for;  // ranks
-  CallHash last;                   // that was made
+  CallHash last;                   // the last call that was made
 };
 
-// In the order of the union of the schema; except Long, which stands between Sought and Part there.
+// In the order of the schema's union, which has Long between Sought and Part.
 using Body = std::variant<Hello, Welcome, Refuse, Ack, Ping, Leave, Chunk, Call, Reply, Cancel, Join, Roster,
                           ShutdownPoll, ShutdownAnswer, ShutdownVerdict, Joined, Release, Discover, Discovered, Start,
                           Grad, Done, Verdict, Probe, ProbeAnswer, Holders, Fork, Forked, Drop, Seek, Sought, Part,
                           Calls, MeshEnd, Where, Here, Go, Entered, Credit, WantCredit, Expect>;
 
-// Payload frame `frame` of a message went ahead of it in chunks.
+// Payload frame `frame` of a message was sent ahead of it in chunks.
 struct Transfer {
   uint64_t id = 0;
   uint32_t frame = 0;

@@ -9,7 +9,7 @@
 namespace distag::wire {
 namespace {
 
-// Fewer items are encoded in some ten microseconds.
+// Fewer items are encoded within some ten microseconds.
 constexpr size_t kManyItems = 256;
 constexpr size_t kTableAlignment = 8;  // the largest of the schema
 
@@ -48,7 +48,7 @@ std::shared_ptr<const Packed> Packed::make(const Value& value) {
   });
 }
 
-// Offsets in a builder count from its end, so that those of tables put there grow by the bytes that lie behind them.
+// Offsets in a builder count from its end, so those of tables put there grow by the bytes that lie behind.
 uint32_t Packed::put_tables(flatbuffers::FlatBufferBuilder& builder) const {
   builder.Align(kTableAlignment);
   const auto behind = static_cast<uint32_t>(builder.GetSize());

@@ -9,16 +9,16 @@
 
 namespace distag::wire {
 
-// Values in their wire form, for a message whose encoding would hold up the loop: made once, on the thread that makes
-// the call, and copied into the header as often as that is made. Immutable.
+// Values in their wire form, for a message whose encoding would block the loop: made once, on the thread that makes the
+// call, and copied into the header each time that is made. Immutable.
 class Packed {
  public:
   // nullptr: encoding them is quick, or has to wait until the message is numbered (references), or they cannot travel,
-  // which whoever sends them is told. Any thread.
+  // which sending reports. Any thread.
   static std::shared_ptr<const Packed> make(const Values& values);
   static std::shared_ptr<const Packed> make(const Value& value);
 
-  // Their tables; tail() and frames() are the payload of their message.
+  // Puts their tables; tail() and frames() are the payload of their message.
   EncodedValues put_values(flatbuffers::FlatBufferBuilder& builder) const;
   EncodedUnion put_value(flatbuffers::FlatBufferBuilder& builder) const;
 
@@ -33,7 +33,7 @@ class Packed {
   static std::shared_ptr<const Packed> make_by(const Encode& encode);
   uint32_t put_tables(flatbuffers::FlatBufferBuilder& builder) const;
 
-  std::vector<std::byte> tables_;  // as a builder has them; they refer to each other by distance
+  std::vector<std::byte> tables_;  // as a builder has them; references are relative
   PayloadWriter payload_{PayloadWriter::Tail::kLong};
   EncodedValues values_{};
   EncodedUnion value_{};

@@ -15,11 +15,11 @@ namespace distag::wire {
 // Collects pieces of payload: small ones in the tail of the header frame, the others as frames; see schemas/values.fbs.
 class PayloadWriter {
  public:
-  // kLong: all pieces that are small by themselves go to the tail, for a header that is long in any case.
+  // kLong: all small pieces go to the tail, for a header that is long in any case.
   enum class Tail : bool { kShort, kLong };
   explicit PayloadWriter(Tail tail = Tail::kShort) : is_tail_long_(tail == Tail::kLong) {}
 
-  // True: it went to the tail. `make_owner` gives what keeps the bytes of a frame.
+  // True: the bytes went to the tail. `make_owner` gives the object that keeps the bytes of a frame alive.
   template <typename MakeOwner>
   bool add(const void* data, size_t size, MakeOwner&& make_owner) {
     if (size <= tail_.size() - tail_size_) {
@@ -31,7 +31,7 @@ class PayloadWriter {
       const auto* bytes = static_cast<const std::byte*>(data);
       if (long_tail_.empty()) long_tail_.assign(tail_.begin(), tail_.begin() + static_cast<ptrdiff_t>(tail_size_));
       long_tail_.insert(long_tail_.end(), bytes, bytes + size);
-      tail_size_ = tail_.size();  // no piece goes there any more
+      tail_size_ = tail_.size();  // no other piece may go to the tail
       return true;
     }
     frames_.emplace_back(data, size, make_owner());
@@ -47,8 +47,8 @@ class PayloadWriter {
   Frames take_frames() { return std::move(frames_); }
 
  private:
-  // A header names at most 4,096 frames that went ahead of it. Of 1 GiB in all no more than these are frames: beyond
-  // the first many, pieces are joined to the tail, which makes the header a long one.
+  // A header names at most 4,096 frames that went ahead of it. A payload of 1 GiB makes no more: beyond the first
+  // kManyFrames, pieces are joined to the tail, which makes the header a long one.
   static constexpr size_t kManyFrames = 1024;
   static constexpr size_t kMaxJoinedBytes = size_t{1} << 20;
 
@@ -60,7 +60,7 @@ class PayloadWriter {
   size_t frame_bytes_ = 0;
 };
 
-// Hands the pieces out again, in the same order.
+// Hands out the pieces again, in the same order.
 class PayloadReader {
  public:
   PayloadReader(std::span<const std::byte> tail, std::span<const Frame> frames) : tail_(tail), frames_(frames) {}

@@ -26,7 +26,7 @@ void Arrivals::on_unstored(const Peer& from, wire::Message& outline, const Error
   assert_on_loop(loop_);
   if (phase_ == WorkerPhase::kCreated || phase_ == WorkerPhase::kStopped) return;
   if (route_of(outline.body).memory == Without::kWaits) {
-    on_message(from, outline);  // all of it is there
+    on_message(from, outline);  // the message has no payload: it is complete
   } else if (phase_ == WorkerPhase::kStarting) {
     refuse_early(from, outline, why);
   } else {
@@ -36,10 +36,10 @@ void Arrivals::on_unstored(const Peer& from, wire::Message& outline, const Error
 
 // ---- messages that come early ----
 
-// It met the group before us. Before anything ran here, a peer has to ask for no more than calls and passes of the FAST
-// kind.
+// The sender met the group before this worker did. Before any program ran here, a peer can have a reason only for calls
+// and passes of the FAST kind.
 Heard Arrivals::hold(const Peer& from, wire::Message& message) {
-  // There is always room for this one: requests may be waiting for it that are refused here.
+  // There is always room for this one: requests that are refused here may wait for it.
   if (std::holds_alternative<wire::WantCredit>(message.body)) return layers_.rpc.handle(from, message);
   const wire::Limits& limits = links_.session->limits();
   const size_t bytes = wire::check(message.body, limits);
@@ -55,7 +55,7 @@ Heard Arrivals::hold(const Peer& from, wire::Message& message) {
   }
   if (is_kept) return Heard::kHandled;
   std::swap(*early, message);
-  if (phase_ != WorkerPhase::kStarting) throw std::bad_alloc();  // no room yet: it comes again
+  if (phase_ != WorkerPhase::kStarting) throw std::bad_alloc();  // no room yet: the message comes again
   refuse_early(
       from, message,
       Error(Status::kOverloaded, fmt::format("worker \"{}\" is starting, and keeps no more messages until then",
@@ -70,15 +70,15 @@ void Arrivals::refuse_early(const Peer& from, const wire::Message& outline, Erro
     const uint64_t taken = layers_.rpc.taken(from) + call->cost;
     session.send(from.incarnation, wire::Reply{call->call, true, std::move(why), {}, {}, {}, taken});
     layers_.rpc.drop(from, *call);
-    gate_.count_refused(from);  // once, also when this is tried again
+    gate_.count_refused(from);  // counted once, also when this is tried again
   } else if (const auto* begun = std::get_if<wire::Start>(&outline.body)) {
     session.send(from.incarnation, wire::Done{begun->context, begun->pass, true, std::move(why), 0, 0, {}});
-  } else if (const auto* planned = std::get_if<wire::Expect>(&outline.body)) {  // of a plan that is false
+  } else if (const auto* planned = std::get_if<wire::Expect>(&outline.body)) {  // a false plan
     session.send(from.incarnation, wire::Done{planned->context, planned->pass, true, std::move(why), 0, 0, {}, true});
   }
 }
 
-// False: there is no memory for it now.
+// False: there is no memory for the message now.
 bool Arrivals::lead_early(const Peer& from, wire::Message& message) {
   if (links_.session->gone(from.incarnation) != nullptr) return true;
   try {
@@ -107,7 +107,7 @@ void Arrivals::on_left(const Peer& peer) {
   gate_.pass([this, peer] { members_.on_left(peer); });
 }
 
-// The rendezvous is asked once the roster is there: members of our group may know it before we do, and say HELLO again.
+// Asks the rendezvous once the roster is there: members of this group may know it earlier, and say HELLO again.
 bool Arrivals::on_stranger(const Peer& peer) {
   assert_on_loop(loop_);
   if (!links_.rendezvous || (gate_.is_open() && !members_.may_join(peer))) return false;

@@ -8,9 +8,9 @@
 
 namespace distag {
 
-// All that comes to a worker by its session. Members may know the group before this worker does, so what comes early is
-// held at the gate, in order, losses between messages; a message that finds no room there is refused if its sender
-// waits for an answer. Once the gate is open all goes straight to the rooms. On the loop.
+// All events that a worker's session reports. Members may know the group before this worker does, so early messages are
+// held at the gate, in order, with losses between them; a message that finds no room there is refused if its sender
+// waits for an answer. Once the gate is open, messages go straight to the layers. On the loop.
 class Arrivals final : public SessionEvents {
  public:
   Arrivals(const WorkerEnvironment& environment, const WorkerPhase& phase, Layers& layers, GroupLinks& links,

@@ -27,7 +27,7 @@ void Ending::begin(Nanos deadline) {
   if (first) close_soon(left);
 }
 
-// The report completes inside of group and session: they are taken down by a task of their own.
+// The report completes inside of group and session: a task of its own takes these down.
 void Ending::close_soon(const std::shared_ptr<Future<ShutdownReport>>& left) {
   left->on_done([this, outcome = left.get()] {
     loop_.post_or_drop([this, report = outcome->value()] {
@@ -58,7 +58,7 @@ EachStep Ending::stop_parts() {
 void Ending::close(ShutdownReport report, bool is_last_attempt) {
   if (phase_ == WorkerPhase::kStopped) return;
   const EachStep each = stop_parts();
-  if (!is_last_attempt) each.check();  // what failed is tried again: by end_by_failure
+  if (!is_last_attempt) each.check();  // failed steps are tried again by end_by_failure
   end(std::move(report));
 }
 
@@ -77,20 +77,20 @@ void Ending::on_loop_failure(const Error& error) noexcept {
       end_by_failure(error);
       is_done = true;
     } catch (...) {
-      // Again, by a simpler way.
+      // Tries again, by a shorter way.
     }
   }
 }
 
 void Ending::note_failure(const Error& error) {
-  EachStep each;  // without memory for a word it ends all the same
+  EachStep each;  // without memory to log it, the worker ends all the same
   each([this, &error] {
     log_.write(LogLevel::kError, "the worker ends, as a task of its loop failed: " + error.message());
   });
 }
 
-// First an end by the rules: a start is abandoned, or LEAVE is said. A failure on that way, or of a shutdown that is
-// leaving, cuts it short, which is tried some times; at last nothing is left but to tell those who wait.
+// First tries an orderly end: a start is abandoned, or LEAVE is sent. A further failure, or one of a shutdown that is
+// leaving, cuts this short, for some attempts; at last it only completes the futures of those who wait.
 void Ending::end_by_failure(const Error& error) {
   if (phase_ == WorkerPhase::kCreated || phase_ == WorkerPhase::kStopped) return;
   ShutdownReport report;

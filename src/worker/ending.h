@@ -8,9 +8,9 @@
 
 namespace distag {
 
-// The end of a worker, once, whatever leads to it. By the rules: the group is left, the rooms end what is open, the
-// links close in turns, and the report is the last that happens. A step that fails is a failure of the loop, which
-// tries all of it again by shorter ways; each step may be repeated. On the loop.
+// The end of a worker, once, for any cause. In an orderly end the worker leaves the group, the layers end what is open,
+// the links close in turns, and the report completes last. A step that fails is a failure of the loop, which tries all
+// steps again by shorter ways; each step may be repeated. On the loop.
 class Ending {
  public:
   Ending(const WorkerEnvironment& environment, WorkerPhase& phase, Layers& layers, GroupLinks& links, WorkerView& view,
@@ -24,10 +24,10 @@ class Ending {
         events_(events),
         start_(start) {}
 
-  // Completes with the end, also with one by a failure; any thread.
+  // Completes with the end, also after a failure; any thread.
   const std::shared_ptr<Future<ShutdownReport>>& report() const { return report_; }
 
-  // Again: an earlier deadline counts.
+  // May be called again: the earlier deadline counts.
   void begin(Nanos deadline);
   void on_loop_failure(const Error& error) noexcept;
 

@@ -9,7 +9,7 @@
 
 namespace distag {
 
-// The last things that happened to a worker, for its report; all of them go to its trace as well. On the loop.
+// The latest events of a worker, for its report; all of them are also written to its trace. On the loop.
 class EventLog {
  public:
   struct Event {

@@ -11,7 +11,7 @@
 
 namespace distag {
 
-// Something that has come for a host that takes events: a call with the reply it is owed, or a complete future.
+// An event for a host that takes events: a call with the reply that it is owed, or a complete future.
 struct Event {
   // A reference to the host's handle, and the function that drops it.
   using FutureHandle = std::unique_ptr<void, void (*)(void*)>;
@@ -22,25 +22,25 @@ struct Event {
   FutureHandle future{nullptr, nullptr};
 };
 
-// One event on its way: who has the node needs no memory to pass it on.
+// A single event as a list node: its holder needs no memory to pass it on.
 using OneEvent = std::list<Event>;
 
-// Events of a worker that are not taken yet, first in, first out. Any thread.
+// Events of a worker that were not taken yet, first in, first out. Any thread.
 class EventQueue {
  public:
   void push(OneEvent event);
-  // Before all others again.
+  // Puts the event before all others again.
   void put_back(OneEvent event) noexcept;
   OneEvent pop() noexcept;  // empty: no event waits
   bool is_empty() const;
 
-  // No more will come. Those that are there may still be taken.
+  // No more events will come. Waiting ones may still be taken.
   void mark_left();
   bool has_left() const;
-  // Drops all: calls that were not taken fail, if they can still be told.
+  // Drops all events: calls that were not taken fail, if their callers can still be told.
   void clear();
 
-  // Completes with the next event, or when no more will come. To be forgotten by who waits no longer.
+  // Completes with the next event, or when no more will come. A caller that stops waiting calls forget_waiter().
   void add_waiter(std::shared_ptr<Future<Unit>> next);
   void forget_waiter(const std::shared_ptr<Future<Unit>>& next);
 

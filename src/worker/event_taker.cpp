@@ -6,7 +6,7 @@ namespace distag {
 
 namespace {
 
-// Told of the next event, and of the next task that may bring one.
+// Waits for the next event, or the next task, which may bring one.
 class Arrival {
  public:
   Arrival(EventQueue& queue, HostExecutor& host) : Arrival(queue, host, Future<Unit>::make()) {
@@ -24,7 +24,7 @@ class Arrival {
   void wait_and_run_nothing(Nanos timeout) { distag::wait_and_run_nothing(*next_, timeout); }
 
  private:
-  // Whole from here on: what the other constructor has added is forgotten, also when memory ends half way.
+  // Fully constructed after this: the destructor removes both waiters, also when the other constructor throws half way.
   Arrival(EventQueue& queue, HostExecutor& host, std::shared_ptr<Future<Unit>> next)
       : queue_(queue), host_(host), next_(std::move(next)) {}
 
@@ -36,7 +36,7 @@ class Arrival {
 }  // namespace
 
 EventTaker::Outcome EventTaker::take(OneEvent& event, Nanos timeout) {
-  host_.poll(0, 0);  // from now on the caller is the thread that polls
+  host_.poll(0, 0);  // from now on the calling thread is the one that polls
   run_due();
   if (event = pop_open(); !event.empty()) return Outcome::kCame;
   const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
@@ -72,7 +72,7 @@ void EventTaker::run_due() {
   }
 }
 
-// A call that is over needs no answer.
+// Gives the next event, without calls that are over: those need no answer.
 OneEvent EventTaker::pop_open() {
   for (;;) {
     OneEvent event = queue_.pop();

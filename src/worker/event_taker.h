@@ -6,16 +6,16 @@
 
 namespace distag {
 
-// Waits for the events of a worker, which come by tasks of its host executor, in their turn with all else that it runs.
-// Lives on the stack.
+// Waits for the events of a worker, which come by tasks of its host executor, in turn with all its other tasks. Lives
+// on the stack.
 class EventTaker {
  public:
   enum class Outcome { kCame, kNothingMore, kTimeIsUp };
 
-  // `owner` is the one of the worker's callbacks.
+  // `owner`: the owner of the worker's callbacks.
   EventTaker(EventQueue& queue, HostExecutor& host, const void* owner) : queue_(queue), host_(host), owner_(owner) {}
 
-  // Gives the next event, without calls that are over. The caller becomes the thread that polls, and runs tasks.
+  // Gives the next event, without calls that are over. The calling thread becomes the one that polls, and runs tasks.
   Outcome take(OneEvent& event, Nanos timeout);
   // Waits for an event or a task, and runs nothing.
   Outcome wait_for_work(Nanos timeout);

@@ -20,7 +20,7 @@ constexpr size_t kMostCollectives = 8;
 constexpr size_t kMostWaitedFor = 4;
 constexpr size_t kMostText = 96;
 
-// Names come from other workers: a line stays one line, and short.
+// Names come from other workers: a line of the log must stay a single line, and short.
 std::string one_line(std::string_view text) {
   std::string clean(cut_to(text, kMostText));
   for (char& c : clean) {
@@ -123,14 +123,14 @@ void FlightLog::tell_soon() noexcept {
   if (!environment_.log.enabled(LogLevel::kWarning) || is_posted_.exchange(true)) return;
   environment_.loop.post_or_drop(place_, [self = shared_from_this()] {
     self->is_posted_ = false;
-    EachStep each;  // without memory for the text, the report has it
+    EachStep each;  // without memory for the text, the report still has the events
     each([&self] { self->tell(); });
   });
 }
 
 void FlightLog::tell() {
   assert_on_loop(environment_.loop);
-  // The one that ended so may lie behind many that ended at the same time.
+  // The broken one may lie behind many that ended at the same time.
   constexpr size_t kMostSeen = 100;
   const Nanos now = environment_.loop.now();
   throttle_.write_made(environment_.log, LogLevel::kWarning, now, [this, now] {

@@ -16,18 +16,18 @@
 
 namespace distag {
 
-// The work of a worker that has begun and not ended.
+// The operations of a worker that have begun and not ended.
 struct UnderWay {
   std::vector<OpenCall> calls;  // oldest first
   std::vector<PassSnapshot> passes;
   std::vector<WaitingCollective> collectives;
 };
 
-// For a log: which of the events ended with DEADLINE, DISCONNECTED or DIVERGED, the last one of them; what is under
-// way; and the last events, the latest first. Below 16 KiB, without other control characters than ends of lines.
+// A text for a log: the last event that ended with DEADLINE, DISCONNECTED or DIVERGED; the operations under way; and
+// the last events, the latest first. Below 16 KiB, without control characters other than ends of lines.
 std::string describe_break(Nanos now, const std::vector<FlightEvent>& last, const UnderWay& under_way);
 
-// Writes that text to the log of a worker after such an end, once a second at most.
+// Writes that text to a worker's log after such an event, at most once a second.
 class FlightLog : public std::enable_shared_from_this<FlightLog> {
  public:
   struct Environment {
@@ -39,7 +39,7 @@ class FlightLog : public std::enable_shared_from_this<FlightLog> {
 
   explicit FlightLog(Environment environment) : environment_(std::move(environment)) {}
 
-  // By a task of its own, which sees what has ended with it. Any thread. Needs no memory.
+  // Posts a task, which also sees other events that end meanwhile. Any thread. Needs no memory.
   void tell_soon() noexcept;
 
  private:

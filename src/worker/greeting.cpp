@@ -45,7 +45,7 @@ void Greeting::greet(Incarnation member) {
   try {
     session_.send(member, wire::Ping{}, std::move(options));
   } catch (const Error&) {
-    settle(member);  // it is gone
+    settle(member);  // the member is gone
   }
 }
 

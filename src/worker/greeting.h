@@ -12,20 +12,20 @@
 
 namespace distag {
 
-// Says HELLO to the members of a running group, so that whoever hears of this worker from another knows it by then. On
+// Says HELLO to the members of a running group, so that they know this worker before they learn of it from others. On
 // the loop.
 class Greeting {
  public:
-  // Nothing, or DEADLINE naming who did not answer.
+  // Nothing, or DEADLINE naming the members that did not answer.
   using Done = std::function<void(std::optional<Error>)>;
 
   Greeting(Loop& loop, Session& session, Done done);
   ~Greeting();
 
-  // `done` runs once each of them has acknowledged or is gone, at once without members.
+  // `done` runs once each member has acknowledged or is gone; at once without members.
   void begin(const std::vector<Peer>& members, Nanos deadline);
   void on_gone(Incarnation member) { settle(member); }
-  // A member does not let this worker in: the start fails with that.
+  // A member does not admit this worker: the start fails with its reason.
   void on_denied(const Error& why);
 
  private:

@@ -8,11 +8,11 @@
 
 namespace distag {
 
-// What a worker has from the moment at which it looks for its group until it has left or has failed to start: each is
-// made of those above it, so they go in the reverse order. All of it is null before and after. On the loop.
+// The links of a worker from the moment at which it looks for its group until it has left or has failed to start. Each
+// is made from those above it, so they are destroyed in reverse order. All are null before and after. On the loop.
 struct GroupLinks {
-  // The traffic so far, with what the rendezvous refused: it has a listener of its own, and ends before the session.
-  // Not without a session.
+  // The traffic so far, with refusals by the rendezvous: that has a listener of its own, and ends before the session.
+  // Only with a session.
   SessionStats stats() {
     count_refused();
     SessionStats stats = session->stats();
@@ -37,9 +37,9 @@ struct GroupLinks {
   std::unique_ptr<Session> session;
   std::unique_ptr<Rendezvous> rendezvous;
   std::shared_ptr<void> local_server;
-  uint64_t refused_at_rendezvous = 0;  // as it said last
-  int32_t wanted_size = 0;             // of the world; -1: it is open
-  Nanos opened = 0;                    // when it began to look for its group
+  uint64_t refused_at_rendezvous = 0;  // as last reported
+  int32_t wanted_size = 0;             // of the world; -1: an open world
+  Nanos opened = 0;                    // when the worker began to look for its group
 
  private:
   void count_refused() {

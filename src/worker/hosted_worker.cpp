@@ -14,13 +14,13 @@ namespace distag {
 
 namespace {
 
-// How long reading the counters of the streams may take; their loop answers within 2 ms when it is well.
+// The time limit for reading the counters of the streams; a loop that is not busy answers within 2 ms.
 constexpr Nanos kStatsPatience = 50 * kMillisecond;
 
-// How much later than its deadline a loop that is well, on a busy machine, ends a shutdown.
+// How much later than its deadline a working loop, on a busy machine, ends a shutdown.
 constexpr Nanos kShutdownPatience = 5 * kSecond;
 
-// The last destroy functions are waited for at least this long.
+// The least time limit for the last destroy functions.
 constexpr Nanos kSettlePatience = 500 * kMillisecond;
 
 constexpr const char* kReleaseThread = "distag-release";
@@ -54,13 +54,13 @@ HostedWorker::HostedWorker(ThreadedOptions options, HostData data)
       hooks_(options.hooks),
       worker_(mark_callbacks(std::move(options))),
       tracer_(make_trace_environment()) {
-  // A shutdown that was asked for marks it in its turn.
+  // With a shutdown by the host, begin_leaving() marks the queue in its turn.
   core().when_stopped()->on_done([this] {
     if (shutdowns_ == 0) events_.mark_left();
   });
 }
 
-// Threads and callbacks of the worker are told from others by their owner.
+// The owner tells threads and callbacks of this worker from others.
 ThreadedOptions HostedWorker::mark_callbacks(ThreadedOptions options) {
   options.hooks.on_start = [this](const char* thread_name) {
     set_thread_owner(this);
@@ -93,7 +93,7 @@ TraceWriter::Environment HostedWorker::make_trace_environment() {
            hooks_.on_stop}};
 }
 
-// The worker goes on without a trace that cannot be begun.
+// The worker goes on without a trace if that cannot be begun.
 void HostedWorker::trace_if_wanted() {
   const char* const folder = std::getenv("DISTAG_TRACE");
   if (folder == nullptr || *folder == '\0' || is_traced_.exchange(true)) return;
@@ -145,9 +145,9 @@ std::shared_ptr<Future<Value>> HostedWorker::start(Nanos timeout) {
 
 std::optional<Value> HostedWorker::shutdown(Nanos timeout) {
   const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
-  // Code that runs on this thread while it waits is a callback, for which a shutdown within this one could not end.
+  // Code that runs on this thread during the wait is a callback: a shutdown within this one could not end.
   const CallbackScope callback_scope(this);
-  // From now on the caller is the thread that polls.
+  // From now on the calling thread is the one that polls.
   if (host() != nullptr) host()->poll(0, 0);
   if (!is_down()) {
     const auto outcome = begin_leaving(timeout);
@@ -159,8 +159,8 @@ std::optional<Value> HostedWorker::shutdown(Nanos timeout) {
   return report_;
 }
 
-// Once it has left, `tell` is called, then those who wait for events are told: also when there is no memory for the
-// first. A shutdown that cannot be begun leaves that to the others, or to the end of the worker.
+// After the worker has left, calls `tell`, then wakes waiters for events: also if there is no memory for `tell`. If the
+// shutdown cannot be begun, other shutdowns do this, or the end of the worker.
 std::shared_ptr<HostedWorker::Outcome> HostedWorker::begin_leaving(Nanos timeout,
                                                                    UniqueFunction<void(const Outcome&)> tell) {
   ++shutdowns_;
@@ -179,14 +179,14 @@ std::shared_ptr<HostedWorker::Outcome> HostedWorker::begin_leaving(Nanos timeout
   }
 }
 
-// The first one is that of all who ask.
+// The first report is given to all callers.
 Value HostedWorker::keep_report(const ShutdownReport& report) {
   MutexLock lock(mutex_);
   if (report_.is_null()) report_ = to_value(report);
   return report_;
 }
 
-// The worker has left: its trace ends, while the log can still report a loss; its threads; then what the host gave.
+// The worker has left: its trace ends, while the log can still report losses; then its threads; then the host's data.
 void HostedWorker::take_down(Nanos timeout) {
   const Nanos deadline = deadline_after(SteadyClock().now(), timeout);
   const auto patience = [deadline] {
@@ -228,7 +228,7 @@ void HostedWorker::join(Nanos timeout) {
   if (!is_down() && !runs_callback_of(this)) take_down(timeout);
 }
 
-// The threads are gone: ends all that the host gave, once. A second caller waits for the first: false when that one is
+// The threads are gone: ends all data that the host gave, once. A second caller waits for the first: false if that is
 // not done in time.
 bool HostedWorker::settle(Nanos timeout, Task before_last) {
   std::vector<std::shared_ptr<HostFunction>> functions;
@@ -260,16 +260,16 @@ void HostedWorker::end_for_good(Task then) noexcept {
       if (take_down_for_good(true)) then();
     }).detach();
   } catch (...) {
-    // No thread is left to join the others on: they run until the process ends.
+    // No thread can be made that joins the others: they run until the process ends.
   }
 }
 
-// Whether all its threads are gone: those that still run keep their memory. The hooks of a thread of its own
-// (`is_thread`) frame all but the end of their user_data.
+// True if all threads are gone: threads that still run keep their memory. With a thread of its own (`is_thread`), the
+// hooks frame all but the end of their user_data.
 bool HostedWorker::take_down_for_good(bool is_thread) noexcept {
   try {
     if (is_thread && hooks_.on_start) hooks_.on_start(kReleaseThread);
-    const ReserveScope may_draw(reserve());  // the host lets go of it: no caller waits for an answer
+    const ReserveScope may_draw(reserve());  // the host has released the worker: no caller waits for an answer
     wait(*begin_leaving(0), kForever);
     tracer_.stop_for_good(kForever);
     worker_.finish(kForever);
@@ -290,10 +290,10 @@ const char* HostedWorker::name() {
 WorkerStats HostedWorker::stats() {
   WorkerStats stats = core().stats();
   if (!core().is_started() || is_down()) return stats;
-  // Not a wait of base: that might run callbacks, and this function is not one that blocks.
+  // Not base's wait(): that might run callbacks, and this function must not block for long.
   const auto fresh = core().fetch_loop_stats();
   const bool has_answered = park_until_done(*fresh, kStatsPatience);
-  if (has_answered && fresh->error() != nullptr) return stats;  // the loop has ended: its last counters are there
+  if (has_answered && fresh->error() != nullptr) return stats;  // the loop has ended: its last counters are known
   MutexLock lock(mutex_);
   if (has_answered) told_ = fresh->value();
   stats.session = told_.session;

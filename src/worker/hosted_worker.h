@@ -15,18 +15,18 @@
 
 namespace distag {
 
-// A function that the host registered. Its data ends with the worker, when registering fails, or once it is withdrawn
-// and no call needs it any more.
+// A function that the host registered. Its data ends with the worker, when registering fails, or once the function is
+// withdrawn and no call needs it any more.
 struct HostFunction {
   std::string name;
   HostData data;
 };
 
-// A worker with all that the host gave it, and the order of its end: it leaves its group, its functions end, then its
-// threads, then the host's data. The owner of its callbacks is its address. Thread-safe. Ends on no thread of its own.
+// A worker with all that the host gave it. It ends in this order: it leaves its group, then its functions, threads and
+// host data end. Its address is the owner of its callbacks. Thread-safe. Not destroyed on its own threads.
 class HostedWorker {
  public:
-  // `data` is that of the callbacks in the options.
+  // `data`: of the callbacks in the options.
   HostedWorker(ThreadedOptions options, HostData data);
 
   Worker& core() { return worker_.worker(); }
@@ -39,7 +39,7 @@ class HostedWorker {
   // `run` holds the function.
   void register_function(std::shared_ptr<HostFunction> function, Function run, std::vector<std::string> callers);
   enum class Withdrawal { kDone, kUnknown, kFromWithinItself, kStillRuns };
-  // Waits until no invocation of it runs and its data has ended.
+  // Waits until no invocation of the function runs and its data has ended.
   Withdrawal unregister_function(const std::string& name, Nanos timeout);
 
   std::shared_ptr<Future<Value>> start(Nanos timeout);
@@ -47,19 +47,19 @@ class HostedWorker {
 
   // Whether all has ended.
   bool is_down() const { return settled_->is_done(); }
-  // Waits until it is down; the report, the same for all who ask. Empty when the loop does not answer. Throws DEADLINE
-  // naming the functions that still run. Not in a callback.
+  // Waits until the worker is down; gives the report, the same to all callers. Empty when the loop does not answer.
+  // Throws DEADLINE naming the functions that still run. Not in a callback.
   std::optional<Value> shutdown(Nanos timeout);
   std::shared_ptr<Future<Value>> shutdown_async(Nanos timeout);
-  // After an asynchronous shutdown: ends the rest, unless the caller is in a callback. Throws DEADLINE likewise.
+  // After an asynchronous shutdown: ends the rest, unless the caller is in a callback. Throws DEADLINE as above.
   void join(Nanos timeout);
-  // The host has let go of it. Runs `then` once it is down, here or on a thread of its own: never, when threads of the
-  // worker cannot be joined. `then` may free the worker.
+  // The host has released the worker. Runs `then` once the worker is down, on this thread or on a new one: never, if
+  // threads of the worker cannot be joined. `then` may free the worker.
   void end_for_good(Task then) noexcept;
 
-  // Valid until the worker ends; nullptr as long as it depends on the rank.
+  // Valid until the worker ends; nullptr as long as the name depends on the rank.
   const char* name();
-  // The counters of the loop are those of now; while the loop is busy, the last ones that were read.
+  // The loop's counters are read now; while the loop is busy, they are the last ones that were read.
   WorkerStats stats();
 
  private:
@@ -78,14 +78,14 @@ class HostedWorker {
   const ThreadHooks hooks_;
   ThreadedWorker worker_;
   TraceWriter tracer_;
-  EventQueue events_;  // ends before what its calls are of
+  EventQueue events_;  // ends before the objects that its calls refer to
   std::atomic<bool> was_started_{false};
   std::atomic<bool> is_traced_{false};  // for the environment
-  std::atomic<int> shutdowns_{0};       // that will mark the end of the events
+  std::atomic<int> shutdowns_{0};       // those that will mark the end of the events
 
   Mutex mutex_;
   std::vector<std::shared_ptr<HostFunction>> functions_ GUARDED_BY(mutex_);
-  std::list<std::string> names_ GUARDED_BY(mutex_);  // those ever given; the last one counts
+  std::list<std::string> names_ GUARDED_BY(mutex_);  // all names so far; the last one counts
   Value report_ GUARDED_BY(mutex_);
   LoopStats told_ GUARDED_BY(mutex_);
   bool is_settling_ GUARDED_BY(mutex_) = false;

@@ -18,7 +18,7 @@ constexpr const char* kSecretFile = "DISTAG_SECRET_KEY_FILE";
 constexpr const char* kPeersFile = "DISTAG_PEER_KEYS_FILE";
 constexpr const char* kRendezvousName = "DISTAG_RENDEZVOUS_NAME";
 
-// Empty: it is not set.
+// Empty: the variable is not set.
 std::string text_of(const Environment& get_environment, const char* variable) {
   const char* const value = get_environment(variable);
   return value == nullptr ? std::string() : std::string(value);

@@ -8,7 +8,7 @@ namespace distag {
 
 namespace {
 
-// For passes that another member of a mesh leads to its calls.
+// Finds entries for passes in which another member of a mesh asks for its calls.
 decltype(Dautograd::Environment::find_entry) make_find_entry(const spmd::ProgramTable& programs) {
   return [&programs](const Peer& peer, const autograd::EntryName& name) -> std::shared_ptr<autograd::Node> {
     const auto program = programs.find(name.mesh);
@@ -49,7 +49,7 @@ Layers::Layers(const WorkerEnvironment& environment, const WorkerOptions& option
   group.add_idle_check([this] { return dautograd.is_idle(); });
 }
 
-// The group last: from then on requests may go and come, and find each room begun.
+// The group is last: from then on requests are sent and received, and find each layer begun.
 void Layers::begin(Session& session, const std::vector<Peer>& roster, bool is_open_world) {
   rrefs.begin(session.self());
   meshes.begin(session.self());
@@ -58,7 +58,7 @@ void Layers::begin(Session& session, const std::vector<Peer>& roster, bool is_op
   group.begin(session, roster, is_open_world);
 }
 
-// The group last: the other rooms send by it.
+// The group is last: the other layers send through it.
 void Layers::stop(EachStep& each) {
   each([this] { meshes.stop(); });
   each([this] { rrefs.stop(); });
@@ -83,7 +83,7 @@ void Layers::on_left(const Peer& peer) {
 }
 
 void Layers::on_lack(const Peer& peer, const Error& lack, bool is_long) {
-  EachStep each;  // it is told again at the next look, as long as it lasts
+  EachStep each;  // reported again at the next check, as long as it lasts
   each([&] {
     if (is_long) meshes.on_long_lack(peer, lack);
   });

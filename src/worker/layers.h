@@ -8,18 +8,18 @@
 
 namespace distag {
 
-// The rooms that a worker is made of, each built on those above it. They know each other by small interfaces only,
-// which the constructor installs. All events of peers come on the loop, between begin() and stop(); what threads may
-// call says the header of each room.
+// The layers of a worker, each built on those above it. They know each other only by small interfaces, which the
+// constructor installs. All events of peers come on the loop, between begin() and stop(); the header of each layer says
+// which methods threads may call.
 //
-// Orders that hold everywhere: passes end before calls, so that they end with the loss of a peer itself and not with
-// the failure of a call that hangs on it; references go last, as what runs may still use them.
+// Order rules that hold everywhere: passes end before calls, so that they end with the loss of the peer itself and not
+// with the failure of a call that they depend on; references end last, as running code may still use them.
 struct Layers {
   Layers(const WorkerEnvironment& environment, const WorkerOptions& options);
 
-  // The session is up, and the group is known.
+  // Called when the session is up, and the group is known.
   void begin(Session& session, const std::vector<Peer>& roster, bool is_open_world);
-  // Ends what is open; each of the steps is tried, also a second time after one of them has failed.
+  // Ends what is open. Each step is tried, also a second time after one of them has failed.
   void stop(EachStep& each);
 
   void on_lost(const Peer& peer, const Error& error);

@@ -1,4 +1,4 @@
-// How a worker is, for those who look at a group that runs: its calls and what it waits for; and that of all members.
+// The state of a worker, for people who look at a running group: its calls and its waits; and the state of all members.
 
 #include "worker/looking.h"
 
@@ -23,12 +23,12 @@ constexpr size_t kMostCallsTold = 64;
 constexpr size_t kMostRanks = 64;
 constexpr size_t kMostTexts = 8;  // of a pass
 constexpr size_t kLongestTextTold = 200;
-// Of an answer of another worker, which is text of its own making.
+// Limits for the answer of another worker, which may be any text.
 constexpr size_t kMostAnswerBytes = 128 << 10;
 constexpr int kMostAnswerDepth = 8;
 constexpr Nanos kMostGroupTime = 10 * kSecond;
 
-// A text that others have made.
+// Shortens a text that other workers may have made.
 std::string cut(std::string_view text) { return std::string(cut_to(text, kLongestTextTold)); }
 
 Json as_json(const OpenCall& call) {
@@ -48,7 +48,7 @@ Json as_json(std::vector<int32_t> ranks) {
 
 std::string print(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// What others made of it is put into the report of the group as it is.
+// Checks the answer of another worker, which goes into the report of the group unchanged.
 bool is_answer(const std::string& text) {
   if (text.size() > kMostAnswerBytes || text.empty() || text.front() != '{') return false;
   int depth = 0;
@@ -112,7 +112,7 @@ Json describe_waits(const WorkerLook& look) {
 
 }  // namespace
 
-// Fewer calls where they are too long for what others take.
+// Leaves out calls if the text would be longer than other workers accept.
 std::string write_look(const WorkerLook& look) {
   for (size_t most = kMostCallsTold;; most /= 2) {
     Json calls = Json::array();

@@ -16,7 +16,7 @@ namespace distag {
 
 class Worker;
 
-// What a worker does at one moment, and what it waits for: short, whatever is open.
+// The activity of a worker at one moment, and its waits: short, however much is open.
 struct WorkerLook {
   std::string name;
   int32_t rank = -1;
@@ -26,19 +26,19 @@ struct WorkerLook {
   uint64_t incarnation = 0;
   std::string host;
   Nanos age = 0;
-  bool is_pumped = false;  // by its host, which is inside a task of it or not
+  bool is_pumped = false;  // the host polls it, and may be inside one of its tasks
   bool is_in_task = false;
   size_t tasks_waiting = 0;
   uint64_t calls_open = 0;
   std::vector<OpenCall> calls;  // the oldest ones
   std::vector<PassSnapshot> passes;
   std::vector<WaitingCollective> collectives;
-  std::vector<std::vector<int32_t>> gatherings;  // the ranks that have not come to those that meet here
+  std::vector<std::vector<int32_t>> gatherings;  // missing ranks of the gatherings that meet here
 };
 
 std::string write_look(const WorkerLook& look);
 
-// The report of a group while its members are asked. On the loop; shared with the calls that ask.
+// The report of a group while its members are asked. On the loop; shared with the calls to them.
 class GroupReport {
  public:
   struct Member {
@@ -54,13 +54,13 @@ class GroupReport {
       : loop_(loop), asked_(std::move(asked)), members_(std::move(members)) {}
 
   void set_report(size_t place, std::string report) { members_[place].report = std::move(report); }
-  // The reason for the lack of one, which may be a text of others.
+  // Why there is no report, in a text that may come from others.
   void set_silent(size_t place, const std::string& why);
   void begin_one() { ++open_; }
   void take_back_one() { --open_; }
-  // Of one that was asked: its answer, which may be no report.
+  // Takes the answer of a member that was asked, which may be no report.
   void take(size_t place, const Error* error, const std::string& text);
-  // All are asked; and each answer is taken. Writes when there are no more.
+  // Called once all are asked, and after each answer. Writes the report when none is left.
   void end_one(Future<std::string>& done);
 
  private:
@@ -69,10 +69,10 @@ class GroupReport {
   Loop& loop_;
   const std::string asked_;
   std::vector<Member> members_;
-  size_t open_ = 1;  // calls, and the one who makes them
+  size_t open_ = 1;  // calls, and the caller that makes them
 };
 
-// What is asked at the socket of a worker: "look", or "group MILLISECONDS". On the loop. nullptr: it is not known.
+// Answers a question at a worker's socket: "look", or "group MILLISECONDS". On the loop. nullptr: it is unknown.
 std::shared_ptr<Future<std::string>> answer_question(Worker& worker, const std::string& question);
 
 }  // namespace distag

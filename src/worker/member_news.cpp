@@ -22,7 +22,7 @@ void MemberNews::post(MemberRecord record) {
   if (is_first) post_step();
 }
 
-// Those that come meanwhile wait for this step: without memory for it, it is posted later.
+// Records that come meanwhile wait for this step. Without memory for its task, the step is posted later.
 void MemberNews::post_step() {
   assert_on_loop(loop_);
   try {
@@ -36,7 +36,7 @@ void MemberNews::post_step_later() noexcept {
   loop_.start_timer(again_, loop_.now() + kPostAgain, [self = shared_from_this()] { self->post_step(); });
 }
 
-// One for each record, so that other code of the host runs in between.
+// A task for each record, so that other host code runs in between.
 void MemberNews::step() {
   try {
     if (tell_first()) functions_.post_or_drop([self = shared_from_this()] { self->step(); });
@@ -45,7 +45,7 @@ void MemberNews::step() {
   }
 }
 
-// Whether another one waits behind it. One that could not be told stays the first.
+// Whether another record waits behind the first. A record that could not be told stays the first.
 bool MemberNews::tell_first() {
   const MemberRecord* first = nullptr;
   {

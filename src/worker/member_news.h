@@ -11,19 +11,19 @@
 
 namespace distag {
 
-// Tells the host of members, one record at a time and in order; none after the shutdown. Shared with the task it has
-// posted.
+// Tells the host about members, one record at a time and in order; none after the shutdown. Shared with the task that
+// it has posted.
 class MemberNews : public std::enable_shared_from_this<MemberNews> {
  public:
   using Tell = std::function<void(const MemberRecord&)>;
-  // Runs code of the host; false: no more of it runs.
+  // Runs host code; false: no host code runs any more.
   using RunHostCode = std::function<bool(const std::function<void()>& code)>;
 
   MemberNews(Loop& loop, Executor& functions, RunHostCode run, Tell tell)
       : loop_(loop), functions_(functions), run_(std::move(run)), tell_(std::move(tell)) {}
 
   bool is_wanted() const { return tell_ != nullptr; }
-  // On the loop. Throws bad_alloc where there is no room for the record.
+  // On the loop. Throws bad_alloc if there is no room for the record.
   void post(MemberRecord record);
 
  private:
@@ -38,7 +38,7 @@ class MemberNews : public std::enable_shared_from_this<MemberNews> {
   const Tell tell_;
   TaskPlace again_;  // while a step could not be posted
   Mutex mutex_;
-  std::deque<MemberRecord> waiting_ GUARDED_BY(mutex_);  // the first one while it is told, too
+  std::deque<MemberRecord> waiting_ GUARDED_BY(mutex_);  // the first one also while it is told
 };
 
 }  // namespace distag

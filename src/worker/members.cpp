@@ -38,7 +38,7 @@ void Members::look_up(const Peer& stranger) {
                              });
 }
 
-// Its name or rank may have been taken since the session asked about it.
+// The peer's name or rank may have been taken since the session asked about it.
 void Members::on_admitted(const Peer& peer, bool is_serving) {
   assert_on_loop(loop_);
   if (may_join(peer)) {
@@ -50,9 +50,9 @@ void Members::on_admitted(const Peer& peer, bool is_serving) {
 }
 
 void Members::add(const Peer& peer) {
-  if (layers_.group.membership().find(peer.incarnation)) return;  // by the roster, or an admission before
+  if (layers_.group.membership().find(peer.incarnation)) return;  // added by the roster, or by an earlier admission
   layers_.group.on_joined(peer);
-  // A static group has counted them at its start.
+  // A static group has checked its descriptors at the start.
   if (links_.is_open_world() && links_.transport->socket_report().engine != "" && !told_of_descriptors_ &&
       !has_descriptors(kFewDescriptors)) {
     told_of_descriptors_ = true;
@@ -78,7 +78,7 @@ void Members::on_left(const Peer& peer) {
   on_gone(peer);
 }
 
-// The membership has the end by now, so the host gets the last record.
+// The membership has recorded the end by now, so the host gets the last record.
 void Members::on_gone(const Peer& peer) {
   tell_of(peer);
   if (links_.rendezvous) links_.rendezvous->on_gone(peer.incarnation);
@@ -97,7 +97,7 @@ void Members::probe(Incarnation member, Task on_alive) {
   try {
     links_.session->send(member, wire::Ping{}, std::move(sending));
   } catch (const Error&) {
-    loop_.post_or_drop([this, member] {  // it is lost
+    loop_.post_or_drop([this, member] {  // the member is lost
       if (links_.rendezvous) links_.rendezvous->on_gone(member);
     });
   }

@@ -9,14 +9,14 @@
 
 namespace distag {
 
-// The other members of a running group, from their coming to their end, each of which the rooms hear of before the host
-// does. The rendezvous knows who they are: a peer with the key of the group may say anything about itself. The session
-// alone knows who is gone. On the loop.
+// The other members of a running group, from join to end; the layers learn of each change before the host does. Only
+// the rendezvous knows the members: a peer with the key of the group may claim anything about itself. Only the session
+// knows which members are gone. On the loop.
 class Members {
  public:
   Members(const WorkerEnvironment& environment, Layers& layers, GroupLinks& links, EventLog& events);
 
-  // To an open world everyone whose name and rank are no other's; to a static one who comes back.
+  // An open world admits all peers with a name and rank of their own; a static one only members that come back.
   bool may_join(const Peer& peer) const;
   // Asks the rendezvous about a peer that says HELLO, and gives the answer to the session.
   void look_up(const Peer& stranger);
@@ -24,7 +24,7 @@ class Members {
   void on_admitted(const Peer& peer, bool is_serving);
   void on_lost(const Peer& peer, const Error& error);
   void on_left(const Peer& peer);
-  // The host hears how the membership has it now.
+  // Gives the host the member's record in the membership.
   void tell_of(const Peer& peer);
   // For the rendezvous: the member answers, or is lost within a lease.
   void probe(Incarnation member, Task on_alive);
@@ -39,7 +39,7 @@ class Members {
   GroupLinks& links_;
   EventLog& events_;
   const std::shared_ptr<MemberNews> news_;
-  bool told_of_descriptors_ = false;  // that they are few
+  bool told_of_descriptors_ = false;  // that few are left
 };
 
 }  // namespace distag

@@ -11,14 +11,14 @@
 
 namespace distag {
 
-// A step that several threads ask for and that may have to be tried again: one of them takes it at a time, the others
+// A step that several threads ask for and that may have to be tried again: one thread at a time takes it, the others
 // wait for their turn. Once it has succeeded, it is never taken again. Any thread.
 class OneByOne {
  public:
   bool is_done() const { return is_done_.load(); }
 
-  // Takes the step when it is this thread's turn, which is waited for until `latest`. Whether it has succeeded, here or
-  // elsewhere. What it throws is thrown here alone.
+  // Takes the step when it is this thread's turn, and waits for that until `latest`. Gives whether the step has
+  // succeeded, here or on another thread. Exceptions of the step are thrown only here.
   template <typename Step>
   bool run(Nanos latest, Step&& step) {
     if (!take_turn(latest)) return false;
@@ -57,7 +57,7 @@ class OneByOne {
   }
 
   Mutex mutex_;
-  std::shared_ptr<Future<Unit>> turn_ GUARDED_BY(mutex_);  // of the thread that takes the step now
+  std::shared_ptr<Future<Unit>> turn_ GUARDED_BY(mutex_);  // of the thread that takes the step
   std::atomic<bool> is_done_{false};
 };
 

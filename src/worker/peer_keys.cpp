@@ -21,7 +21,7 @@ void PeerKeys::begin(const WorkerKeys& keys, const std::string& name) {
 }
 
 std::vector<std::string> PeerKeys::replace(KeyRing::Keys keys, const std::string& name) {
-  KeyRing{KeyRing::Keys(keys)};  // throws for an invalid one
+  KeyRing{KeyRing::Keys(keys)};  // throws for invalid keys
   MutexLock lock(mutex_);
   if (own_) check_own_key(keys, *own_, name);
   changed_ = keys;

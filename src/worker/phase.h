@@ -2,8 +2,8 @@
 
 namespace distag {
 
-// A worker goes through these in their order, on its loop. A start that fails leads back to the first one, and an end
-// to the last one from any of them; no other step is taken twice.
+// The phases of a worker, in order, on its loop. A start that fails leads back to the first one, and an end leads to
+// the last one from any other; no other step is taken twice.
 enum class WorkerPhase { kCreated, kStarting, kStarted, kStopping, kStopped };
 
 inline const char* phase_text(WorkerPhase phase) {

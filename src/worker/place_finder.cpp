@@ -5,7 +5,7 @@
 namespace distag {
 namespace {
 
-// Whether a name server or a launcher has to be asked, or might.
+// Whether a name server or a launcher may have to be asked.
 bool asks_others(const Places& wanted) {
   if (wanted.target.world_size == 0) return true;
   for (const std::string* const address : {&wanted.target.uri, &wanted.bind, &wanted.advertise}) {
@@ -49,7 +49,7 @@ void PlaceFinder::find(const WorkerOptions& options, Nanos deadline, Done done) 
   });
 }
 
-// The timer goes first, and `done` may begin another search.
+// The timer is stopped first: `done` may begin another search.
 void PlaceFinder::end(const Places& found, const std::optional<Error>& error) {
   const Done done = std::move(done_);
   stop();
@@ -74,17 +74,17 @@ void PlaceFinder::resolve(Places& wanted) const {
   }
 }
 
-// Any thread. Gives the address of another machine of the job, where there is one that the target does not name.
+// Any thread. Gives the address of another machine of the job, if there is one that the target does not name.
 std::string PlaceFinder::ask_launcher(RendezvousTarget& target) const {
   const bool meets_by_pmix = target.uri.starts_with("pmix://");
   if (target.world_size != 0 && !meets_by_pmix) return {};
   const PmixPlace told = tools_.ask_pmix();
   if (target.world_size == 0) target.world_size = told.place.world_size;
   if (!meets_by_pmix || told.other_node.empty()) return {};
-  return tools_.resolve_address("tcp://" + told.other_node + ":1");  // of the port nothing depends
+  return tools_.resolve_address("tcp://" + told.other_node + ":1");  // any port will do
 }
 
-// Any thread. `option` is the one that gave the address.
+// Any thread. `option`: the one that gave the address.
 void PlaceFinder::resolve_one(const char* option, std::string& address) const {
   try {
     address = tools_.resolve_address(address);

@@ -10,7 +10,7 @@
 
 namespace distag {
 
-// Where the worker meets others, listens and is found, as the host gave it or as numbers.
+// The places where the worker meets others, listens and is found: as the host gave them, or as numbers.
 struct Places {
   RendezvousTarget target;
   std::string bind;
@@ -18,9 +18,9 @@ struct Places {
   std::string own_host = {};  // the address of this machine towards the rendezvous; empty: that is on this machine
 };
 
-// The first step of a start: addresses become numbers, off the loop, as a name server may be mute. The
-// result of a search comes once: never after stop(), nor after the deadline was its result. On the loop; shared with
-// the task that searches.
+// The first step of a start: addresses become numbers, off the loop, as a name server may not answer. A search has one
+// result:
+// never after stop(), nor after the deadline was its result. On the loop; shared with the task that searches.
 class PlaceFinder : public std::enable_shared_from_this<PlaceFinder> {
  public:
   using Done = std::function<void(const Places& found, const std::optional<Error>& error)>;
@@ -28,10 +28,10 @@ class PlaceFinder : public std::enable_shared_from_this<PlaceFinder> {
   PlaceFinder(Loop& loop, Executor& compute, PlaceTools tools)
       : loop_(loop), compute_(compute), tools_(std::move(tools)) {}
 
-  // The places that the options and the environment name. `done` runs within this call where nothing has to be
-  // resolved, else by a task of its own, with DEADLINE once the deadline has passed. Throws where it cannot begin.
+  // Finds the places that the options and the environment name. `done` runs within this call if nothing has to be
+  // resolved, else by a task of its own; with DEADLINE once the deadline has passed. Throws if it cannot begin.
   void find(const WorkerOptions& options, Nanos deadline, Done done);
-  // The search, if there is one, has no result.
+  // Ends the search, if there is one, without a result.
   void stop();
 
  private:
@@ -45,7 +45,7 @@ class PlaceFinder : public std::enable_shared_from_this<PlaceFinder> {
   Executor& compute_;
   const PlaceTools tools_;
   Done done_;            // while a search has no result
-  uint64_t search_ = 0;  // its number: results of earlier ones are dropped
+  uint64_t search_ = 0;  // the current number: results of earlier searches are dropped
   Loop::TimerId timer_ = 0;
 };
 

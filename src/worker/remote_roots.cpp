@@ -22,7 +22,7 @@ void add_fetched(const RootFetches& fetches, Tensors& roots, Tensors& seeds) {
   }
 }
 
-// For a pass, to which 0 would be no limit.
+// A timeout for a pass, for which 0 would mean no limit.
 Nanos time_until(Nanos deadline) {
   if (deadline == kNever) return kForever;
   return std::max<Nanos>(1, deadline - SteadyClock().now());
@@ -104,7 +104,7 @@ class RemoteRootsPass : public std::enable_shared_from_this<RemoteRootsPass> {
 void backward(Context& context, Tensors roots, const RootFetches& fetches, BackwardOptions options) {
   if (!fetches.empty()) {
     const Nanos deadline = deadline_after(SteadyClock().now(), options.timeout);
-    for (const auto& fetch : fetches) wait_or_cancel(*fetch);  // each has a timeout of its own
+    for (const auto& fetch : fetches) wait_or_cancel(*fetch);  // each has its own timeout
     add_fetched(fetches, roots, options.seeds);
     options.timeout = time_until(deadline);
   }

@@ -46,7 +46,7 @@ Json to_json(const WaitingCollective& collective) {
           {"waits_for", collective.waits_for}};
 }
 
-// Of a collective the peer is its line.
+// The peer of a collective is its line.
 Json to_json(const FlightEvent& event, Nanos now) {
   const bool is_done = event.status == Status::kOk;
   Json json{{"kind", category_name(event.category)},         {"name", event.name},  {"peer", event.peer},
@@ -129,7 +129,7 @@ const char* kind_text(autograd::Node::Kind kind) {
   return "unknown";
 }
 
-// Numbers the nodes that can be reached from sends, in the order in which it meets them.
+// Numbers the nodes that can be reached from sends, in the order of the walk.
 class GraphWalk {
  public:
   size_t number(const std::shared_ptr<autograd::Node>& node) {
@@ -138,7 +138,7 @@ class GraphWalk {
     return found->second;
   }
 
-  // The nodes that were numbered and all below them; an edge leads from a node to the one that its gradient goes to.
+  // Writes the numbered nodes and all behind them; an edge leads from a node to the one that gets its gradient.
   void write(Json& json) {
     Json nodes = Json::array();
     Json edges = Json::array();
@@ -158,7 +158,7 @@ class GraphWalk {
   std::vector<const autograd::Node*> nodes_;
 };
 
-// Text that came from elsewhere may be no UTF-8: it is mended.
+// Text that came from elsewhere may be invalid UTF-8: such bytes are replaced.
 std::string dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace); }
 
 }  // namespace

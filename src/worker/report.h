@@ -14,13 +14,13 @@
 
 namespace distag {
 
-// A worker at one moment.
+// The state of a worker at one moment.
 struct WorkerSnapshot {
   struct Member {
     MemberRecord record;
     bool is_connected = false;
     std::string gone;  // why it is lost, or that it has left
-    std::string lane;  // "lane", or why messages to it go without; empty: none did yet
+    std::string lane;  // "lane", or why messages go without one; empty: none was sent
   };
 
   std::string name;
@@ -39,11 +39,11 @@ struct WorkerSnapshot {
   std::vector<FlightEvent> last;
 };
 
-// In JSON, for people and tools; include/distag.h names what is in it.
+// In JSON, for people and tools; include/distag.h names the keys.
 std::string write_report(const WorkerSnapshot& worker);
-// With the graph behind its sends.
+// Includes the graph behind the context's sends.
 std::string write_report(const ContextSnapshot& context);
-// Of a context without a worker.
+// For a context without a worker.
 std::string write_local_report(Context& context);
 
 }  // namespace distag

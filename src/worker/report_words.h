@@ -9,7 +9,7 @@
 #include "group/membership.h"
 #include "rpc/open_call.h"
 
-// How the reports of a worker and of its group say states, times and numbers.
+// The words for states, times and numbers in the reports of a worker and of its group.
 namespace distag {
 
 inline const char* state_word(Standing standing) {
@@ -19,7 +19,7 @@ inline const char* state_word(Standing standing) {
     case Standing::kLeft:
       return "left";
     case Standing::kLost:
-    case Standing::kRestarted:  // until the one that has come after it is known
+    case Standing::kRestarted:  // until its next incarnation is known
       return "lost";
   }
   return "unknown";
@@ -43,7 +43,7 @@ inline const char* stage_word(OpenCall::Stage stage) {
 
 inline double in_ms(Nanos time) { return static_cast<double>(time) / static_cast<double>(kMillisecond); }
 
-// The 64 bits that no number of JSON holds everywhere.
+// All 64 bits, which do not fit into every reader's JSON numbers.
 inline std::string in_hex(uint64_t bits) { return fmt::format("{:#018x}", bits); }
 
 }  // namespace distag

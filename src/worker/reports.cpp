@@ -11,15 +11,15 @@ namespace distag {
 
 namespace {
 
-// In a report.
+// Limits of a report.
 constexpr size_t kMostEnded = 100;
 constexpr size_t kMostCollectives = 256;
 
-// In a look, which takes a loop less than a millisecond, whatever is open.
+// Limits of a look, which must take a loop less than a millisecond, however much is open.
 constexpr size_t kMostCallsSeen = 128;
 constexpr size_t kMostWaits = 32;
 
-// Where it cannot be sent, that is the answer.
+// If the call cannot be sent, its failure is the answer.
 void ask_member(Rpc& rpc, const Peer& peer, Nanos timeout, const std::shared_ptr<GroupReport>& report, size_t place,
                 const std::shared_ptr<Future<std::string>>& done) {
   CallRequest request;
@@ -37,7 +37,7 @@ void ask_member(Rpc& rpc, const Peer& peer, Nanos timeout, const std::shared_ptr
         report->take(place, outcome->error(), is_text ? outcome->value().as_text() : "");
         report->end_one(*done);
       } catch (...) {
-        done->fail(current_error());  // no memory for it
+        done->fail(current_error());  // no memory
       }
     });
   } catch (...) {
@@ -60,14 +60,14 @@ Reports::Reports(const WorkerEnvironment& environment, const WorkerOptions& opti
       flight_log_(std::make_shared<FlightLog>(FlightLog::Environment{environment.loop, environment.log,
                                                                      layers.group.shared()->trace.recorder(),
                                                                      [this] { return under_way(); }})) {
-  // A break is noticed on any thread, also while this worker ends: the trace keeps nothing of it alive.
+  // Any thread may notice a break, also while this worker ends: so the trace does not keep the log alive.
   layers.group.shared()->trace.set_on_break([weak = std::weak_ptr(flight_log_)] {
     if (const auto alive = weak.lock()) alive->tell_soon();
   });
   layers.rpc.register_internal(kLook, [this](Invocation& call) { call.set_result(Value::text(write_look(look()))); });
 }
 
-// A bounded part of it, for a log.
+// A bounded part of the work under way, for a log.
 UnderWay Reports::under_way() const {
   constexpr size_t kMostCalls = 256;
   constexpr size_t kMostOthers = 16;
@@ -142,9 +142,9 @@ WorkerLook Reports::look() const {
     look.collectives = layers_.meshes.waiting(kMostWaits);
     look.gatherings = layers_.group.missing_at_gatherings(kMostWaits);
   }
-  // After the waits: what a function waits for is never older than its call.
+  // Read after the waits: so each function that waits is among the calls.
   look.calls = layers_.rpc.open_calls(kMostCallsSeen);
-  // Those who look are not what is looked at.
+  // The looks themselves are left out.
   const size_t looks = std::erase_if(look.calls, [](const OpenCall& call) { return call.function == kLook; });
   look.calls_open = layers_.rpc.stats().calls_open;
   look.calls_open -= std::min<uint64_t>(looks, look.calls_open);

@@ -13,9 +13,9 @@
 
 namespace distag {
 
-// What is told about a worker: to its host, to those who look at its group, to its log when something breaks. Reads the
-// other parts and changes none, so that a report never moves what it shows. On the loop,
-// except for the report of a worker whose loop does not run.
+// Reports about a worker: to its host, to people who look at its group, to its log when something breaks. Reads the
+// other parts and changes none, so that a report never changes what it shows. On the loop, except the report of a
+// worker whose loop does not run.
 class Reports {
  public:
   Reports(const WorkerEnvironment& environment, const WorkerOptions& options, Layers& layers, const GroupLinks& links,
@@ -24,7 +24,7 @@ class Reports {
   WorkerSnapshot snapshot_at_rest() const;  // any thread
   WorkerSnapshot snapshot() const;
   WorkerLook look() const;
-  // Looks at each member, and completes `done` with the report once all have answered or could not be asked.
+  // Asks each member, and completes `done` with the report once all have answered or could not be asked.
   void ask_group(Nanos timeout, const std::shared_ptr<Future<std::string>>& done) const;
 
  private:

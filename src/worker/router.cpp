@@ -29,7 +29,7 @@ Heard Router::lead(const Peer& from, wire::Message& message) {
     throw;
   } catch (...) {
     const Error error = current_error();
-    if (error.status() == Status::kOutOfMemory && route.memory == Without::kWaits) throw;  // it comes again
+    if (error.status() == Status::kOutOfMemory && route.memory == Without::kWaits) throw;  // the message comes again
     refuse(from, message, error);
     return Heard::kHandled;
   }
@@ -76,7 +76,7 @@ void Router::refuse(const Peer& from, wire::Message& outline, const Error& why) 
   }
 }
 
-// A pass that another may not begin: a worker that passes it on is no better.
+// Whether `initiators` excludes the pass of this message, whichever worker has sent that on.
 bool Router::deny(const Peer& from, wire::Message& message) {
   const Id pass = pass_of(message.body);
   const Peer& self = layers_.group.shared()->self;

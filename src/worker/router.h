@@ -10,18 +10,18 @@
 
 namespace distag {
 
-// Leads the messages that a started worker gets to the rooms that take them, by the table in worker/routes.h. A failure
-// of this worker is not a fault of the peer: it ends the one thing that the message is about, or the message comes
-// again. It knows no loop: Arrivals asserts that it is called on it.
+// Leads the messages of a started worker to the layers that take them, by the table in worker/routes.h. A failure of
+// this worker is not a fault of the peer: it ends only what the message is about, or the message comes again. The
+// router knows no loop: Arrivals asserts that it is called on the loop.
 class Router {
  public:
-  // `initiators` are the only other workers whose passes this one takes part in; empty: all are.
+  // `initiators`: the only other workers whose passes this one takes part in; empty: all are.
   Router(const Clock& clock, Log& log, Layers& layers, std::vector<std::string> initiators)
       : clock_(clock), log_(log), layers_(layers), initiators_(std::move(initiators)) {}
 
   // Throws Violation, which ends the peer, and OUT_OF_MEMORY for a message that waits for memory.
   Heard lead(const Peer& from, wire::Message& message);
-  // What the message is about ends with `why`, here and at the peer.
+  // Ends what the message is about with `why`, here and at the peer.
   void refuse(const Peer& from, wire::Message& outline, const Error& why);
 
  private:

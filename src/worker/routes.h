@@ -10,9 +10,9 @@
 
 namespace distag {
 
-// Which part of a worker takes a message.
+// The part of a worker that takes a message.
 enum class Taker {
-  kNobody,  // the session keeps these for itself, or a rendezvous has a connection of its own
+  kNobody,  // the session handles these itself, or a rendezvous on a connection of its own
   kGroup,
   kCalls,
   kReferences,
@@ -20,9 +20,9 @@ enum class Taker {
   kAutograd,
 };
 
-// What becomes of a message that cannot be handled for want of memory. Refused: its sender hears of it, and the one
-// thing that the message is about ends. Waits: it comes again until there is memory. Small messages that have to be
-// heard wait: those of the group, of references, of credit, and of the holders of a context.
+// The treatment of a message that cannot be handled without memory. Refused: its sender is told, and what the message
+// is about ends. Waits: the message comes again until there is memory. Small messages that must not be lost wait: those
+// of the group, of references, of credit, and of the holders of a context.
 enum class Without { kRefused, kWaits };
 
 struct Route {
@@ -45,7 +45,7 @@ constexpr Route route(Taker taker, Without memory = Without::kRefused) {
   return {kTypeOf<Message>, taker, memory};
 }
 
-// One row a message; a message without a row does not compile.
+// A row for each message; a message without a row does not compile.
 inline constexpr std::array kRoutes = {
     // connections
     route<wire::Hello>(Taker::kNobody),
@@ -96,7 +96,7 @@ inline constexpr std::array kRoutes = {
     route<wire::Holders>(Taker::kAutograd),
 };
 
-// The rows at the places of their types.
+// The rows, at the indices of their types.
 inline constexpr auto kRouteOfType = [] {
   static_assert(kRoutes.size() == std::variant_size_v<wire::Body>, "a message has no row, or two");
   std::array<Route, kRoutes.size()> sorted = {};

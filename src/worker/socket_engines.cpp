@@ -8,7 +8,7 @@ namespace distag {
 namespace {
 
 constexpr SocketEngineKind kDefaultEngine = SocketEngineKind::kZmq;
-// A lease is looked at in quarters: bytes of a slow connection are seen before each of them ends.
+// A lease is checked in quarters: with this many looks, bytes of a slow connection are seen before each quarter ends.
 constexpr Nanos kLooksPerLease = 8;
 
 }  // namespace

@@ -39,7 +39,7 @@ void Start::begin(Owed<Value> outcome, Nanos deadline, SessionEvents& arrivals) 
       }
     });
   } catch (...) {
-    if (phase_ != WorkerPhase::kStarting) throw;  // of abandon() itself
+    if (phase_ != WorkerPhase::kStarting) throw;  // by abandon() itself
     abandon(current_error());
   }
 }
@@ -51,8 +51,8 @@ void Start::cancel(const Future<Value>* outcome) {
 
 // ---- the way to the group ----
 
-// Each step needs those before it. What is made stays in the links, so a throw leaves nothing that abandon() does not
-// find.
+// Each step needs those before it. The links keep all that is made, so abandon() finds it after a step has
+// thrown.
 void Start::open(const Places& found, SessionEvents& arrivals) {
   const RendezvousTarget& target = found.target;
   if (!target.launcher.empty()) {
@@ -60,7 +60,7 @@ void Start::open(const Places& found, SessionEvents& arrivals) {
                                                         target.launcher, target.rank, target.world_size, target.uri));
   }
   links_.transport = environment_.make_transport(target.uri);
-  // A rendezvous on another machine, and no address to listen at: others come by the way that leads there.
+  // With a rendezvous on another machine, and no address to listen at, listens at the address that leads there.
   const std::string& bind = found.bind.empty() ? found.own_host : found.bind;
   const bool has_lanes = bind.rfind("tcp://", 0) != 0 && links_.transport->lane_report().is_on;
   if (target.world_size > 0 && !has_lanes) {
@@ -89,14 +89,14 @@ SessionConfig Start::make_config(const RendezvousTarget& target) {
   config.limits.max_message_bytes = options_.max_message_bytes;
   config.self.rank = target.rank;
   config.self.name = options_.name.empty() && target.rank >= 0 ? default_name(target.rank) : options_.name;
-  // 0 is the incarnation of no worker.
+  // No worker has the incarnation 0.
   do {
     config.self.incarnation = environment_.random.next();
   } while (config.self.incarnation == 0);
   return config;
 }
 
-// Members that cannot dial it would hear of a member that is lost.
+// Throws for an address that members cannot dial: they would take this worker for lost.
 void Start::check_advertised(const std::string& address) const {
   if (address.empty()) return;
   try {
@@ -163,7 +163,7 @@ void Start::on_left(const Peer& peer) {
   if (greeting_) greeting_->on_gone(peer.incarnation);
 }
 
-// A task of its own: each of the two has something to do for each of hundreds of members.
+// A task of its own: both tasks do work for each of hundreds of members.
 void Start::begin_service_soon() {
   environment_.loop.post_or_drop([this, begun = outcome_] {
     if (phase_ == WorkerPhase::kStarting && outcome_ == begun) on_greeted({});
@@ -192,7 +192,7 @@ void Start::begin_service() {
   fresh.started = true;
   layers_.begin(*links_.session, roster_, links_.is_open_world());
   phase_ = WorkerPhase::kStarted;
-  // It has started: what fails now is a failure of its loop.
+  // The worker has started: failures from here on are failures of its loop.
   EachStep each;
   each([this, &fresh] { view_.set(fresh); });
   each([this] {
@@ -201,7 +201,7 @@ void Start::begin_service() {
   each([this, &fresh] {
     events_.add(fmt::format("started as \"{}\" (rank {}) in a group of {}", fresh.name, fresh.rank, fresh.world_size));
   });
-  // A graceful end waits until all that was sent has come: what was refused as well.
+  // A graceful end waits until all sent calls have come: refused ones count too.
   each([this] { gate_.open([this](const Peer& from) { layers_.group.count_received(from); }); });
   each([this] { std::exchange(outcome_, nullptr)->complete(Value()); });
   if (!each.has_failed()) return;
@@ -210,7 +210,7 @@ void Start::begin_service() {
 
 // ---- a start that fails ----
 
-// Posted, since what is calling goes away with a failed start.
+// Posted, since the caller is destroyed by a failed start.
 void Start::fail_soon(Error error) {
   environment_.loop.post_or_drop([this, begun = outcome_, error = std::move(error)] {
     if (phase_ == WorkerPhase::kStarting && outcome_ == begun) abandon(error);
@@ -222,10 +222,10 @@ void Start::abandon(const Error& error) {
   forget();
   phase_ = WorkerPhase::kCreated;
   const std::shared_ptr<Future<Value>> outcome = std::exchange(outcome_, nullptr);
-  EachStep each;  // whatever has no memory, the caller hears of the end
+  EachStep each;  // the caller is told even if memory is lacking
   each([this, &error] { events_.add("start failed: " + error.message()); });
   each([&outcome, &error] { outcome->fail(Error(error).add_context("start")); });
-  if (!outcome->is_done()) outcome->fail(Error(Status::kOutOfMemory, "no memory"));  // needs none
+  if (!outcome->is_done()) outcome->fail(Error(Status::kOutOfMemory, "no memory"));  // needs no memory
   each.check();
 }
 
@@ -240,7 +240,7 @@ void Start::drop_outcome() noexcept {
   if (outcome_) fail_dropped(*std::exchange(outcome_, nullptr));
 }
 
-// The greeting names the session, so it goes before the links do.
+// The greeting refers to the session, so it is destroyed before the links.
 void Start::forget() {
   finder_->stop();
   greeting_.reset();

@@ -14,26 +14,26 @@
 
 namespace distag {
 
-// The start of a worker: its places are found, its links are opened, it meets the group at the rendezvous, says HELLO
-// to members that run already, and opens the gate. Each step begins where the one before has ended, so at most one
-// waits. A start that fails before the rooms have begun leaves all as it was, and may be tried again; a later failure
-// is one of the loop. On the loop.
+// The start of a worker: it finds its places, opens its links, meets the group at the rendezvous, says HELLO to members
+// that run already, and opens the gate. Each step begins when the one before has ended, so at most one waits. A start
+// that fails before the layers have begun undoes all, and may be tried again; a later failure is one of the loop. On
+// the loop.
 class Start {
  public:
   Start(const WorkerEnvironment& environment, const WorkerOptions& options, WorkerPhase& phase, Layers& layers,
         GroupLinks& links, WorkerView& view, EventLog& events, StartGate& gate, Members& members);
 
-  // `outcome` completes once the worker is started. `arrivals` hears of all that comes by the session.
+  // `outcome` completes once the worker is started. `arrivals` gets all events of the session.
   void begin(Owed<Value> outcome, Nanos deadline, SessionEvents& arrivals);
-  // Its caller waits no longer for this outcome, which may be that of an earlier start.
+  // The caller no longer waits for this outcome, which may be that of an earlier start.
   void cancel(const Future<Value>* outcome);
-  // What is there of the start goes away, and it fails with `error`.
+  // Undoes the start so far, and fails it with `error`.
   void abandon(const Error& error);
-  // The same, as the worker ends: the outcome fails as dropped.
+  // The same, when the worker ends: the outcome fails as dropped.
   void drop();
-  void drop_outcome() noexcept;  // the least of it
+  void drop_outcome() noexcept;  // only the outcome
 
-  // The group is known.
+  // Whether the group is known.
   bool has_roster() const { return !roster_.empty(); }
   void on_lost(const Peer& peer, const Error& error);
   void on_left(const Peer& peer);
@@ -65,7 +65,7 @@ class Start {
   Nanos deadline_ = kNever;
   std::vector<Peer> roster_;
   std::unique_ptr<Greeting> greeting_;
-  TaskPlace failure_place_;  // of the end of the start
+  TaskPlace failure_place_;  // for failures after the start
 };
 
 }  // namespace distag

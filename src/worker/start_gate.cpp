@@ -35,7 +35,7 @@ bool StartGate::hold_message(UniqueFunction<bool()> lead, size_t bytes, size_t m
   return true;
 }
 
-// An event may close the gate. One that throws is over, and those behind it have their turn.
+// An event may close the gate. An event that throws counts as done, and those behind it have their turn.
 void StartGate::let_through() {
   const std::shared_ptr<Retry> retry = retry_;
   EachStep each;

@@ -14,8 +14,8 @@
 
 namespace distag {
 
-// Holds back what others do while a worker starts, in order, until its layers are there to hear of it. Those who met
-// the group before us, members or not, have a bounded room for it. On the loop.
+// Holds back the events of others while a worker starts, in order, until its layers exist. Peers that met the group
+// before this worker, members or not, have a bounded room here. On the loop.
 class StartGate {
  public:
   explicit StartGate(Loop& loop) : loop_(loop) {}
@@ -23,16 +23,15 @@ class StartGate {
 
   // Runs the event at once when the gate is open, else once it opens.
   void pass(Task event);
-  // Holds a message of `bytes`, of which `most_bytes` may wait in all. False when there is no room. `lead` tells
-  // whether it has led the message on: if not, for want of memory, it is asked again after a while, before what came
-  // later.
+  // Holds a message of `bytes`, with at most `most_bytes` in all. False when there is no room. `lead` gives whether it
+  // has led the message on: if not, for lack of memory, it is called again after a while, before later events.
   bool hold_message(UniqueFunction<bool()> lead, size_t bytes, size_t most_bytes);
-  // A call that was refused, since there was no room, has come all the same.
+  // Counts a call that was refused for lack of room: it was received all the same.
   void count_refused(const Peer& from) { ++refused_.try_emplace(from.incarnation, from, 0).first->second.second; }
 
   bool is_open() const { return is_open_; }
-  // Calls `count` for every call that was refused, then lets through what was held back; throws what the first of its
-  // events threw that failed.
+  // Calls `count` for every refused call, then runs the held events. Throws the exception of the first event that
+  // has thrown.
   template <typename Count>
   void open(Count&& count) {
     assert_on_loop(loop_);
@@ -41,7 +40,7 @@ class StartGate {
     }
     let_through();
   }
-  // Forgets what waits, and holds back again.
+  // Drops the held events, and holds back again.
   void close() noexcept;
 
  private:
@@ -62,7 +61,7 @@ class StartGate {
   Loop& loop_;
   bool is_open_ = false;
   std::list<Held> held_;
-  std::shared_ptr<Retry> retry_;  // there while anything is held
+  std::shared_ptr<Retry> retry_;  // exists while anything is held
   size_t messages_ = 0;
   size_t bytes_ = 0;
   std::unordered_map<Incarnation, std::pair<Peer, uint64_t>> refused_;

@@ -31,12 +31,12 @@ size_t core_count() {
   return cores == 0 ? 1 : cores;
 }
 
-// The threads and last callbacks that are about to end are waited for at least this long.
+// The least time limit for threads and last callbacks that are about to end.
 constexpr Nanos kPatience = 500 * kMillisecond;
-// Threads that do nothing end within this time also where a clock that jumps has used up the other.
+// Idle threads have at least this time, even if a jump of the clock has used up the other limit.
 constexpr Nanos kLeastPatience = 50 * kMillisecond;
 
-// Empty: there may be lanes.
+// Why there are no lanes; empty: there may be.
 std::string why_no_lane(bool by_option) {
   if (by_option) return "the worker's option no_lane";
   const char* const value = std::getenv("DISTAG_LANE");
@@ -112,7 +112,7 @@ std::unique_ptr<Rendezvous> ThreadedWorker::make_meeting_point(const std::string
   return make_rendezvous(uri, tools);
 }
 
-// A worker that cannot be asked how it is works all the same.
+// Works without a server if that cannot be opened.
 std::shared_ptr<void> ThreadedWorker::open_server(Incarnation incarnation) {
   const char* const wish = std::getenv("DISTAG_PS");
   if (wish != nullptr && std::string(wish) == "0") return nullptr;
@@ -130,7 +130,7 @@ std::shared_ptr<void> ThreadedWorker::open_server(Incarnation incarnation) {
   }
 }
 
-// A lane asks for no key, so no key would show there whose name it is.
+// A lane asks for no key, so it would not prove the peer's name.
 std::unique_ptr<Transport> ThreadedWorker::make_transport() {
   Security security = load_keys();
   const bool has_keys = security.worker_keys.has_value();
@@ -142,7 +142,7 @@ std::unique_ptr<Transport> ThreadedWorker::make_transport() {
                                         random_->next());
 }
 
-// As the worker starts.
+// Called when the worker starts.
 Security ThreadedWorker::load_keys() {
   const auto get_environment = [](const char* variable) -> const char* { return std::getenv(variable); };
   Security security = load_security(options_.security, get_environment);
@@ -164,7 +164,7 @@ Security ThreadedWorker::load_keys() {
   return security;
 }
 
-// Empty: it is not known yet. A rank gives one to a worker without.
+// Empty: not known yet. A rank gives a name to a worker without one.
 std::string ThreadedWorker::own_name() const {
   std::string name = worker_->name();
   if (name.empty() && options_.worker.rank >= 0) name = default_name(options_.worker.rank);
@@ -184,7 +184,7 @@ void ThreadedWorker::set_peers(KeyRing::Keys keys) {
   worker_->lose_members(std::move(changed), Error(Status::kDenied, "its key was taken away"));
 }
 
-// The host's hooks, and where host code goes that comes up on the thread.
+// The host's hooks, and the executor for host code that comes up on the thread.
 ThreadHooks ThreadedWorker::hooks_for(bool runs_host_code) const {
   return ThreadHooks{[this, runs_host_code](const char* thread_name) {
                        if (options_.hooks.on_start) options_.hooks.on_start(thread_name);
@@ -197,7 +197,7 @@ ThreadHooks ThreadedWorker::hooks_for(bool runs_host_code) const {
 }
 
 ThreadedWorker::~ThreadedWorker() {
-  const ReserveScope scope(reserve_.get());  // one that could not be made for want of memory has to end as well
+  const ReserveScope scope(reserve_.get());  // also for a worker whose creation failed for lack of memory
   if (!is_finished()) {
     auto report = begin_shutdown(0);
     wait(*report, kForever);
@@ -235,7 +235,7 @@ bool ThreadedWorker::finish(Nanos timeout) {
 
 bool ThreadedWorker::take_down(Nanos deadline, Nanos latest) {
   if (!wait(*worker_->rpc().when_no_function_runs(), time_left(deadline))) return false;
-  // The loop first: what it let go of in its last moments may still run on the executors.
+  // The loop is first: its last tasks may still run code on the executors.
   loop_->stop();
   board_.reset();
   latest = end_http(latest);
@@ -249,7 +249,7 @@ bool ThreadedWorker::take_down(Nanos deadline, Nanos latest) {
   return true;
 }
 
-// The time that its last words take is not that of the threads: the later moment by which they are to end.
+// Gives the later moment by which threads have to end: the time for last HTTP requests is not counted.
 Nanos ThreadedWorker::end_http(Nanos latest) {
   if (http_ == nullptr) return latest;
   const Nanos begin = loop_->now();
@@ -257,8 +257,8 @@ Nanos ThreadedWorker::end_http(Nanos latest) {
   return latest == kNever ? kNever : latest + (loop_->now() - begin);
 }
 
-// Callbacks of futures that the shutdown completed, and deleters. A callback or deleter that is not begun by the
-// deadline never starts.
+// Runs waiting callbacks of futures that the shutdown completed, and deleters. Those that are not begun by the deadline
+// never start.
 void ThreadedWorker::run_what_waits(Nanos deadline) {
   while (pool_->waiting() > 0) {
     auto reached = Future<Unit>::make();

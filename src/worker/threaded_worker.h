@@ -32,7 +32,7 @@ struct ThreadedOptions {
   std::function<void(LogLevel, const std::string&)> on_log;  // host code, run on the functions executor; may be empty
   std::function<void(const MemberRecord&)> on_member;        // likewise
   ThreadHooks hooks;                                         // host code, run on the thread itself
-  FdLoop::Watchdog loop_watchdog;                            // of tests
+  FdLoop::Watchdog loop_watchdog;                            // for tests
   std::shared_ptr<FrameMemory> memory;                       // for large payloads that arrive; nullptr: distag's own
 };
 
@@ -52,13 +52,13 @@ class ThreadedWorker {
   std::shared_ptr<Future<Value>> start(Nanos timeout);
   // Leaves the group. Complete: nothing new starts, but threads still run; follow with finish().
   std::shared_ptr<Future<ShutdownReport>> begin_shutdown(Nanos timeout);
-  // Joins all threads, once no function runs. False when some still run after `timeout`: call again. By one thread at a
-  // time; others wait for their turn, no longer than their timeout. Not on a thread of the worker.
+  // Joins all threads, once no function runs. False when some still run after `timeout`: call again. One thread at a
+  // time; others wait for their turn, at most for their timeout. Not on a thread of the worker.
   bool finish(Nanos timeout);
   bool is_finished() const { return end_.is_done(); }
 
-  // From now on only these workers may connect, each with that key: whoever is connected with another one is lost.
-  // Throws UNSUPPORTED for a worker that has no key of its own, INVALID_ARGUMENT for a key with two names.
+  // From now on only these workers may connect, each with that key: a peer that is connected with another key is lost.
+  // Throws UNSUPPORTED for a worker without a key of its own, INVALID_ARGUMENT for a key with two names.
   void set_peers(KeyRing::Keys keys);
   // Whether each worker has a key of its own.
   std::string own_name() const;
@@ -75,14 +75,14 @@ class ThreadedWorker {
   std::shared_ptr<void> open_server(Incarnation incarnation);
 
   const ThreadedOptions options_;
-  const std::shared_ptr<Reserve> reserve_;  // of all threads of the worker
+  const std::shared_ptr<Reserve> reserve_;  // for all threads of the worker
   // Both are made before any thread starts: the hooks read them on their threads.
   std::unique_ptr<HostExecutor> host_;
   std::unique_ptr<Pool> pool_;
-  std::unique_ptr<Pool> decoder_;  // one thread, from the first message that needs it on
+  std::unique_ptr<Pool> decoder_;  // one thread, started by the first message that needs it
   std::unique_ptr<FdLoop> loop_;
-  std::unique_ptr<PmixBoard> board_;  // of pmix://; as the next one
-  std::unique_ptr<CurlClient> http_;  // of a rendezvous that needs it; touched on the loop, then once that has stopped
+  std::unique_ptr<PmixBoard> board_;  // for pmix://; used like http_
+  std::unique_ptr<CurlClient> http_;  // for a rendezvous that needs it; used on the loop, then after its end
   std::unique_ptr<Random> random_;
   PeerKeys peer_keys_;
   std::unique_ptr<Log> log_;
@@ -91,7 +91,7 @@ class ThreadedWorker {
   Mutex mutex_;
   bool loop_runs_ GUARDED_BY(mutex_) = false;
   bool is_ending_ GUARDED_BY(mutex_) = false;  // cannot be started any more
-  OneByOne end_;                               // of the threads
+  OneByOne end_;                               // for the threads
 };
 
 }  // namespace distag

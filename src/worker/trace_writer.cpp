@@ -15,12 +15,12 @@ namespace {
 
 constexpr Nanos kInterval = 250 * kMillisecond;
 constexpr Nanos kFirstInterval = 20 * kMillisecond;  // until the worker has its name
-constexpr size_t kRoomForCounts = 1024;  // of the file, for the counts of dropped events and the closing bracket
+constexpr size_t kRoomForCounts = 1024;  // in the file, for the counts of dropped events and the closing bracket
 constexpr size_t kBlock = size_t{64} << 10;
 constexpr size_t kMostOpenSpans = 65536;
 constexpr int kMostFiles = 1000;  // of one name in one folder
 
-// A string of JSON; bytes that are no UTF-8 are replaced.
+// A string of JSON; invalid UTF-8 is replaced.
 std::string json_string(std::string_view text) {
   const bool is_plain =
       std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c < '\x7f' && c != '"' && c != '\\'; });
@@ -28,7 +28,7 @@ std::string json_string(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Microseconds, as the format has them.
+// Microseconds, as in the trace format.
 std::string in_us(Nanos time) { return fmt::format("{}.{:03}", time / 1000, time % 1000); }
 
 std::string id_text(const Id& id) { return fmt::format("{:x}:{:x}", id.maker, id.counter); }
@@ -59,7 +59,7 @@ std::string lines_of(const TakenTraceEvent& taken, int32_t process) {
                        where(event.end));
   }
   if (event.kind == TraceEvent::Kind::kSpan) {
-    // Numbers of this worker alone are told from those of others.
+    // Numbers of this worker alone get its process, to differ from those of others.
     const Id id = event.id.maker != 0 ? event.id : Id{static_cast<Incarnation>(process), event.id.counter};
     const std::string head = fmt::format("\"cat\":\"{}\",\"name\":{},\"id\":\"{}\"", category, name, id_text(id));
     return fmt::format("{{\"ph\":\"b\",{},{},\"args\":{}}},\n{{\"ph\":\"e\",{},{}}},\n", head, where(event.begin),
@@ -76,7 +76,7 @@ std::string lines_of(const TakenTraceEvent& taken, int32_t process) {
   return lines;
 }
 
-// The first name that is free: what another run has written stays.
+// The first free name: files of other runs are kept.
 std::unique_ptr<DataFile> make_file(const std::string& folder, const std::string& worker) {
   for (int i = 1; i <= kMostFiles; ++i) {
     const std::string number = i == 1 ? "" : fmt::format(".{}", i);
@@ -90,7 +90,7 @@ std::unique_ptr<DataFile> make_file(const std::string& folder, const std::string
 
 }  // namespace
 
-// What the thread works on.
+// The state of one trace, for its thread.
 struct TraceWriter::Run {
   explicit Run(TraceOptions given) : options(std::move(given)) {}
 
@@ -99,7 +99,7 @@ struct TraceWriter::Run {
   std::atomic<bool> is_ending{false};
   const std::shared_ptr<Future<Unit>> ended = Future<Unit>::make();
 
-  // Of the thread.
+  // Used by the thread only.
   std::unique_ptr<DataFile> file;
   uint64_t size = 0;  // of the whole events in the file
   int32_t process = 0;
@@ -107,7 +107,7 @@ struct TraceWriter::Run {
   uint64_t dropped_in_file = 0;
   bool has_told = false;
   bool is_full = false;
-  std::set<uint32_t> threads;  // that have their name in the file
+  std::set<uint32_t> threads;  // threads whose name is in the file
 
   void run(const Environment& environment);
   void begin_file(const Environment& environment);
@@ -118,13 +118,13 @@ struct TraceWriter::Run {
   void end_file() noexcept;
 };
 
-// The head names the clock: of processes of one host the times are of one clock.
+// The head names the clock: processes of one host have the same clock.
 void TraceWriter::Run::begin_file(const Environment& environment) {
   const std::string name = environment.name();
   const int32_t rank = environment.rank();
   if (name.empty() || rank < 0) return;
   if (file == nullptr) file = make_file(options.folder, name);
-  process = rank + 1;  // 0 is the system's own to those who show traces
+  process = rank + 1;  // trace viewers take 0 for the system itself
   const std::string head = fmt::format(
       "[\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":{1}}}}},\n"
       "{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{0},\"args\":{{\"sort_index\":{2}}}}},\n"
@@ -146,9 +146,9 @@ void TraceWriter::Run::append(const Environment& environment, const std::string&
   } catch (...) {
     const Error error = current_error();
     try {
-      file->cut(size);  // of whole events
+      file->cut(size);  // cuts to whole events
     } catch (...) {
-      is_full = true;  // what is there ends within an event, and nothing comes after it
+      is_full = true;  // the file ends within an event, so nothing may follow
     }
     count_dropped(environment, count, error.message());
   }
@@ -160,11 +160,11 @@ void TraceWriter::Run::count_dropped(const Environment& environment, uint64_t co
   try {
     environment.log.write(LogLevel::kWarning, "the trace loses events, and the worker goes on: " + why);
   } catch (...) {
-    // No memory for a word about it: the count is in the file.
+    // No memory to log it: the count is in the file.
   }
 }
 
-// The room for it was kept: twice at most once the file is full.
+// Uses the room that was kept: twice at most once the file is full.
 void TraceWriter::Run::write_dropped(const Environment&) noexcept {
   if (dropped == dropped_in_file || file == nullptr) return;
   if (is_full && dropped_in_file != 0 && !is_ending) return;
@@ -212,14 +212,14 @@ void TraceWriter::Run::write_taken(const Environment& environment, std::string& 
   write_dropped(environment);
 }
 
-// A file that was stopped is an array of JSON to the last byte. It grows by nothing, for which there may be no room.
+// A file of a stopped trace is a complete JSON array. This does not make it longer, as there may be no room.
 void TraceWriter::Run::end_file() noexcept {
   if (file == nullptr || size == 0) return;
   try {
     file->cut(size - 2);
     file->append("\n]", 2);
   } catch (...) {
-    // It stays without the bracket, as that of a process that was killed.
+    // The file lacks the bracket, like that of a killed process.
   }
   file.reset();
 }
@@ -286,7 +286,7 @@ bool TraceWriter::stop(Nanos timeout) {
   std::thread thread;
   {
     MutexLock lock(mutex_);
-    if (run_ != run) return true;  // another one has joined it
+    if (run_ != run) return true;  // another caller has joined it
     run_.reset();
     thread.swap(thread_);
   }

@@ -19,8 +19,8 @@ struct TraceOptions {
 };
 
 // Writes the trace of one worker to NAME.trace.json in a folder, on a thread of its own: Trace Event Format, an array
-// of whole events, so that the file of a process that was killed can be read as well. What cannot be written is counted
-// there, and told to the log once. Thread-safe.
+// of whole events, so that the file of a killed process can be read as well. Events that cannot be written are counted
+// in the file, and logged once. Thread-safe.
 class TraceWriter {
  public:
   struct Environment {
@@ -32,18 +32,18 @@ class TraceWriter {
   };
 
   explicit TraceWriter(Environment environment);
-  ~TraceWriter();  // stopped
+  ~TraceWriter();  // must be stopped before
 
-  // Begins. With `at_once` the worker has its name, and a file that cannot be made is thrown (INVALID_STATE naming it);
-  // else the file is made once there is a name, and such a failure goes to the log. Throws INVALID_STATE without such a
+  // Begins a trace. With `at_once` the worker has its name, and a file that cannot be made throws INVALID_STATE naming
+  // it; else the file is made once there is a name, and such a failure is logged. Throws INVALID_STATE without such a
   // folder and while another trace is written, OUT_OF_MEMORY.
   void start(TraceOptions options, bool at_once);
-  // Writes the rest and ends the thread. False: not within the timeout; call again. True also when no trace is written.
+  // Writes the rest and ends the thread. False: not done within the timeout; call again. True also without a trace.
   bool stop(Nanos timeout);
-  // The same, and none begins any more.
+  // The same, and no other trace can begin.
   bool stop_for_good(Nanos timeout);
 
-  // A span of the host, which is written at its end. 0 where nothing is traced, or too many are open.
+  // A span of the host, which is written at its end. 0 if nothing is traced, or too many are open.
   uint64_t begin_span(std::string label);
   void end_span(uint64_t span) noexcept;
 

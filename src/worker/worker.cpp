@@ -10,8 +10,8 @@
 
 namespace distag {
 
-// The parts of a worker, each given those above it, so they end in the reverse order. Only the start and the end change
-// the phase. All live on the loop, except for the view and what the headers of the rooms say.
+// The parts of a worker, each given those above it, so they end in reverse order. Only the start and the end change the
+// phase. All are on the loop, except the view and methods that the layers' headers allow on threads.
 struct Worker::State {
   State(WorkerEnvironment given, WorkerOptions wanted)
       : environment(std::move(given)),
@@ -81,7 +81,7 @@ const Timings& Worker::timings() const { return state_->layers.group.shared()->t
 
 std::shared_ptr<Future<LoopStats>> Worker::fetch_loop_stats() {
   auto future = Future<LoopStats>::make();
-  // After the shutdown they stay as it has left them.
+  // After the shutdown the counters keep their last values.
   state_->environment.loop.post_or_drop([state = state_, owed = Owed(future)] {
     owed->complete(LoopStats{state->links.session ? state->links.stats() : state->view.get().session,
                              state->layers.rpc.request_bytes()});
@@ -132,7 +132,7 @@ std::shared_ptr<Future<std::string>> Worker::fetch_group_report(Nanos timeout) {
 std::shared_ptr<Future<Value>> Worker::start(Nanos timeout) {
   auto future = Future<Value>::make();
   future->set_operation("start of the worker");
-  // A cancel comes to the loop as a task, when this start may be over and another one under way.
+  // A cancel reaches the loop as a task, when this start may be over and another one under way.
   future->set_canceller([weak = std::weak_ptr<State>(state_), begun = future.get()] {
     const auto state = weak.lock();
     if (state == nullptr) return;
@@ -158,7 +158,7 @@ std::shared_ptr<Future<ShutdownReport>> Worker::shutdown(Nanos timeout) {
     each([outcome, &future] { future->complete(outcome->value()); });
     fail_dropped(*future);  // without memory for the report
   });
-  // A loop that takes no task any more was stopped after the worker.
+  // A loop that takes no tasks any more was stopped after the worker.
   state_->environment.loop.post_or_drop([state = state_, deadline] { state->ending.begin(deadline); });
   return future;
 }

@@ -40,8 +40,8 @@ struct WorkerOptions {
   size_t max_message_bytes = size_t{1} << 30;
   uint64_t max_in_flight = RpcConfig{}.max_in_flight;
   LineageLimits lineage = {};
-  size_t max_sends = size_t{1} << 20;        // of a context
-  uint64_t max_early = uint64_t{1} << 30;    // of a mesh
+  size_t max_sends = size_t{1} << 20;        // in one context
+  uint64_t max_early = uint64_t{1} << 30;    // for one mesh
   std::vector<std::string> initiators = {};  // the only other workers whose passes this one takes part in; empty: all
 };
 
@@ -54,48 +54,48 @@ struct WorkerStats {
   uint64_t callbacks_waiting = 0;
 };
 
-// What only the loop knows.
+// Counters that only the loop knows.
 struct LoopStats {
   SessionStats session;
   RequestBytes requests;
 };
 
-// How a worker learns its place in the group and its addresses, given to it.
+// The functions by which a worker learns its place in the group and its addresses.
 struct PlaceTools {
   EnvironmentReader get_environment;  // of the process, for env://
-  // An address that the host gave, as a number; may take long, so it runs on `compute`. nullptr: they are left as
-  // given.
+  // Turns an address that the host gave into numbers; may take long, so it runs on `compute`. nullptr: addresses stay
+  // as given.
   std::function<std::string(const std::string& address)> resolve_address = nullptr;
   // "tcp://10.0.0.2:0", the address of this machine from which that one is reached; empty: it is on this machine.
-  // nullptr: all are.
+  // nullptr: all are on this machine.
   std::function<std::string(const std::string& address)> own_address_towards = nullptr;
-  // The place of this process, of a launcher that tells it by PMIx; may take long, so it runs on `compute`.
+  // The place of this process according to a launcher, by PMIx; may take long, so it runs on `compute`.
   std::function<PmixPlace()> ask_pmix = nullptr;
 };
 
-// Everything a worker stands on, given to it: threads and sockets in production, the scheduler in the simulator.
+// The environment of a worker: threads and sockets in production, the scheduler in the simulator.
 struct WorkerEnvironment {
   Loop& loop;
   Executor& functions;
   Executor& compute;
-  Executor& decoder;  // of messages that take long; runs nothing else, so that no host code holds them up
+  Executor& decoder;  // decodes long messages; runs nothing else, so that no host code delays them
   Random& random;
   Log& log;
-  // Made at the start, on the loop, since sockets belong there. The rendezvous decides: inproc:// is in-process.
+  // Made at the start, on the loop, as sockets belong there. Depends on the rendezvous: inproc:// is in-process.
   std::function<std::unique_ptr<Transport>(const std::string& rendezvous)> make_transport;
   std::function<std::unique_ptr<Rendezvous>(const std::string& uri, Transport& transport)> make_rendezvous;
   PlaceTools places;
   std::shared_ptr<FrameMemory> memory = nullptr;                 // for large payload that arrives; nullptr: our own
   std::function<void(const MemberRecord&)> on_member = nullptr;  // host code, run on `functions`, one at a time
-  std::string host = {};         // the machine: members with the same text are near each other
-  HostExecutor* pump = nullptr;  // `functions`, where a host polls it
-  // On the loop, as it begins to look for its group under this incarnation: a place at which processes of this machine
-  // can ask it how it is, until its end. nullptr: it cannot be asked.
+  std::string host = {};         // the machine: members with equal texts are near each other
+  HostExecutor* pump = nullptr;  // the same as `functions`, if a host polls it
+  // Called on the loop, when the worker begins to look for its group under this incarnation: a server at which
+  // processes of this machine can ask for its state, until its end. nullptr: no server.
   std::function<std::shared_ptr<void>(Incarnation)> make_server = nullptr;
-  uint64_t process = 0;  // the id of this process, for one that refuses this worker to name; 0: none
+  uint64_t process = 0;  // the id of this process, which peers that refuse this worker can name; 0: none
 };
 
-// The composition root: builds the layers, and the parts that lead messages and losses to them. Thread-safe.
+// The composition root: builds the layers, and the parts that pass messages and losses to them. Thread-safe.
 class Worker {
  public:
   Worker(WorkerEnvironment environment, WorkerOptions options);
@@ -112,14 +112,14 @@ class Worker {
   Loop& loop();
   const WorkerOptions& options() const;
 
-  // After a failure, a cancel included, it can be started again. The value is null.
+  // After a failure, also a cancel, the worker can be started again. The value is null.
   std::shared_ptr<Future<Value>> start(Nanos timeout);
   std::shared_ptr<Future<ShutdownReport>> shutdown(Nanos timeout);      // the same outcome for every call
   const std::shared_ptr<Future<ShutdownReport>>& when_stopped() const;  // also by a failure of its loop; any thread
-  // On the loop: a task of it threw, and what was left undone is not known. A start fails with the error; a started
-  // worker leaves its group, what is open on it ends with the error, and its report is not clean.
+  // On the loop: one of its tasks threw, and may have left work undone. A start fails with the error; a started worker
+  // leaves its group, operations that are open end with the error, and its report is not clean.
   void on_loop_failure(const Error& error) noexcept;
-  // Any thread. The living members of these names are lost to this worker.
+  // Any thread. This worker then takes the living members of these names for lost.
   void lose_members(std::vector<std::string> names, const Error& why);
 
   bool is_started() const;
@@ -133,11 +133,11 @@ class Worker {
   // The snapshot that reports are written from; the loop has to run.
   std::shared_ptr<Future<WorkerSnapshot>> fetch_snapshot();
   std::shared_ptr<Future<ContextSnapshot>> fetch_snapshot(const Id& context);
-  // How it is, as other members ask each other: in JSON, short, on the loop.
+  // The worker's state, as members ask each other for it: in JSON, short, on the loop.
   std::string look() const;
-  // That of all members, each asked for as long as `timeout`; the loop has to run.
+  // The state of all members, each asked for as long as `timeout`; the loop has to run.
   std::shared_ptr<Future<std::string>> fetch_group_report(Nanos timeout);
-  // The same of a worker that is not started or shut down: who it is, and the group that it knew.
+  // The snapshot of a worker that is not started or shut down: its identity, and the group that it knew.
   WorkerSnapshot snapshot_at_rest() const;
 
  private:

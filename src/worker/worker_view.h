@@ -10,8 +10,8 @@
 
 namespace distag {
 
-// What any thread may know of a worker without asking its loop. Written on the loop: whole as the worker starts, so
-// that half of it is never seen, then once as it stops. Thread-safe.
+// Data about a worker that any thread may read without asking its loop. Written on the loop: at once as the worker
+// starts, so that readers never see a half of it, then once as it stops. Thread-safe.
 class WorkerView {
  public:
   struct Facts {
@@ -36,7 +36,7 @@ class WorkerView {
     MutexLock lock(mutex_);
     facts_ = facts;
   }
-  // `last`: the traffic of its session, if it had one.
+  // `last`: the traffic of the session, if there was one.
   void stop(const std::optional<SessionStats>& last) {
     MutexLock lock(mutex_);
     facts_.started = false;

@@ -6,7 +6,7 @@
 
 namespace distag_tool {
 
-// Closes a descriptor at its end.
+// Owns a descriptor; the destructor closes it.
 class Descriptor {
  public:
   Descriptor() = default;

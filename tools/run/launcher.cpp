@@ -34,8 +34,8 @@ std::string host_name() {
   return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
 }
 
-// How often the kernel has killed a process for want of memory, of the machine or of a control group; 0 if it tells
-// not.
+// The number of processes that the kernel has killed for lack of memory, of the machine or of a control group; 0 if
+// unknown.
 uint64_t count_memory_kills() {
   constexpr std::string_view kName = "oom_kill ";
   FileLines lines("/proc/vmstat");
@@ -156,7 +156,7 @@ void Launcher::wait_once() {
     if (watched[place++].revents != 0) lines->read_some();
   }
   check_sinks();
-  if (watched[0].revents != 0) take_signal();  // last, as it may make ranks and lines anew
+  if (watched[0].revents != 0) take_signal();  // last, as it may change ranks and lines
   kill_late();
 }
 
@@ -196,7 +196,7 @@ void Launcher::take_signal() {
   }
 }
 
-// The SIGCONT that lets this process go on comes as a signal, and is passed on.
+// The SIGCONT that resumes this process arrives as a signal, and is passed on.
 void Launcher::stop_with_ranks() {
   signal_all(SIGTSTP);
   raise(SIGSTOP);
@@ -208,7 +208,7 @@ void Launcher::reap() {
     if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == 0) break;
     const auto rank = std::find_if(ranks_.begin(), ranks_.end(),
                                    [&](const Rank& each) { return each.id == ended.si_pid && !each.status; });
-    // Until it is reaped the number of its group is nobody else's.
+    // Until the process is reaped, no other group can have its number.
     if (rank != ranks_.end() && !code_) end_rank(*rank, SIGTERM);
     int status = 0;
     waitpid(ended.si_pid, &status, 0);
@@ -279,7 +279,7 @@ void Launcher::kill_rank(Rank& rank, const std::string& when) {
   rank.kill_at.reset();
 }
 
-// All failures in one place, the first one on top, where that says more than the line at the time of the failure.
+// Prints all failures together, the first one on top, if that says more than the line printed at the time.
 void Launcher::tell_failures() {
   if (!first_failed_) return;
   const Rank& first = ranks_[static_cast<size_t>(*first_failed_)];

@@ -15,7 +15,7 @@
 namespace distag_tool {
 namespace {
 
-// Those that a rank finds, or must not find, as they would go before.
+// Variables that a rank gets, or must not inherit.
 constexpr std::array<std::string_view, 6> kPlace = {"RANK",       "WORLD_SIZE",      "LOCAL_RANK", "LOCAL_WORLD_SIZE",
                                                     "GROUP_RANK", "GROUP_WORLD_SIZE"};
 constexpr std::array<std::string_view, 6> kOthers = {"DISTAG_RENDEZVOUS",  "MASTER_ADDR",
@@ -28,7 +28,7 @@ bool is_replaced(std::string_view name) {
   return std::find(kPlace.begin(), kPlace.end(), name) != kPlace.end();
 }
 
-// Only who sets SO_REUSEADDR, as servers do, gets the port while it is held so.
+// Only a program that sets SO_REUSEADDR, as servers do, gets the port while it is held in this way.
 Descriptor hold_port(int& port) {
   Descriptor held(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
@@ -50,7 +50,7 @@ constexpr const char* kBlasThreads = "OPENBLAS_NUM_THREADS";
 }  // namespace
 
 bool Meeting::limits_blas(int rank_count) {
-  for (const char* name : {kBlasThreads, "GOTO_NUM_THREADS", "OMP_NUM_THREADS"}) {  // all that OpenBLAS reads
+  for (const char* name : {kBlasThreads, "GOTO_NUM_THREADS", "OMP_NUM_THREADS"}) {  // all variables that OpenBLAS reads
     const char* const value = std::getenv(name);
     if (value != nullptr && *value != '\0') return false;
   }
@@ -67,7 +67,7 @@ std::vector<std::string> Meeting::make_environment(int rank, int rank_count, int
     if (!is_replaced(name) && (name != kBlasThreads || !limits_blas(rank_count))) result.emplace_back(variable);
   }
   for (const char* prefix : {"DISTAG_", ""}) {
-    const int place[] = {rank, rank_count, rank, rank_count, 0, 1};  // of kPlace: all are on this machine
+    const int place[] = {rank, rank_count, rank, rank_count, 0, 1};  // values of kPlace: all ranks are on this machine
     for (size_t i = 0; i < kPlace.size(); ++i) {
       result.push_back(prefix + std::string(kPlace[i]) + "=" + std::to_string(place[i]));
     }

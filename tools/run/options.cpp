@@ -9,11 +9,11 @@
 namespace distag_tool {
 namespace {
 
-constexpr int kMostRanks = 65536;  // of a group
+constexpr int kMostRanks = 65536;  // in one group
 constexpr int kMostSeconds = 86400;
 constexpr int kMostRestarts = 1000000;
 
-// A whole number in a range, or a complaint.
+// Parses a whole number in a range, or prints a complaint.
 std::optional<int> parse_number(const char* option, const char* text, int least, int most) {
   int number = 0;
   const char* const end = text + std::strlen(text);
@@ -32,7 +32,7 @@ std::optional<int> parse_option(int option, const char* text) {
     case 'g':
       return parse_number("--grace", text, 0, kMostSeconds);
     default:
-      return std::nullopt;  // getopt has said what is wrong
+      return std::nullopt;  // getopt has printed what is wrong
   }
 }
 
@@ -43,7 +43,7 @@ std::optional<RunOptions> parse_run_options(std::span<char*> arguments) {
                                      {"grace", required_argument, nullptr, 'g'},
                                      {"trace", required_argument, nullptr, 't'},
                                      {nullptr, 0, nullptr, 0}};
-  char name[] = "distag run";  // which getopt begins its complaints with
+  char name[] = "distag run";  // getopt begins its complaints with it
   std::vector<char*> words(arguments.begin(), arguments.end());
   words.front() = name;
   words.push_back(nullptr);

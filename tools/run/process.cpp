@@ -28,12 +28,12 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return result;
 }
 
-// In the child, where only calls that are safe after a fork are left. Comes back when the program cannot be run.
+// Runs in the child, where only async-signal-safe calls are allowed. Returns if the program cannot be run.
 void become(char** arguments, char** environment, const Inherited& inherited, int output, int errors, pid_t launcher) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launcher) _exit(1);
-  // From another process group the terminal cannot be read.
+  // A process in another process group cannot read the terminal.
   const int input = isatty(STDIN_FILENO) == 1 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
   if (input < 0 || dup2(input, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 ||
       dup2(errors, STDERR_FILENO) < 0) {
@@ -65,7 +65,7 @@ Process start_process(const std::vector<std::string>& command, const std::vector
     if (write(failure.writing.get(), &number, sizeof number) < 0) _exit(1);
     _exit(127);
   }
-  setpgid(id, id);  // by both, as nobody knows who comes first
+  setpgid(id, id);  // called in both processes, as either may be first
   failure.writing.reset();
   int number = 0;
   ssize_t size = 0;

@@ -22,7 +22,7 @@ constexpr rlim_t kPerRank = 2;  // a pipe for its output, one for its errors
 constexpr rlim_t kBeside = 16;  // the standard ones, the signals, the port, and the pipes of one start
 constexpr int kSignals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
 
-// Else a pipe would take the place of one that is closed.
+// Otherwise a pipe would get the number of a standard descriptor that is closed.
 void open_standard_descriptors() {
   for (int descriptor = open("/dev/null", O_RDWR); descriptor >= 0; descriptor = dup(descriptor)) {
     if (descriptor > STDERR_FILENO) {
@@ -32,7 +32,7 @@ void open_standard_descriptors() {
   }
 }
 
-// False when this user may not have as many as the ranks need.
+// False when this user may not have as many descriptors as the ranks need.
 bool raise_descriptor_limit(const rlimit& had, int rank_count) {
   const rlim_t needed = kBeside + kPerRank * static_cast<rlim_t>(rank_count);
   if (had.rlim_cur >= needed) return true;
@@ -45,8 +45,8 @@ bool raise_descriptor_limit(const rlimit& had, int rank_count) {
   return setrlimit(RLIMIT_NOFILE, &wanted) == 0;
 }
 
-// The ranks find it also when they work in other folders. The group runs without traces where there is no such folder,
-// of which its workers warn.
+// Makes the path absolute, as ranks may work in other folders. If the folder cannot be made, the group runs without
+// traces, and its workers warn of that.
 void trace_into(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -73,7 +73,7 @@ int run(const RunOptions& options) {
   sigprocmask(SIG_BLOCK, &taken, &inherited.mask);
   inherited.on_closed_pipe = signal(SIGPIPE, SIG_IGN);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  signal(SIGCHLD, SIG_DFL);  // one that is ignored would reap the ranks
+  signal(SIGCHLD, SIG_DFL);  // to ignore it would reap the ranks
   const Descriptor signals(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
   if (signals.get() < 0) throw std::system_error(errno, std::generic_category(), "signalfd");
   return Launcher(options, inherited, signals.get()).run();

@@ -27,7 +27,7 @@ void Sink::add(std::string_view text) {
 }
 
 void Sink::write_some() {
-  // A pipe that poll calls writable takes PIPE_BUF bytes without blocking.
+  // A pipe that poll reports as writable takes PIPE_BUF bytes without blocking.
   const size_t count = std::min<size_t>(waiting_.size() - written_, PIPE_BUF);
   const ssize_t done = write(descriptor_, waiting_.data() + written_, count);
   if (done < 0 && (errno == EAGAIN || errno == EINTR)) return;

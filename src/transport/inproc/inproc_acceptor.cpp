@@ -69,7 +69,7 @@ uint64_t InprocListener::connect(const std::shared_ptr<InprocMailbox>& client) {
 }
 
 void InprocListener::disconnect(uint64_t connection) {
-  std::shared_ptr<InprocMailbox> client;  // destroyed after the lock is gone
+  std::shared_ptr<InprocMailbox> client;  // destroyed after the lock is released
   MutexLock lock(mutex_);
   const auto found = clients_.find(connection);
   if (found == clients_.end()) return;

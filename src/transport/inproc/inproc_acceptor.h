@@ -9,21 +9,21 @@
 
 namespace distag {
 
-// A name in the table of the process, and the connections that were dialled to it.
+// A name in the table of the process, and the connections dialled to it.
 class InprocListener final : public InprocMailbox::Owner, public std::enable_shared_from_this<InprocListener> {
  public:
   InprocListener(std::string name, AcceptorEvents events);
 
-  // Puts it into the table; throws INVALID_STATE when the name is taken.
+  // Puts the listener into the table; throws INVALID_STATE when the name is taken.
   void open(const std::shared_ptr<InprocPort>& port);
-  // Takes it out, and drops all connections.
+  // Takes the listener out of the table, and drops all connections.
   void close();
   // The listener at the name, or nullptr.
   static std::shared_ptr<InprocListener> find(const std::string& name);
 
   const std::string& name() const { return name_; }
 
-  // For the dialling sides, on any thread. 0: it is closed.
+  // For the dialling sides, on any thread. 0: the listener is closed.
   uint64_t connect(const std::shared_ptr<InprocMailbox>& client);
   void disconnect(uint64_t connection);
   InprocMailbox::Pushed push(uint64_t connection, Frames frames, const std::shared_ptr<InprocMailbox>& client);
@@ -36,14 +36,14 @@ class InprocListener final : public InprocMailbox::Owner, public std::enable_sha
   const std::string name_;
   const AcceptorEvents events_;
   std::shared_ptr<InprocMailbox> mailbox_;  // set by open()
-  bool delivering_ = true;                  // of the loop; false once closed
+  bool delivering_ = true;                  // on the loop; false once closed
 
   Mutex mutex_;  // held with no other lock
   bool closed_ GUARDED_BY(mutex_) = false;
   uint64_t last_connection_ GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, std::shared_ptr<InprocMailbox>> clients_ GUARDED_BY(mutex_);
 
-  // Of the table, under its lock.
+  // Links of the table, under its lock.
   InprocListener* previous_ = nullptr;
   InprocListener* next_ = nullptr;
 };
@@ -55,7 +55,7 @@ class InprocAcceptor final : public Acceptor {
 
   const std::string& endpoint() const override { return listener_->name(); }
   bool reply(const ConnectionToken& to, Frames frames) override;
-  std::string name_of(const ConnectionToken&) const override { return {}; }  // names are taken as they are said
+  std::string name_of(const ConnectionToken&) const override { return {}; }  // names are not checked
   bool close_some() override { return false; }
 
  private:

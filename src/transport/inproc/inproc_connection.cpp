@@ -6,8 +6,8 @@
 
 namespace distag {
 
-// Everything on the loop, except what others push into the mailbox. Dialling -> connected -> ended; a refused dial and
-// close() go to ended at once. A callback may destroy the connection.
+// All on the loop, except pushes into the mailbox by others. Dialling -> connected -> ended; a refused dial and close()
+// lead to ended at once. A callback may destroy the connection.
 class InprocConnection::State final : public InprocMailbox::Owner,
                                       public std::enable_shared_from_this<InprocConnection::State> {
  public:
@@ -36,7 +36,7 @@ class InprocConnection::State final : public InprocMailbox::Owner,
 void InprocConnection::State::dial(const std::shared_ptr<InprocPort>& port, const std::string& name) {
   mailbox_ = std::make_shared<InprocMailbox>(port, weak_from_this());
   listener_ = InprocListener::find(name);
-  // First: an end that comes right after the connection is made must come second.
+  // Pushed first: an end that comes right after connect() must come second.
   mailbox_->push(Kind::kConnected);
   if (listener_) number_ = listener_->connect(mailbox_);
   if (number_ == 0) mailbox_->push(Kind::kRefused);

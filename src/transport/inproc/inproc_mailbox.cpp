@@ -7,7 +7,7 @@
 namespace distag {
 namespace {
 
-// Items handed out before the loop looks at everything else again.
+// The most items handed out before the loop turns to its other work.
 constexpr int kItemsPerTurn = 64;
 constexpr size_t kMailboxBytesPerTurn = size_t{1} << 20;  // of messages, which may be copied
 
@@ -21,8 +21,8 @@ size_t size_of(const Frames& frames) {
 
 void InprocPort::post(TaskPlace& place, Task task) noexcept {
   MutexLock lock(mutex_);
-  // A task that is refused is the caller's parameter, destroyed after the lock is gone; one the loop refuses holds
-  // nothing but a mailbox.
+  // The destructor of a refused task must not run under the lock: if this port refuses it, the task is the caller's
+  // parameter; if the loop does, it holds nothing but a mailbox.
   if (loop_ != nullptr) loop_->post_or_drop(place, std::move(task));
 }
 
@@ -41,7 +41,7 @@ InprocMailbox::Pushed InprocMailbox::push_message(uint64_t from, Frames frames,
   const size_t bytes = size_of(frames);
   MutexLock lock(mutex_);
   if (closed_) return Pushed::kClosed;
-  // A message larger than all the room goes alone.
+  // A message larger than the whole room is accepted alone.
   if (!messages_.empty() && (bytes_ + bytes > kMaxBytes || messages_.size() == kMaxMessages)) {
     if (waiter) waiters_.push_back(waiter);
     return Pushed::kFull;
@@ -70,7 +70,7 @@ void InprocMailbox::close() {
     words_ = {};
     waiters_.clear();
   }
-  // One by one, each destroyed without the lock: a second queue would need memory, and this ends connections.
+  // Destroys the items one by one, without the lock. A second queue would need memory, and close() must do without.
   for (;;) {
     Item dropped;
     MutexLock lock(mutex_);
@@ -99,7 +99,7 @@ void InprocMailbox::deliver() {
   post_delivery();
 }
 
-// False when it is empty; the next push posts a task again.
+// False when the mailbox is empty; the next push posts a task again.
 bool InprocMailbox::take(Item& item, Waiters& woken) {
   MutexLock lock(mutex_);
   if (take_word(item, Item::Kind::kConnected) || take_word(item, Item::Kind::kWritable)) return true;

@@ -13,14 +13,14 @@
 
 namespace distag {
 
-// The way to the loop of one transport, for the other sides of its connections; nothing is posted once it is closed.
+// The way to the loop of one transport, for the other sides of its connections. Posts nothing once it is closed.
 class InprocPort {
  public:
   explicit InprocPort(Loop& loop) : loop_(&loop) {}
 
   void post(TaskPlace& place, Task task) noexcept;
   void close();
-  // First in each method that lives on the loop, or is called while it does not run.
+  // Called first in each method that runs on the loop, or while the loop does not run.
   void assert_on_loop() { assert(may_touch()); }
 
  private:
@@ -30,11 +30,11 @@ class InprocPort {
   Loop* loop_ GUARDED_BY(mutex_);
 };
 
-// The items that are on their way to one acceptor or connection, in order. Pushed to by any thread; taken on the loop
-// of its owner, who is called there.
+// The items under way to one acceptor or connection, in order. Any thread pushes them; they are taken on the loop of
+// the owner, whose on_item() is called there.
 class InprocMailbox : public std::enable_shared_from_this<InprocMailbox> {
  public:
-  // Beyond these a push would block.
+  // Limits beyond which a push would block.
   static constexpr size_t kMaxBytes = 16u << 20;
   static constexpr size_t kMaxMessages = 4096;
 
@@ -45,25 +45,25 @@ class InprocMailbox : public std::enable_shared_from_this<InprocMailbox> {
     Frames frames;
   };
 
-  // On the loop.
+  // Called on the loop.
   class Owner {
    public:
     virtual ~Owner() = default;
     virtual void on_item(Item item) = 0;
   };
 
-  // The owner is asked for each item again, and may go meanwhile.
+  // The owner is locked again for each item, and may go meanwhile.
   InprocMailbox(std::shared_ptr<InprocPort> port, std::weak_ptr<Owner> owner)
       : port_(std::move(port)), owner_(std::move(owner)) {}
 
-  // A message, from `waiter` (nullable), which gets kWritable once there is room again when this answers kFull.
+  // Pushes a message. On kFull, `waiter` (nullable) gets kWritable once there is room again.
   enum class Pushed { kTaken, kFull, kClosed };
   Pushed push_message(uint64_t from, Frames frames, const std::shared_ptr<InprocMailbox>& waiter);
-  // A word of any other kind: once, before the messages or, of an end, behind them. Needs no memory.
+  // Pushes an item of any other kind, once: before the messages; an end, behind them. Needs no memory.
   void push(Item::Kind kind) noexcept;
-  void assert_on_loop() { port_->assert_on_loop(); }  // of its owner
+  void assert_on_loop() { port_->assert_on_loop(); }  // of the owner
 
-  // Drops what is here and takes no more. Whoever waits for room is on his own.
+  // Drops all items and takes no more. Waiters for room are not told.
   void close();
 
  private:

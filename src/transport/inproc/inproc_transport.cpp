@@ -42,7 +42,7 @@ std::unique_ptr<Connection> InprocTransport::dial(const std::string& endpoint, C
 void InprocTransport::check_endpoint(const std::string& endpoint) const { check_name(endpoint); }
 
 std::string InprocTransport::private_address() {
-  // The process in the name is for people: a table is of one process.
+  // The process in the name is for people: each process has its own table.
   return fmt::format("inproc://private-{}-{}", getpid(), ++last_private_address);
 }
 

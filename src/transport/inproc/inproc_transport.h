@@ -11,8 +11,8 @@ namespace distag {
 class InprocPort;
 
 // Frames between workers of one process, whatever loops they run on: the frames themselves are handed over. Names are
-// unique in the process. Made, used and destroyed on the loop, or while the loop does not run; what it made must go
-// before it. Loops may end in any order.
+// unique in the process. Made, used and destroyed on the loop, or while the loop does not run; its acceptors and
+// connections must go first. Loops may end in any order.
 class InprocTransport final : public Transport {
  public:
   explicit InprocTransport(Loop& loop);

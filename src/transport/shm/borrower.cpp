@@ -37,7 +37,7 @@ struct Borrower::Mapping {
   const size_t size;
   const std::byte* data = nullptr;
 
-  // Throws PROTOCOL where all blocks of others would take too many addresses.
+  // Throws PROTOCOL if the blocks of all peers would take too many addresses.
   Mapping(std::shared_ptr<BorrowedRoom> room_, size_t size_) : room(std::move(room_)), size(size_) {
     if (room->take(size)) return;
     fail(Status::kProtocol, "a block of a lane, of {} bytes: all blocks that a worker borrows take at most {}", size,
@@ -59,7 +59,7 @@ Borrower::~Borrower() {
   for (auto& [id, block] : blocks_) later([mapping = std::move(block.mapping)] {});
 }
 
-// Without memory for it the task is not run, and lets go of what it holds here.
+// Without memory to post the task, it is destroyed here without having run.
 void Borrower::later(Task task) noexcept {
   if (background_ == nullptr) return task();
   EachStep each;
@@ -127,14 +127,14 @@ Frame Borrower::read(const Loan& loan, size_t size) {
   }
   found->second.is_fresh = found->second.is_present = true;
   const std::byte* const data = mapping->data + loan.offset;
-  // A forked child has no lender to tell.
+  // A forked child has no lender to notify.
   const std::shared_ptr<const void> owner(data, [memory = memory_, mapping, number = loan.number](const void*) {
     if (memory->is_here()) memory->returned(number).store(1, std::memory_order_release);
   });
   return Frame(data, size, owner).as_loan();
 }
 
-// From here on the frame holds its memory as its owners here do: who gives it back is free to let go.
+// The frame holds its memory like its owners here: the peer that gives it back may release its own hold.
 Frame Borrower::read_given_back(const Loan& loan, size_t size) {
   const std::optional<Frame> frame = loans_.find_lent({loan.block, loan.offset}, size);
   if (!frame) {

@@ -14,8 +14,8 @@
 
 namespace distag {
 
-// The addresses that blocks of others take here, all lanes of a worker together: blocks are sparse, and their memory is
-// no bound. Any thread.
+// The addresses that blocks of peers take here, over all lanes of a worker: blocks are sparse, so their memory does not
+// bound them. Any thread.
 class BorrowedRoom {
  public:
   static constexpr uint64_t kMost = uint64_t{8} << 40;
@@ -32,26 +32,26 @@ class BorrowedRoom {
   std::atomic<uint64_t> taken_{0};
 };
 
-// The loans of the other side of a lane: the blocks it has shown, mapped to be read. A frame of them keeps its block
-// mapped, also when the lane is gone, and tells the lender when its last owner has let go, on any thread. What the
-// other side gives back is memory of this one. Itself of one thread.
+// The loans of the other side of a lane: the blocks that it has shown, mapped for reading. A frame keeps its block
+// mapped, even after the lane is gone, and notifies the lender when its last owner goes, on any thread. Memory that the
+// other side gives back is this worker's own. The Borrower itself: one thread.
 class Borrower final : public LoanReader {
  public:
-  // `background`: where memory is unmapped, as that may take long; nullptr: where it comes up.
+  // `background`: unmaps memory, as that may take long; nullptr: it is unmapped on the thread that frees it.
   Borrower(std::shared_ptr<const LaneMemory> memory, const PeerLoans& loans, std::shared_ptr<BorrowedRoom> room,
            Executor* background);
   ~Borrower() override;
   Borrower(const Borrower&) = delete;
   Borrower& operator=(const Borrower&) = delete;
 
-  // A word of the lender. The descriptor is closed in any case. Throws PROTOCOL for one that cannot be, OUT_OF_MEMORY.
+  // Takes a block, or its end. Closes the descriptor in any case. Throws PROTOCOL if it is invalid, OUT_OF_MEMORY.
   void take(const ShownBlock& block, int memory_fd);
   Frame read(const Loan& loan, size_t size) override;
-  // Where bytes lie that were borrowed here; nullopt: they were not.
+  // The place of bytes that were borrowed here; nullopt: they were not.
   std::optional<LentPlace> find(const std::byte* data, size_t size) const;
   bool has_block(uint64_t id) const { return blocks_.contains(id); }
   bool has_blocks() const { return !blocks_.empty(); }
-  // Now and then: blocks that nothing was read from since the last time count as memory of this process no more, until
+  // Called now and then: blocks that were not read since the last call no longer count as memory of this process, until
   // they are read again.
   void tidy();
 

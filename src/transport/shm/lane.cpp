@@ -10,14 +10,14 @@
 namespace distag {
 namespace {
 
-// Messages handed out before the loop looks at everything else again.
+// The most messages handed out before the loop turns to its other work.
 constexpr int kMessagesPerTurn = 64;
-// The same of bytes, however fast the writer is: each is copied twice, maybe to memory that is touched for the first
-// time.
+// The limit in bytes, however fast the writer is: each byte is copied twice, maybe to memory that is touched for the
+// first time.
 constexpr size_t kLaneBytesPerTurn = 256 << 10;
-// A loan costs no more than its note, unless the host has memory of its own for what comes.
+// A loan costs only its note, unless the host copies the contents.
 constexpr size_t kLoanShare = 16;
-// A side that plays by the rules wakes for something: one wake may cross the loop's own.
+// An honest side wakes only for a reason, but one wake may cross the loop's own.
 constexpr unsigned kMaxVainWakes = 64;
 
 }  // namespace
@@ -119,7 +119,7 @@ bool Lane::turn() {
   if (is_open_ && read()) {
     has_done = true;
   } else if (is_hung_up_) {
-    is_broken_ = true;  // that was all
+    is_broken_ = true;  // all messages were read
   }
   if (!is_open_ || !is_broken_) return has_done;
   close();
@@ -127,7 +127,7 @@ bool Lane::turn() {
   return true;
 }
 
-// The three below end the lane where the ring cannot be as it is; a throw of a callback is the caller's.
+// The three methods below end the lane if the ring is invalid; exceptions of callbacks go to the caller.
 void Lane::freeze() {
   try {
     reader_.freeze();
@@ -183,13 +183,13 @@ bool Lane::read() {
   return true;
 }
 
-// One packet: there is hardly ever another one, and of that the loop is told again.
+// Reads one packet: there is rarely a second one, and for that the loop calls again.
 void Lane::read_socket() {
   assert_on_loop(context_->loop());
   read_packet();
 }
 
-// False when there was none, or the end.
+// False if there was no packet, or the end.
 bool Lane::read_packet() {
   if (is_hung_up_ || is_broken_) return false;
   ShownBlock block;
@@ -224,13 +224,13 @@ void Lane::take_block(const ShownBlock& block, int memory_fd) {
   }
 }
 
-// The lane is of no more use; the other side makes another, or goes by a socket.
+// Ends the lane; the other side makes a new one, or dials a socket.
 void Lane::break_for(const Error& error) {
   is_broken_ = true;
   if (error.status() == Status::kOutOfMemory && events_.on_lack) events_.on_lack(error);
 }
 
-// Either the other side sees the bytes written before, or this one sees that it sleeps: both are in one order.
+// Either the other side sees the bytes written before, or this one sees that it sleeps: both are in one total order.
 void Lane::wake_other(uint32_t bits) noexcept {
   if ((other_sleep_.bits.load(std::memory_order_seq_cst) & bits) == 0) return;
   if (other_sleep_.bits.exchange(kAwake, std::memory_order_seq_cst) == kAwake) return;

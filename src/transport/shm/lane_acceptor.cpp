@@ -16,14 +16,14 @@ namespace distag {
 namespace {
 
 constexpr int kAcceptsPerTurn = 16;
-// Those who have not made their offer yet; above this many the next one is hung up on.
+// The most diallers that have not made their offer yet; further ones are hung up on.
 constexpr size_t kMaxWaiting = 64;
 constexpr Nanos kLongestOffer = 2 * kSecond;
-// How long accepting pauses after descriptors were short.
+// The pause in accepting after descriptors ran short.
 constexpr Nanos kPause = 20 * kMillisecond;
 }  // namespace
 
-// An accepted dialler makes an offer in time, which is taken or not; then it is a lane, or is hung up on.
+// An accepted dialler makes an offer in time, which is taken or refused; then it is a lane, or is hung up on.
 class LaneAcceptor::State final : public std::enable_shared_from_this<LaneAcceptor::State> {
  public:
   State(std::shared_ptr<LaneContext> context, std::unique_ptr<LaneListener> listener, AcceptorEvents events)
@@ -104,7 +104,7 @@ void LaneAcceptor::State::accept_waiting() {
   }
 }
 
-// A dialler that waits goes another way in the end, or is accepted once descriptors are free again.
+// A waiting dialler either times out and dials below, or is accepted once descriptors are free again.
 void LaneAcceptor::State::pause(int error) {
   FdLoop& loop = context_->loop();
   try {
@@ -112,17 +112,17 @@ void LaneAcceptor::State::pause(int error) {
       if (const auto state = weak.lock()) state->watch_again();
     });
   } catch (const std::bad_alloc&) {
-    return;  // it is watched still, and tried again
+    return;  // the listener is still watched, and accepting is tried again
   }
   loop.unwatch(listener_->fd());
   const std::optional<Error> lack = lack_to_accept(error);
-  EachStep each;  // without memory it is told another time
+  EachStep each;  // without memory on_lack is called another time
   each([&] {
     if (lack && events_.on_lack) events_.on_lack(*lack);
   });
 }
 
-// A listener that cannot be watched takes no lanes any more: diallers go below at once.
+// A listener that cannot be watched is closed: then diallers go below at once.
 void LaneAcceptor::State::watch_again() {
   try {
     watch();
@@ -131,7 +131,7 @@ void LaneAcceptor::State::watch_again() {
   }
 }
 
-// A dialler that is hung up on dials the transport below.
+// A refused dialler dials the transport below.
 void LaneAcceptor::State::begin(LaneSocket socket) {
   const bool is_welcome = socket.is_of_same_user() && has_descriptors(kDialReserve) && context_->has_room() &&
                           waiting_.size() < kMaxWaiting;
@@ -252,7 +252,7 @@ void LaneAcceptor::State::close() {
   acceptor_.reset();
 }
 
-// One byte longer than those of the transport below.
+// A byte longer than tokens of the transport below.
 ConnectionToken LaneAcceptor::State::token_of(Id id) {
   ConnectionToken token(sizeof id + 1);
   std::memcpy(token.data() + 1, &id, sizeof id);

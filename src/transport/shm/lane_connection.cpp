@@ -9,7 +9,7 @@
 namespace distag {
 namespace {
 
-// How long who accepts may take to answer; after it the dial goes the other way.
+// The time limit for the answer of the accepting side; after it the dial goes below.
 constexpr Nanos kOfferTimeout = 2 * kSecond;
 
 }  // namespace
@@ -24,7 +24,7 @@ constexpr Nanos kOfferTimeout = 2 * kSecond;
 //   below     the connection below drops                ended    on_dropped
 //   any       close                                     ended
 //
-// Nothing is sent before on_connected, so nothing goes twice when the offer failed. A callback may destroy the
+// Nothing is sent before on_connected, so nothing is sent twice when the offer fails. A callback may destroy the
 // connection, which ends it.
 class LaneConnection::State final : public std::enable_shared_from_this<LaneConnection::State> {
  public:
@@ -67,7 +67,7 @@ class LaneConnection::State final : public std::enable_shared_from_this<LaneConn
   std::optional<LaneMemory> memory_;
   Loop::TimerId timer_ = 0;
   std::shared_ptr<Lane> lane_;
-  std::optional<Error> lane_lack_;          // for want of which here the lane drops
+  std::optional<Error> lane_lack_;          // the local shortage that drops the lane
   std::unique_ptr<Connection> connection_;  // below
 };
 
@@ -84,7 +84,7 @@ void LaneConnection::State::dial() {
   dial_below(why);
 }
 
-// Throws why there is no lane.
+// Throws an error that says why no lane can be had.
 void LaneConnection::State::offer() {
   if (!context_->report().is_on) fail(Status::kUnsupported, "{}", context_->report().why_off);
   const std::optional<SocketAddress> address = lane_address(endpoint_);
@@ -168,7 +168,7 @@ void LaneConnection::State::open_lane(uint64_t worker) {
   context_->note_way(endpoint_, "lane");
 }
 
-// A lane that has served for long shows that lanes to this one work.
+// A lane that has served for long shows that lanes to this endpoint work.
 void LaneConnection::State::note_end_of_lane() {
   constexpr Nanos kLong = 60 * kSecond;
   if (context_->loop().now() - opened_at_ >= kLong) {
@@ -178,7 +178,7 @@ void LaneConnection::State::note_end_of_lane() {
   }
 }
 
-// After the offer: it counts against lanes to this one, unless this worker lacked something.
+// After the offer: counts as a failure of lanes to this endpoint, unless this worker lacked a resource.
 void LaneConnection::State::go_below(std::string_view why, bool is_own_lack) {
   if (!is_own_lack) note_failure();
   end_offer();

@@ -8,7 +8,7 @@
 
 namespace distag {
 
-// Dials a lane, and without one the transport below: one of both for all of the connection. On the loop.
+// Dials a lane, or else the transport below; the choice holds for the whole connection. On the loop.
 class LaneConnection final : public Connection {
  public:
   LaneConnection(std::shared_ptr<LaneContext> context, std::shared_ptr<Transport> below, const std::string& endpoint,

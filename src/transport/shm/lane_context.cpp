@@ -9,9 +9,9 @@ namespace distag {
 namespace {
 
 constexpr unsigned kMaxFailures = 2;
-// Endpoints that are remembered; then all are forgotten.
+// The most endpoints that are remembered; beyond it all are forgotten.
 constexpr size_t kMaxRemembered = 4096;
-// How often memory that is no longer used goes back to the system.
+// The interval at which unused memory goes back to the system.
 constexpr Nanos kTidyInterval = kSecond / 2;
 
 }  // namespace
@@ -46,7 +46,7 @@ void LaneContext::begin_lending() {
   lending_.emplace();
 }
 
-// Now and then, as long as there is something to tidy.
+// Repeats as long as there is something to tidy.
 void LaneContext::tidy_later() noexcept {
   assert_on_loop(loop_);
   if (tidy_timer_ != 0 || !lending_) return;
@@ -85,7 +85,7 @@ void LaneContext::add(const std::shared_ptr<Lane>& lane) {
   assert_on_loop(loop_);
   begin_lending();
   lanes_.push_back(lane);
-  // A loop without lanes looks for nothing but what it did before.
+  // A loop without lanes has no lookout to ask.
   if (report_.open == 0) {
     try {
       loop_.add_lookout(*this);
@@ -109,7 +109,7 @@ void LaneContext::remove(const Lane& lane) noexcept {
   }
 }
 
-// A callback may add and remove lanes.
+// Callbacks may add and remove lanes.
 bool LaneContext::turn() {
   assert_on_loop(loop_);
   if (tidy_timer_ == 0 && shared_memory::has_blocks()) tidy_later();
@@ -151,7 +151,7 @@ void LaneContext::end_sleep() noexcept {
   }
 }
 
-// Of the lanes that it has dialled.
+// Searches the lanes that the other worker has dialled.
 std::optional<LentPlace> LaneContext::find_borrowed(const LanePeer& other, const std::byte* data, size_t size) const {
   assert_on_loop(loop_);
   if (!other.is_known()) return std::nullopt;
@@ -163,7 +163,7 @@ std::optional<LentPlace> LaneContext::find_borrowed(const LanePeer& other, const
   return std::nullopt;
 }
 
-// Of the lanes that this worker has dialled.
+// Searches the lanes that this worker has dialled.
 std::optional<Frame> LaneContext::find_lent(const LanePeer& other, const LentPlace& place, size_t size) const {
   assert_on_loop(loop_);
   if (!other.is_known()) return std::nullopt;
@@ -189,7 +189,7 @@ void LaneContext::note_failure(const std::string& endpoint, const FileIdentity& 
     if (!(failures.identity == identity)) failures = {identity, 0};
     ++failures.count;
   } catch (const std::bad_alloc&) {
-    // It is tried once more.
+    // A failure that is not remembered only costs one more try.
   }
 }
 
@@ -199,7 +199,7 @@ void LaneContext::note_way(const std::string& endpoint, std::string_view way) no
     if (report_.ways.size() >= kMaxRemembered) report_.ways.clear();
     report_.ways[endpoint] = way;
   } catch (const std::bad_alloc&) {
-    // The report does without.
+    // The report lacks this entry.
   }
 }
 

@@ -19,17 +19,17 @@ namespace distag {
 
 class Lane;
 
-// All open lanes of a transport: looks at their rings while the loop is awake, and has the other sides wake it when it
-// sleeps. Lanes hold it by shared_ptr. On the loop.
+// All open lanes of a transport: checks their rings while the loop is awake, and lets the other sides wake the loop
+// when it sleeps. Lanes hold it by shared_ptr. On the loop.
 class LaneContext final : Lookout {
  public:
-  // Above this many the next one is refused: each costs a look.
+  // The limit of lanes: each costs a check in every turn. Further ones are refused.
   static constexpr size_t kMaxLanes = 1024;
-  // Lanes that end in one turn of the loop: each gives back its memory, which takes some 20 us, and 500 us in a virtual
-  // machine.
+  // The most lanes that end in one turn of the loop: each unmaps its memory, which takes some 20 us, and 500 us in a
+  // virtual machine.
   static constexpr size_t kEndsATurn = 4;
 
-  // `background`: for what takes long; nullptr: it is done at once. `worker`: as in LaneOffer.
+  // `background`: runs slow work; nullptr: it runs at once. `worker`: as in LaneOffer.
   explicit LaneContext(FdLoop& loop, Executor* background = nullptr, uint64_t worker = 0);
   ~LaneContext() override;
   LaneContext(const LaneContext&) = delete;
@@ -41,27 +41,27 @@ class LaneContext final : Lookout {
   const std::shared_ptr<BorrowedRoom>& borrowed_room() const { return borrowed_room_; }
   LaneReport& report() { return report_; }
   LaneReport make_report() const;
-  // From now on buffers of this process lie where they can be lent.
+  // From now on buffers of this process are made in memory that can be lent.
   void begin_lending();
-  // There may be something to tidy; without memory for it a later turn tries again.
+  // Schedules tidying; without memory to do so, a later turn tries again.
   void tidy_later() noexcept;
   bool has_room() const { return lanes_.size() < kMaxLanes; }
 
   void add(const std::shared_ptr<Lane>& lane);
   void remove(const Lane& lane) noexcept;
 
-  // As PeerLoans.
+  // Like PeerLoans.
   std::optional<LentPlace> find_borrowed(const LanePeer& other, const std::byte* data, size_t size) const;
   std::optional<Frame> find_lent(const LanePeer& other, const LentPlace& place, size_t size) const;
 
-  // Whether lanes to the endpoint have failed twice, as long as the same one listens there.
+  // Whether two lanes to the endpoint have failed, while the same listener was there.
   bool has_failed(const std::string& endpoint, const FileIdentity& identity) const;
   void note_failure(const std::string& endpoint, const FileIdentity& identity) noexcept;
   void forget_failures(const std::string& endpoint) noexcept {
     assert_on_loop(loop_);
     failures_.erase(endpoint);
   }
-  // How the last dial to the endpoint went: "lane", or why without one. Forgotten when there is no memory for it.
+  // Notes the result of the last dial to the endpoint: "lane", or why it made none. Forgotten without memory.
   void note_way(const std::string& endpoint, std::string_view way) noexcept;
 
  private:

@@ -66,7 +66,7 @@ LaneMemory LaneMemory::make(const LaneSizes& sizes) {
   if (memory.fd_ < 0) fail_without_memory("memfd_create");
   const auto total = static_cast<off_t>(total_bytes(sizes));
   if (set_file_size(memory.fd_, total) != 0) fail_without_memory("ftruncate of a memfd");
-  // All pages are there before anybody writes to one.
+  // Allocates all pages before anything is written.
   if (const int error = allocate_file(memory.fd_, total); error != 0) {
     errno = error;
     fail_without_memory("posix_fallocate of a memfd");
@@ -106,7 +106,7 @@ LaneMemory::LaneMemory(LaneMemory&& other) noexcept
       mapping_(std::exchange(other.mapping_, nullptr)) {}
 
 LaneMemory::~LaneMemory() {
-  // In a forked child something else may lie there.
+  // In a forked child other memory may be mapped there.
   if (is_here()) munmap(mapping_, total_bytes(sizes_));
   close_fd();
 }
@@ -115,7 +115,7 @@ void LaneMemory::close_fd() noexcept {
   if (fd_ >= 0) close(std::exchange(fd_, -1));
 }
 
-// The pages begin as zeros, which is what counts begin with.
+// The pages begin as zeros, which are the initial counts.
 LaneMemory::Control& LaneMemory::control() const { return *static_cast<Control*>(mapping_); }
 
 std::byte* LaneMemory::ring_bytes(bool there) const {

@@ -34,7 +34,7 @@ ssize_t retry(Call&& call) {
 
 bool is_nothing(ssize_t result) { return result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK); }
 
-// Room for the descriptors of a packet: one is expected, and the alignment leaves room for more.
+// Room for the descriptors of a packet: one is expected, but the alignment leaves room for more.
 union ControlRoom {
   cmsghdr align;
   char bytes[CMSG_SPACE(sizeof(int))];
@@ -68,7 +68,7 @@ bool send_with(int socket, const void* packet, size_t size, int descriptor) {
   return sent == static_cast<ssize_t>(size);
 }
 
-// All descriptors that came are closed but the last.
+// Gives the last received descriptor, and closes all others.
 int take_descriptors(msghdr& message, int& count) {
   int last = -1;
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
@@ -83,8 +83,8 @@ int take_descriptors(msghdr& message, int& count) {
   return last;
 }
 
-// A packet and the only descriptor that came with it, else -1. The result is that of recvmsg; -2 for one that was cut
-// off, or came with several.
+// Receives a packet and its descriptor, or -1 if it has none. Gives the result of recvmsg; -2 for a packet that was cut
+// off or had several descriptors.
 ssize_t receive_with(int socket, void* packet, size_t size, int& descriptor) {
   Envelope envelope(packet, size);
   msghdr& message = envelope.message;
@@ -98,7 +98,7 @@ ssize_t receive_with(int socket, void* packet, size_t size, int& descriptor) {
   return -2;
 }
 
-// Only a socket that a dead process left may go.
+// Removes only a socket that a dead process left.
 void clear_left(const SocketAddress& address) {
   struct stat status = {};
   if (lstat(address.path(), &status) != 0) return;
@@ -175,7 +175,7 @@ bool LaneSocket::send(const LaneAnswer& answer) {
   return retry([&] { return ::send(fd_, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL); }) == sizeof answer;
 }
 
-// Fails only when the other side has wakes enough to take, or is gone.
+// Fails only when the other side has unread wakes enough, or is gone.
 void LaneSocket::wake() noexcept {
   static_cast<void>(retry([this] { return ::send(fd_, &kWake, sizeof kWake, MSG_DONTWAIT | MSG_NOSIGNAL); }));
 }
@@ -195,7 +195,7 @@ LaneSocket::Got LaneSocket::receive(LaneAnswer& answer) {
 
 LaneSocket::Got LaneSocket::receive_packet(ShownBlock& block, int& memory_fd) noexcept {
   ssize_t got = receive_with(fd_, &block, sizeof block, memory_fd);
-  // The other side has left packets of ours unread; its own come after this word.
+  // ECONNRESET: the other side has left packets of ours unread; its own follow after that error.
   if (got == -1 && errno == ECONNRESET) got = receive_with(fd_, &block, sizeof block, memory_fd);
   if (got == -1 && is_nothing(got)) return Got::kNothing;
   if (got == sizeof block && block.id != 0 && (block.size == 0) == (memory_fd < 0)) return Got::kPacket;

@@ -12,11 +12,11 @@
 
 namespace distag {
 
-// Where the lanes to "ipc:///path" are asked for: a socket beside it, at "/path.lane". nullopt: not that of an ipc
-// endpoint, or too long for the system.
+// The address for lanes to "ipc:///path": a socket beside it, at "/path.lane". nullopt: the endpoint is not of ipc, or
+// too long for the system.
 std::optional<SocketAddress> lane_address(const std::string& endpoint);
 
-// A file as long as it exists: an incarnation makes its own.
+// Identifies a file as long as it exists: each incarnation of a worker makes its own.
 struct FileIdentity {
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -26,42 +26,42 @@ struct FileIdentity {
 };
 FileIdentity identify(const std::string& path);
 
-// The packets on the socket of a lane before it is open, in the byte order of the machine. The offer comes
-// from who dialled, with the descriptor of the memory; the answer says whether it is taken. Then packets of one byte
-// wake the other side, and who dialled shows blocks that its loans lie in, each with its descriptor, and says which of
-// them are gone.
+// The packets on the socket of a lane, in the byte order of the machine. The dialling side sends the offer, with the
+// descriptor of the memory; the answer says whether it is accepted. On an open lane, packets of one byte wake the other
+// side. The dialling side also shows the blocks of its loans, each with its descriptor, and says which of them are
+// gone.
 struct LaneOffer {
   uint64_t magic = 0;
   uint32_t version = 0;
   LaneSizes sizes;
   uint32_t reserved = 0;
-  uint64_t worker = 0;  // who dials: a number that no other one has; 0: it is not said
+  uint64_t worker = 0;  // a unique number of the dialling worker; 0: not given
 };
 struct LaneAnswer {
   uint64_t magic = 0;
-  uint32_t version = 0;  // of who answers
+  uint32_t version = 0;  // of the answering side
   uint32_t is_taken = 0;
-  uint64_t worker = 0;  // who answers
+  uint64_t worker = 0;  // the answering worker
 };
 struct ShownBlock {
-  uint64_t id = 0;    // from 1 on
+  uint64_t id = 0;    // counted from 1
   uint64_t size = 0;  // of the memfd; 0: the block is gone
 };
 inline constexpr size_t kMaxShownBlocks = 512;              // at a time
 inline constexpr uint64_t kLaneMagic = 0x31656e616c677464;  // "dtglane1"
 inline constexpr uint32_t kLaneVersion = 3;
 
-// The worker at the other end: as it says, and as the system says of its process.
+// The worker at the other end: the number that it gives, and its process according to the system.
 struct LanePeer {
   uint64_t worker = 0;
-  pid_t process = 0;  // 0: the system does not show it to this process
+  pid_t process = 0;  // 0: not visible to this process
 
   bool is_known() const { return worker != 0 && process != 0; }
   bool operator==(const LanePeer&) const = default;
 };
 
-// The socket of one lane: SEQPACKET, no thread waits on it. Closes it at its end; the other side notices that even
-// while a forked child holds a copy.
+// The socket of one lane: SEQPACKET, and no thread blocks on it. The destructor closes it; the other side notices that
+// even while a forked child holds a copy.
 class LaneSocket {
  public:
   LaneSocket() = default;
@@ -75,7 +75,7 @@ class LaneSocket {
   }
   ~LaneSocket();
 
-  // Throws DISCONNECTED when no worker takes lanes there, OUT_OF_MEMORY.
+  // Throws DISCONNECTED when no worker accepts lanes there, OUT_OF_MEMORY.
   static LaneSocket connect(const SocketAddress& address);
 
   int fd() const { return fd_; }
@@ -87,15 +87,15 @@ class LaneSocket {
   bool send(const LaneOffer& offer, int memory_fd);
   bool send(const LaneAnswer& answer);
   void wake() noexcept;
-  // False when it has no room now, or is gone. With a descriptor unless it is -1.
+  // False when the socket has no room now, or is gone. Sends `memory_fd` along unless it is -1.
   bool send(const ShownBlock& block, int memory_fd);
 
   enum class Got { kPacket, kNothing, kEnd };
-  // kEnd also for what is no offer with one descriptor, or no answer. `memory_fd` is the caller's to close.
+  // kEnd also for a packet that is no answer, or no offer with one descriptor. The caller closes `memory_fd`.
   Got receive(LaneOffer& offer, int& memory_fd);
   Got receive(LaneAnswer& answer);
-  // Of an open lane: a wake, for which the id is 0, or a block. kEnd also for an invalid packet, or a descriptor
-  // with the wrong one. `memory_fd` is -1 or the caller's to close.
+  // For an open lane: a wake, for which the id is 0, or a block. kEnd also for an invalid packet, or a descriptor with
+  // the wrong one. `memory_fd` is -1, or the caller closes it.
   Got receive_packet(ShownBlock& block, int& memory_fd) noexcept;
 
  private:
@@ -103,7 +103,7 @@ class LaneSocket {
   uint32_t generation_ = 0;
 };
 
-// Where a worker takes lanes. The path goes with it.
+// A socket at which a worker accepts lanes. The destructor removes the path.
 class LaneListener {
  public:
   // Throws INVALID_STATE when the path is in use, OUT_OF_MEMORY when descriptors run out, else INVALID_ARGUMENT.
@@ -113,7 +113,7 @@ class LaneListener {
   LaneListener& operator=(const LaneListener&) = delete;
 
   int fd() const { return fd_; }
-  // nullopt: no dialler waits, with errno as accept has set it.
+  // nullopt: no dialler waits, or errno of accept says why.
   std::optional<LaneSocket> accept();
 
  private:

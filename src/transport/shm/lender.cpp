@@ -9,12 +9,12 @@
 namespace distag {
 namespace {
 
-// The other side may have so much at a time: above it frames go by the ring.
+// The most bytes that the other side may have on loan: beyond it frames go by the ring.
 constexpr size_t kMaxBytesOut = size_t{1} << 30;
-// Of what is ahead, as it comes.
+// The size that later messages' loans are assumed to have.
 constexpr size_t kLoanBytes = size_t{1} << 20;
 
-// A copy in shared memory; the frame itself where that has no room.
+// A copy in shared memory; the frame itself if there is no room.
 Frame move_to_shared(const Frame& frame) {
   std::byte* const place = shared_memory::allocate(frame.size(), false);
   if (place == nullptr) return frame;
@@ -51,7 +51,7 @@ void Lender::lend(Frames& frames, size_t ahead, LaneSocket& socket) {
   }
 }
 
-// To where it can be lent. False: it cannot.
+// Finds the frame in shared memory, or moves it there. False: it cannot be lent.
 bool Lender::find_or_move(Frame& frame, LaneSocket& socket) {
   if (const auto found = shared_memory::find(frame.data(), frame.size())) return show(*found, socket);
   if (loans_.find_borrowed(frame.data(), frame.size())) return true;
@@ -62,7 +62,7 @@ bool Lender::find_or_move(Frame& frame, LaneSocket& socket) {
   return show(*found, socket);
 }
 
-// Before the first loan in it goes by the ring.
+// Called before the first loan in the block goes by the ring.
 bool Lender::show(const shared_memory::Found& found, LaneSocket& socket) {
   const SharedBlock& block = *found.block;
   if (shown_.contains(block.id())) return true;
@@ -122,13 +122,13 @@ void Lender::collect() {
   });
 }
 
-// They may be of several loans that lie one behind the other.
+// The bytes may be of several loans that lie one behind the other.
 std::optional<Frame> Lender::find(const LentPlace& place, size_t size) const {
   if (place.offset > SIZE_MAX - size) return std::nullopt;
   const auto owners = std::make_shared<std::vector<std::shared_ptr<const void>>>();
   const std::byte* data = nullptr;
   for (uint64_t at = place.offset; at < place.offset + size;) {
-    // One that begins behind it is at a distance below 0, which is larger than any size.
+    // For a loan that begins behind `at` the difference wraps around, and is larger than any size.
     const auto covers = [&place, at](const Out& out) {
       return !out.is_given_back() && out.loan.block == place.block && at - out.loan.offset < out.frame.size();
     };

@@ -15,30 +15,30 @@
 
 namespace distag {
 
-// The books of who lends over a lane: which blocks the other side has been shown, and which loans it still has. A loan
-// holds its frame until the word on it is set in the memory of the lane; the other side may set any word, which ends a
-// loan too early for itself alone. Memory that the other side has lent is given back to it by its name there, as one
-// more loan. Of one thread.
+// The records of the lending side of a lane: the blocks that the other side has been shown, and the loans that it still
+// has. A loan holds its frame until its flag is set in the memory of the lane; the other side may set any flag, but to
+// end a loan too early harms only itself. Memory that the other side has lent is given back to it by its own name
+// there, as one more loan. One thread.
 class Lender {
  public:
   Lender(std::shared_ptr<const LaneMemory> memory, const PeerLoans& loans);
-  ~Lender();  // what is still out may be read for good
+  ~Lender();  // loans that are out may be read for ever
   Lender(const Lender&) = delete;
   Lender& operator=(const Lender&) = delete;
 
-  // As Connection::lend; of frames that are large enough, and lie in shared memory, here or of the other side, or find
-  // room there. Shows their blocks by `socket`. Nothing is out by that yet.
+  // Like Connection::lend, for large frames in shared memory, of either side, or copied there. Shows their blocks by
+  // `socket`. The frames only count as lent after note().
   void lend(Frames& frames, size_t ahead, LaneSocket& socket);
-  // The loans among the frames are out from now on, in their order. Only right after lend() of the same frames; throws
-  // INVALID_STATE else, bad_alloc, and then none of them is.
+  // Counts the loans among the frames as out, in their order. Only right after lend() of the same frames: throws
+  // INVALID_STATE otherwise, and bad_alloc. Then none of them is out.
   std::vector<Loan> note(const Frames& frames);
-  // The loans of the last note() have not gone.
+  // The loans of the last note() were not sent.
   void take_back(size_t count);
-  // Takes back those that the other side has let go of.
+  // Takes back loans that the other side has released.
   void collect();
-  // As PeerLoans, of this lane.
+  // Like PeerLoans, for this lane.
   std::optional<Frame> find(const LentPlace& place, size_t size) const;
-  // Tells of the blocks that are gone.
+  // Tells the other side which blocks are gone.
   void forget_retired(LaneSocket& socket);
 
   bool has_shown() const { return !shown_.empty(); }
@@ -61,7 +61,7 @@ class Lender {
   const std::shared_ptr<const LaneMemory> memory_;
   const PeerLoans& loans_;
   std::map<uint64_t, std::shared_ptr<SharedBlock>> shown_;  // by id
-  std::vector<uint32_t> free_;                              // numbers of loans
+  std::vector<uint32_t> free_;                              // free numbers of loans
   std::vector<Out> out_;
   size_t bytes_out_ = 0;
 };

@@ -11,12 +11,12 @@ namespace distag {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// From this size a frame has a block of its own.
+// From this size on a frame has a block of its own.
 constexpr size_t kLargeBytes = 8u << 10;
-// All frames of a message together: its payload and its header.
+// The limit for all frames of a message together: its payload and its header.
 constexpr size_t kMaxMessageTotal = 2 * kMaxMessageBytes;
 constexpr size_t kMaxFrames = 1u << 16;
-// The reader copies one piece out while the next one is copied in.
+// The reader copies one piece while the writer writes the next.
 constexpr size_t kPieceBytes = 32u << 10;
 constexpr uint32_t kLoanBit = 1u << 31;
 
@@ -30,7 +30,7 @@ std::shared_ptr<std::byte> make_block(size_t size) {
 
 }  // namespace
 
-// Each word is mixed in by an odd factor, so that a change of one always shows.
+// Each word is mixed in by an odd factor, so that a change of a single word always shows.
 uint32_t Loan::checksum(size_t size) const {
   uint64_t sum = 0x9e3779b97f4a7c15u;
   for (const uint64_t word : {block, offset, uint64_t{number}, uint64_t{size}}) {
@@ -74,7 +74,7 @@ std::span<const std::byte> RingMessageWriter::bytes_of(const Frame& frame) const
   return {frame.data(), frame.size()};
 }
 
-// Of what is left as much as there is room for, at most a piece. True: that was all.
+// Writes as much of the rest as there is room for, at most a piece. True: all is written.
 bool RingMessageWriter::write_from(const Frames& frames) {
   size_t room = std::min(ring_.room(kPieceBytes), kPieceBytes);
   while (part_ <= frames.size()) {
@@ -114,7 +114,7 @@ std::optional<Frames> RingMessageReader::next(size_t most) {
   return std::exchange(frames_, {});
 }
 
-// Takes what there is: bytes that wait for others would look like work.
+// Reads all bytes that there are: bytes left in the ring would count as work.
 bool RingMessageReader::read_head() {
   for (;;) {
     const size_t left = head_.size() * sizeof(uint32_t) - head_done_;
@@ -135,7 +135,7 @@ bool RingMessageReader::read_head() {
   return true;
 }
 
-// A header frame is looked at where it lies.
+// A header frame is never a loan, as it is checked in place.
 void RingMessageReader::check_loan(bool is_header, size_t size, size_t total) const {
   const bool is_too_large = size == 0 || size > kMaxMessageBytes || total > kMaxMessageTotal;
   if (loan_reader_ == nullptr || is_header || is_too_large) {
@@ -169,7 +169,7 @@ void RingMessageReader::make_frames() {
     const size_t size = word & ~kLoanBit;
     if ((word & kLoanBit) != 0) {
       places_.push_back(nullptr);
-      frames_.push_back(Frame(nullptr, size, nullptr).as_loan());  // until its place has come
+      frames_.push_back(Frame(nullptr, size, nullptr).as_loan());  // until its loan has been read
       continue;
     }
     std::shared_ptr<std::byte> owner = size < kLargeBytes ? block : make_block(size);

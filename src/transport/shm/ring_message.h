@@ -9,23 +9,23 @@
 
 namespace distag {
 
-// A message in a ring: the number of its frames, the size of each (32 bits, as the machine has them), then their bytes,
-// one after the other. A message larger than the ring goes on as there is room. The highest bit of a size marks a loan,
-// of which the ring has the place instead of the bytes.
+// A message in a ring: the number of its frames, the size of each (32 bits, in the byte order of the machine), then
+// their bytes, one after the other. A message larger than the ring goes on as there is room. The highest bit of a size
+// marks a loan: the ring has its place instead of the bytes.
 
 struct Loan {
   uint64_t block = 0;
   uint64_t offset = 0;
-  uint32_t number = 0;  // with kGivenBack or without
+  uint32_t number = 0;  // with or without kGivenBack
   uint32_t check = 0;
 
-  // Of all the rest and the size of the frame: the checksum of the message does not cover what does not travel.
+  // A checksum of the other fields and the frame's size: that of the message covers only bytes that travel.
   uint32_t checksum(size_t size) const;
 };
-// In the number of a loan: the block is one of the reader, which has lent it to the writer.
+// A bit in the number of a loan: the block is the reader's own, which it has lent to the writer.
 inline constexpr uint32_t kGivenBack = 1u << 31;
 
-// Makes frames of the loans that come.
+// Makes frames of received loans.
 class LoanReader {
  public:
   virtual ~LoanReader() = default;
@@ -33,17 +33,17 @@ class LoanReader {
   virtual Frame read(const Loan& loan, size_t size) = 0;
 };
 
-// Writes messages. Of one thread.
+// Writes messages. One thread.
 class RingMessageWriter {
  public:
   explicit RingMessageWriter(RingWriter ring) : ring_(ring) {}
 
-  // A part of a message waits for room.
+  // Whether a part of a message waits for room.
   bool has_rest() const { return !rest_.empty(); }
   // Whether there may be room for more of the rest.
   bool may_go_on() const noexcept { return has_rest() && ring_.has_more_room(); }
-  // Only without a rest. Writes all of it, or what there is room for; owners of frames are held for the rest. Throws
-  // bad_alloc when nothing of it was written. `loans`: of each frame that is one.
+  // Only without a rest. Writes the message, or as much as there is room for; the rest holds the owners of frames. If
+  // it throws bad_alloc, nothing was written. `loans`: one for each frame that is a loan.
   void begin(const Frames& frames, std::vector<Loan> loans = {});
   // Writes more of the rest. False when there was no room.
   bool go_on();
@@ -58,22 +58,22 @@ class RingMessageWriter {
   Frames rest_;
   size_t next_loan_ = 0;
   size_t part_ = 0;  // the head, then the frames
-  size_t done_ = 0;  // bytes of it
+  size_t done_ = 0;  // bytes of the part
 };
 
-// Reads messages. Of one thread.
+// Reads messages. One thread.
 class RingMessageReader {
  public:
-  // `loans`: nullptr where none may come.
+  // `loans`: nullptr if loans are not allowed.
   explicit RingMessageReader(RingReader ring, LoanReader* loans = nullptr) : ring_(ring), loan_reader_(loans) {}
 
   bool has_bytes() const noexcept { return ring_.has_bytes(); }
-  // A part of a message has come.
+  // Whether a part of a message has been read.
   bool is_under_way() const noexcept { return is_under_way_ || head_done_ != 0; }
   void freeze() { ring_.freeze(); }
-  // The next whole message, once all of it was read, of which `most` bytes are read now. Small frames lie together in
-  // one block, each aligned to 64 bytes; a large one has its own. Throws PROTOCOL for what is invalid or too large,
-  // bad_alloc; then the ring is of no more use.
+  // The next whole message, once all of it was read; reads at most `most` bytes now. Small frames lie together in one
+  // block, each aligned to 64 bytes; a large one has its own. Throws PROTOCOL for an invalid or too large message, and
+  // bad_alloc; then the ring cannot be used any more.
   std::optional<Frames> next(size_t most = SIZE_MAX);
 
  private:
@@ -84,12 +84,12 @@ class RingMessageReader {
   RingReader ring_;
   LoanReader* const loan_reader_;
   std::vector<uint32_t> head_ = {0};
-  size_t head_done_ = 0;  // bytes of it
+  size_t head_done_ = 0;  // bytes of the head
   // The message under way.
   Frames frames_;
   std::vector<std::byte*> places_;
   size_t current_ = 0;
-  size_t done_ = 0;  // bytes of it
+  size_t done_ = 0;  // bytes of the current frame
   Loan loan_;        // the current one
   bool is_under_way_ = false;
 };

@@ -18,7 +18,7 @@ ShmTransport::ShmTransport(FdLoop& loop, std::shared_ptr<Transport> below, const
 
 ShmTransport::~ShmTransport() = default;
 
-// Lanes first: who can dial the endpoint finds them there.
+// Lanes first: a worker that can dial the endpoint then finds them there.
 std::unique_ptr<Acceptor> ShmTransport::listen(const std::string& address, AcceptorEvents events) {
   assert_on_loop(context_->loop());
   std::unique_ptr<LaneListener> listener;
@@ -29,7 +29,7 @@ std::unique_ptr<Acceptor> ShmTransport::listen(const std::string& address, Accep
       context_->begin_lending();
     }
   } catch (...) {
-    // No peer is offered a lane; what stands against the address itself is said below.
+    // Peers are not offered a lane; the transport below reports problems of the address itself.
     context_->note_way(address, current_error().message());
   }
   return std::make_unique<LaneAcceptor>(context_, std::move(listener), *below_, address, std::move(events));

@@ -72,7 +72,7 @@ Ports parse_ports(const std::string& endpoint, const std::string& text, bool for
   return {*first, *last};
 }
 
-// In the order of the network.
+// In network byte order.
 in_port_t& port_of(SocketAddress& address) {
   if (address.family() == AF_INET) return reinterpret_cast<sockaddr_in&>(address.address).sin_port;
   return reinterpret_cast<sockaddr_in6&>(address.address).sin6_port;
@@ -83,7 +83,7 @@ in_port_t port_of(const SocketAddress& address) {
   return reinterpret_cast<const sockaddr_in6&>(address.address).sin6_port;
 }
 
-// Without its port.
+// The host, without its port.
 std::string text_of_host(const SocketAddress& address) {
   char text[INET6_ADDRSTRLEN] = {};
   if (address.family() == AF_INET) {
@@ -94,7 +94,7 @@ std::string text_of_host(const SocketAddress& address) {
   return fmt::format("[{}]", text);
 }
 
-// Host and port of a tcp endpoint, as they stand there.
+// Host and port of a tcp endpoint, unparsed.
 struct TcpParts {
   std::string host;
   std::string port;
@@ -137,7 +137,7 @@ SocketAddress look_up(const std::string& endpoint, const std::string& host, int 
   }
   const addrinfo* best = found;
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    // Whoever listens on a name has to take the same family as who dials it.
+    // A listener at a name has to take the same family as its diallers.
     if (one->ai_family == AF_INET) {
       best = one;
       break;
@@ -160,7 +160,7 @@ SocketAddress parse_tcp(const std::string& endpoint, bool for_listening) {
   return result;
 }
 
-// How well an address of an interface suits others: IPv4 as whoever dials takes it, no IPv6 that needs a scope.
+// How well an address of an interface suits diallers: IPv4 first, as they prefer it; no IPv6 that needs a scope.
 int rank_of(const sockaddr* address) {
   if (address == nullptr) return 0;
   if (address->sa_family == AF_INET) return 2;
@@ -221,8 +221,8 @@ SocketAddress parse_address(const std::string& endpoint, bool for_listening) {
 std::string resolve_address(const std::string& address) {
   if (!address.starts_with("tcp://")) return address;
   const TcpParts parts = split_tcp(address);
-  parse_ports(address, parts.port, true);                         // before a name server is asked
-  if (parts.host.find('%') != std::string::npos) return address;  // a number with its scope, as no name has one
+  parse_ports(address, parts.port, true);                         // checked before a name server is asked
+  if (parts.host.find('%') != std::string::npos) return address;  // a number with its scope: no name has one
   const std::optional<SocketAddress> interface = look_up_interface(address, parts.host);
   return fmt::format("tcp://{}:{}", text_of_host(interface ? *interface : look_up(address, parts.host, 0)), parts.port);
 }
@@ -231,7 +231,7 @@ std::string own_address_towards(const std::string& address) {
   if (!address.starts_with("tcp://")) return {};
   const SocketAddress other = parse_address(address, true);
   if (other.is_local()) return {};
-  // Of datagrams, whose connect only looks for the way.
+  // A datagram socket: its connect() only looks up the route.
   const int fd = socket(other.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return {};
   SocketAddress own;

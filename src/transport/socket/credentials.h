@@ -6,10 +6,10 @@
 
 namespace distag {
 
-// Of the process at the other end of a unix socket, as the system knows it: of who dialled at that moment, and of who
-// listens since it began to. nullopt: it says nothing.
+// The process at the other end of a unix socket, according to the system: a dialler as of its connect(), a listener as
+// of its listen(). nullopt: unknown.
 std::optional<ucred> credentials_at(int socket);
-// Whether that process acts for the same user as this one.
+// Whether that process runs as the same user as this one.
 bool is_of_same_user(int socket);
 
 }  // namespace distag

@@ -23,7 +23,7 @@ size_t descriptor_limit() {
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<size_t>(limit.rlim_cur) : 0;
 }
 
-// Counts the numbers that are free, from the highest down, without taking them from the host meanwhile.
+// Counts the free numbers, from the highest down, without taking any of them from the host meanwhile.
 bool has_descriptors(int count) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
@@ -37,7 +37,7 @@ bool has_descriptors(int count) {
     free += static_cast<int>(std::count_if(numbers.begin(), numbers.begin() + static_cast<ptrdiff_t>(size), is_free));
   }
   if (free < count) return false;
-  // Those of the whole system.
+  // The limit of the whole system may be reached too.
   const int one = eventfd(0, EFD_CLOEXEC);
   if (one >= 0) close(one);
   return one >= 0;
@@ -75,8 +75,8 @@ std::optional<Words> words_for(int error) {
   }
 }
 
-// The system has one word for a machine whose ports are used up and for one without an address of that family. Ports of
-// datagrams are others, and connect() sends none: only an address can be missing there.
+// EADDRNOTAVAIL means either that the ports of this machine are used up, or that it has no address of that family.
+// Datagrams have other ports, and connect() sends nothing: there only an address can be missing.
 bool has_source_for(const SocketAddress& address) noexcept {
   const int fd = socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return errno != EAFNOSUPPORT;
@@ -89,7 +89,7 @@ bool has_source_for(const SocketAddress& address) noexcept {
 std::optional<Error> lack_for(int error, const char* what, const std::string& endpoint) noexcept {
   const std::optional<Words> words = words_for(error);
   if (!words) return std::nullopt;
-  std::string text = "no memory";  // for the words: needs none
+  std::string text = "no memory";  // needs no memory
   EachStep each;
   each([&] { text = fmt::format("{} {}{}{}", words->lack, what, endpoint, words->cure); });
   return Error(Status::kOutOfMemory, std::move(text));

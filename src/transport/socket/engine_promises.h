@@ -5,9 +5,9 @@
 
 namespace distag {
 
-// What the engines of sockets promise where they differ: the rows of the table in SECURITY.md ("What the engines
-// promise"), in its order. Each engine says for each how far it keeps it (SocketEngine::promise), and a test compares
-// the table with what they say. A check that one engine cannot pass names its row (tests/engines.txt).
+// The promises of socket engines that differ: the rows of the table in SECURITY.md ("What the engines promise"), in its
+// order. Each engine says how far it keeps each (SocketEngine::promise), and a test compares the table with the
+// engines. A check that one engine cannot pass names its row (tests/engines.txt).
 enum class EnginePromise {
   kProcessLives,
   kDescriptorsRunOut,

@@ -4,8 +4,8 @@
 #include <span>
 #include <string>
 
-// What was found at an address where no connection came to be, for a text (Connection::found): the same words for each
-// engine.
+// Texts for the state found at an address where no connection could be made (Connection::found): the same words for
+// each engine.
 namespace distag::findings {
 
 inline constexpr const char* kNobodyListens = "no process listens there";
@@ -15,7 +15,7 @@ inline constexpr const char* kBrokeOff = "a process there began a handshake and 
 inline constexpr const char* kNoAnswer = "the host does not answer";
 inline constexpr const char* kNoSource = "this machine has no address from which it could be reached";
 
-// The words for an error of connect(), where this machine lacks nothing (own_lack).
+// The text for an error of connect(), if this machine lacks nothing (own_lack).
 const char* of_connect(int error);
 
 // "it begins with "HTTP/1.1 400 Bad"": for a stream that is not ZMTP. Shows up to 16 bytes.

@@ -40,7 +40,7 @@ bool is_nobody_at(const SocketAddress& address) {
   return error == ECONNREFUSED || error == ENOENT;
 }
 
-// Only what a dead process left may go.
+// Removes only a socket that a dead process left.
 void clear_path(const SocketAddress& address) {
   struct stat status = {};
   if (lstat(address.path(), &status) != 0) return;
@@ -51,7 +51,7 @@ void clear_path(const SocketAddress& address) {
   unlink(address.path());
 }
 
-// -1: errno says why.
+// -1 with errno.
 int open_socket(const SocketAddress& address) {
   const int fd = OwnDescriptors::open(
       [&address] { return socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
@@ -59,7 +59,7 @@ int open_socket(const SocketAddress& address) {
   const int on = 1;
   if (!address.is_ipc()) {
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // what is accepted has it, too
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // accepted sockets inherit it
   }
   const bool is_bound = bind(fd, reinterpret_cast<const sockaddr*>(&address.address), address.length) == 0;
   if (is_bound && listen(fd, kBacklog) == 0) return fd;
@@ -70,7 +70,7 @@ int open_socket(const SocketAddress& address) {
   return -1;
 }
 
-// At the first port of a range that is free.
+// Opens the first port of a range that is free.
 int open_at_one_of(SocketAddress address) {
   int fd = -1;
   do {
@@ -101,7 +101,7 @@ Listener::Listener(const SocketAddress& address)
 }
 
 Listener::~Listener() {
-  // First the path: who finds it, finds somebody there.
+  // The path goes first, so that a dialler that finds it finds a listener.
   if (!path_.empty()) unlink(path_.c_str());
   OwnDescriptors::close(fd_);
 }

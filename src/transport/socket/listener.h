@@ -6,7 +6,7 @@
 
 namespace distag {
 
-// A socket that listens, without blocking. The path of an ipc endpoint goes with it.
+// A listening socket that does not block. The destructor removes the path of an ipc endpoint.
 class Listener {
  public:
   // Throws INVALID_STATE when the address is in use, OUT_OF_MEMORY when descriptors run out, else INVALID_ARGUMENT.
@@ -16,7 +16,7 @@ class Listener {
   Listener& operator=(const Listener&) = delete;
 
   int fd() const { return fd_; }
-  // With the port that was chosen.
+  // Has the port that was chosen.
   const std::string& endpoint() const { return endpoint_; }
 
   // The next connection, which does not block either; -1 with errno when none waits.

@@ -22,9 +22,9 @@ namespace distag {
 namespace {
 
 constexpr int kLocalBacklog = 128;
-// The folder may be removed by its last worker between two steps of the next one.
+// The last worker in a folder may remove it between two steps of the next one.
 constexpr int kTries = 16;
-// Of the sockets in the folder, those that are looked at when one comes.
+// The most sockets in the folder that a new worker checks.
 constexpr int kMostLooked = 256;
 constexpr const char* kUnfinished = ".new";
 
@@ -44,7 +44,7 @@ bool is_private(const std::string& folder) {
   return lstat(folder.c_str(), &found) == 0 && is_private(found);
 }
 
-// The process in the name of a socket, as LocalAddress makes them; 0: another name.
+// The process in a socket's name, as LocalAddress makes names; 0: another name.
 long process_in(const std::string& name) {
   constexpr size_t kIdDigits = 16;
   const size_t point = name.find('.');
@@ -55,7 +55,7 @@ long process_in(const std::string& name) {
   return is_id && (rest.empty() || rest == kUnfinished) ? std::strtol(name.c_str(), nullptr, 10) : 0;
 }
 
-// The system knows no such process. In another container it may live all the same: then it answers.
+// Whether the system has no such process. In another container the process may live all the same: then it answers.
 bool is_process_gone(long process) {
   struct stat found = {};
   return process > 0 && stat("/proc/self", &found) == 0 &&
@@ -73,7 +73,7 @@ bool is_refused_at(const std::string& path) {
   return is_refused;
 }
 
-// The owner of the parent may put something else at the path meanwhile: only sockets in the folder that was checked are
+// The parent's owner may put something else at the path meanwhile: so only sockets in the folder that was checked are
 // removed.
 void clear_dead(const std::string& folder) {
   const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -95,7 +95,7 @@ void clear_dead(const std::string& folder) {
   }
 }
 
-// -1 and errno. A socket at `path` listens from its first moment.
+// -1 with errno. A socket listens from the first moment that it has this path.
 int listen_at(const std::string& path) {
   const std::string unfinished = path + kUnfinished;
   sockaddr_un address = {};
@@ -155,7 +155,7 @@ bool LocalAddress::listen_below(const std::string& base, const std::string& name
 
 LocalAddress::~LocalAddress() {
   if (getpid() == maker_) {
-    // First the path: a process that finds it finds a worker there.
+    // The path goes first, so that a process that finds it finds a worker.
     unlink(path_.c_str());
     rmdir(folder_.c_str());
   }

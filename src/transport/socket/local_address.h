@@ -5,12 +5,12 @@
 
 namespace distag {
 
-// A listening socket in the folder of this user, and its end. Any thread.
+// A listening socket in this user's folder, and its removal. Any thread.
 class LocalAddress {
  public:
   // Throws as LocalServer.
   explicit LocalAddress(uint64_t id);
-  ~LocalAddress();  // unlinks it, not in a forked child
+  ~LocalAddress();  // unlinks the socket, but not in a forked child
   LocalAddress(const LocalAddress&) = delete;
   LocalAddress& operator=(const LocalAddress&) = delete;
 

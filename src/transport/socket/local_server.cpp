@@ -22,7 +22,7 @@ constexpr size_t kMostGuests = 32;
 constexpr size_t kLongestQuestion = 128;
 constexpr int kGuestsPerTurn = 8;
 constexpr Nanos kGuestPatience = 2 * kSecond;
-// The pause in accepting after descriptors were short.
+// The pause in accepting after descriptors ran short.
 constexpr Nanos kShortagePause = 100 * kMillisecond;
 // Descriptors that stay free for everything else.
 constexpr int kLocalReserve = 2 * kDialReserve;
@@ -99,7 +99,7 @@ void LocalServer::State::accept_waiting() {
   }
 }
 
-// Those who wait are taken in once there are descriptors again, or go when their time is up.
+// Waiting guests are accepted once descriptors are free again, or time out.
 void LocalServer::State::pause() {
   try {
     pause_timer_ = loop_.start_timer(loop_.now() + kShortagePause, [weak = weak_from_this()] {
@@ -109,12 +109,12 @@ void LocalServer::State::pause() {
       state->resume();
     });
   } catch (const std::bad_alloc&) {
-    return;  // it is watched still, and tried again
+    return;  // the socket is still watched, and accepting is tried again
   }
   unwatch();
 }
 
-// Without memory to watch it, the next guest that goes tries again.
+// Without memory to watch the socket, the end of the next guest tries again.
 void LocalServer::State::resume() noexcept {
   if (is_closed_ || pause_timer_ != 0) return;
   EachStep each;
@@ -137,7 +137,7 @@ void LocalServer::State::take_in(int fd) {
           if (const auto state = weak.lock()) state->send_on(id);
         });
   } catch (...) {
-    // Without memory this one gets no answer.
+    // Without memory this guest gets no answer.
     if (guests_.contains(id)) {
       hang_up(id);
     } else {
@@ -153,7 +153,7 @@ void LocalServer::State::restart_timer(Id id, Guest& guest) {
   });
 }
 
-// A guest that has asked says nothing more: it goes, or is sent away.
+// A guest that has asked must not send more: it has hung up, or is hung up on.
 void LocalServer::State::on_readable(Id id) {
   assert_on_loop(loop_);
   const auto found = guests_.find(id);
@@ -171,7 +171,7 @@ void LocalServer::State::on_readable(Id id) {
   ask(id, guest);
 }
 
-// The answer has a time of its own: the one who answers bounds it.
+// The answer has no time limit here: `on_question_` has to bound it.
 void LocalServer::State::ask(Id id, Guest& guest) {
   guest.has_asked = true;
   loop_.cancel_timer(std::exchange(guest.timer, 0));

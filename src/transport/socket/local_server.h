@@ -9,21 +9,21 @@ namespace distag {
 
 class FdLoop;
 
-// A socket at which processes of the same user on this machine ask a worker how it is: they send a line, and get a text
-// and the end of the connection. It lies in a folder that only this user can enter, "distag-ps.UID" below
-// XDG_RUNTIME_DIR, TMPDIR or /tmp, by the name "PROCESS.ID" with the id in 16 hexadecimal digits. The worker that is
-// last to leave the folder removes it; sockets that dead processes left are removed by the next one that comes.
+// A socket at which processes of the same user on this machine ask a worker for its state: they send a line, and get a
+// text and the end of the connection. It lies in a folder that only this user can enter, "distag-ps.UID" below
+// XDG_RUNTIME_DIR, TMPDIR or /tmp, by the name "PROCESS.ID" with the id in 16 hexadecimal digits. The last worker to
+// leave the folder removes it; a new worker removes sockets that dead processes left.
 //
-// It takes one descriptor, and one for each connection: of these at most 32 at once, and none where descriptors are
-// short; the next ones wait. A guest that says nothing, too much, or does not read is hung up on after two seconds. A
-// forked child has none of it. On the loop, or while that does not run.
+// The socket takes one descriptor, and one for each connection: at most 32 at once, none when descriptors are short;
+// further guests wait. A guest that sends nothing, or too much, or does not read is hung up on after two seconds. A
+// forked child has none of this. On the loop, or while the loop does not run.
 class LocalServer {
  public:
-  // Sends the text, once; on the loop. Nothing when the guest or the server is gone.
+  // Sends the text, once; on the loop. Does nothing when the guest or the server is gone.
   using Reply = std::function<void(std::string)>;
   using OnQuestion = std::function<void(const std::string& line, const Reply& reply)>;
 
-  // Throws why it cannot listen: INVALID_STATE without a folder, OUT_OF_MEMORY where descriptors are short, DENIED.
+  // Throws if it cannot listen: INVALID_STATE without a folder, OUT_OF_MEMORY if descriptors are short, DENIED.
   LocalServer(FdLoop& loop, uint64_t id, OnQuestion on_question);
   ~LocalServer();
   LocalServer(const LocalServer&) = delete;

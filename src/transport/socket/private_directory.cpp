@@ -21,21 +21,21 @@ namespace {
 
 constexpr const char* kPrefix = "distag.";
 constexpr size_t kNameLength = 13;
-// Of a socket in the directory and the one of its lane: a slash, a number, ".lane".
+// The longest name in the directory, of a socket and its lane: a slash, a number, ".lane".
 constexpr size_t kLongestEntry = 16;
 
 bool has_room_for_sockets(const std::string& base) {
   return base.size() + 1 + kNameLength + kLongestEntry < sizeof(sockaddr_un::sun_path);
 }
 
-// -1 for anything but a directory itself.
+// -1 for anything but a directory, also for a link to one.
 int open_directory(int base, const char* name) {
   return openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 }
 
 bool try_lock(int directory) { return flock(directory, LOCK_EX | LOCK_NB) == 0; }
 
-// As try_lock; but true also where the file system has no locks: then no other process clears the directory, either.
+// Like try_lock; but also true if the file system has no locks: then no other process clears the directory either.
 bool lock_or_do_without(int directory) { return try_lock(directory) || errno != EWOULDBLOCK; }
 
 bool is_still_at(int base, const char* name, int directory) {
@@ -47,7 +47,7 @@ bool is_still_at(int base, const char* name, int directory) {
 
 using Listing = std::unique_ptr<DIR, int (*)(DIR*)>;
 
-// Of an open directory, which stays open.
+// The entries of an open directory, which stays open.
 Listing list(int directory) {
   const int copy = open_directory(directory, ".");
   DIR* const listing = copy < 0 ? nullptr : fdopendir(copy);
@@ -55,7 +55,7 @@ Listing list(int directory) {
   return Listing(listing, &closedir);
 }
 
-// With its lock held: removes it, unless something else than sockets is in it.
+// Called with its lock held. Removes the directory, unless it has an entry that is no socket.
 void remove_held(int base, const char* name, int directory) {
   if (const Listing listing = list(directory)) {
     while (const dirent* entry = readdir(listing.get())) {
@@ -73,7 +73,7 @@ bool is_ours(int directory) {
   return fstat(directory, &status) == 0 && status.st_uid == geteuid() && (status.st_mode & 0777) == 0700;
 }
 
-// Those whose makers were killed. One that is just being made may be taken away, too; its maker sees that.
+// Removes directories whose makers were killed. A directory that is being made may be removed too; its maker notices.
 void clear_left(int base) {
   const Listing listing = list(base);
   if (!listing) return;
@@ -114,7 +114,7 @@ bool PrivateDirectory::make_in(const std::string& base, int& error) {
   error = errno;
   if (base_descriptor < 0) return false;
   clear_left(base_descriptor);
-  // Another one who starts may find it before it is locked, and clear it: then the next name is tried.
+  // Another process that starts may find and clear it before it is locked: then the next name is tried.
   while (descriptor_ < 0) {
     std::string path = base + "/" + kPrefix + "XXXXXX";
     const bool is_made = mkdtemp(path.data()) != nullptr && keep_private_folder(path);

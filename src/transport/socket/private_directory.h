@@ -5,13 +5,13 @@
 
 namespace distag {
 
-// A directory that only this user can enter, for ipc endpoints: under the first of XDG_RUNTIME_DIR, TMPDIR and /tmp
-// that takes it and whose path is short enough for sockets, by the name "distag." and six characters. Its maker holds a
-// lock on it (flock), which the system ends with the process; at its end it removes the directory with all sockets in
-// it. A process that was killed leaves it, and who makes the next one beside it clears those that no process holds.
+// A directory that only this user can enter, for ipc endpoints. It lies below the first of XDG_RUNTIME_DIR, TMPDIR and
+// /tmp that accepts it with a path short enough for sockets, and is named "distag." and six characters. Its maker holds
+// a lock on it (flock), which ends with the process. The destructor removes it with all its sockets. A killed process
+// leaves its directory; the next maker there removes directories without a holder.
 class PrivateDirectory {
  public:
-  // Throws INVALID_STATE when none of the three takes a directory, OUT_OF_MEMORY when descriptors run out.
+  // Throws INVALID_STATE when none of the three accepts a directory, OUT_OF_MEMORY when descriptors run out.
   PrivateDirectory();
   ~PrivateDirectory();
   PrivateDirectory(const PrivateDirectory&) = delete;

@@ -4,7 +4,7 @@
 
 namespace distag {
 
-// The bytes that the system has received for a tcp connection; 0 where it does not say, as for ipc.
+// The bytes that the system has received for a tcp connection; 0 if it does not count them, as for ipc.
 uint64_t received_bytes(int socket);
 
 }  // namespace distag

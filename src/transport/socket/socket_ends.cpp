@@ -12,7 +12,7 @@ ino_t inode_of_socket(int descriptor) {
   return descriptor >= 0 && fstat(descriptor, &found) == 0 && S_ISSOCK(found.st_mode) ? found.st_ino : 0;
 }
 
-// By a duplicate, which stays the socket that was looked at.
+// Through a duplicate, which stays the socket that was checked.
 void hang_up(int descriptor, ino_t inode) {
   if (inode == 0 || descriptor < 0) return;
   const int duplicate = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);

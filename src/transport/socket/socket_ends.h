@@ -4,10 +4,10 @@
 
 namespace distag {
 
-// Of a socket it is unique in the system. 0: it is no socket.
+// The inode of a socket, unique in the system. 0: the descriptor is no socket.
 ino_t inode_of_socket(int descriptor);
-// Hangs up both ways, at a socket which another thread may close at any time: where the number is another's by now, or
-// no descriptor is left, nothing happens.
+// Shuts down both directions of a socket that another thread may close at any time: does nothing if the number belongs
+// to another socket by now, or no descriptor is left.
 void hang_up(int descriptor, ino_t inode);
 
 }  // namespace distag

@@ -13,8 +13,8 @@
 
 namespace distag {
 
-// Speaks ZMTP 3 at sockets of tcp and ipc: makes the acceptors and connections of a SocketTransport, which decides on
-// addresses and keys. Made, used and destroyed on its loop, or while that does not run; what it made may outlive it.
+// Speaks ZMTP 3 over sockets of tcp and ipc: makes the acceptors and connections of a SocketTransport, which decides on
+// addresses and keys. Made, used and destroyed on its loop, or while that does not run; its connections may outlive it.
 class SocketEngine {
  public:
   virtual ~SocketEngine() = default;
@@ -23,9 +23,9 @@ class SocketEngine {
   virtual SocketReport report() const = 0;
   // The limit of open files that a member of a group of that size needs: for its sockets, and for the host.
   virtual size_t descriptors_for(size_t members) const = 0;
-  // How far it keeps that, as SECURITY.md says it.
+  // How far the engine keeps that promise, in the words of SECURITY.md.
   virtual std::string_view promise(EnginePromise promise) const = 0;
-  // As Transport::let_last_words_go.
+  // Like Transport::let_last_words_go.
   virtual void let_last_words_go() = 0;
   // Throws INVALID_STATE when the address is in use, OUT_OF_MEMORY when descriptors run out, else INVALID_ARGUMENT.
   virtual std::unique_ptr<Acceptor> listen(const SocketAddress& address, const std::optional<SocketKeys>& keys,

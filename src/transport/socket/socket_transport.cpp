@@ -104,7 +104,7 @@ std::string SocketTransport::private_address() {
   assert_on_loop(engine_->loop());
   if (!directory_) directory_ = std::make_unique<PrivateDirectory>();
   std::string address = fmt::format("ipc://{}/{}", directory_->path(), ++last_address_);
-  // Says now that the path is too long, not when somebody listens there.
+  // Throws now if the path is too long, not only when listening.
   parse_address(address, true);
   return address;
 }

@@ -13,9 +13,9 @@ namespace distag {
 class PrivateDirectory;
 
 // tcp and ipc in the protocol of ZeroMQ, by an engine. Decides on addresses and keys. Made, used and destroyed on the
-// loop, or while the loop does not run; what it made may outlive it. With a key of the group all that goes over tcp is
-// encrypted (CURVE), and a peer without the key is refused; without one tcp stays on loopback, and speaks with the key
-// of the user. With a key for each worker ipc speaks CURVE as well.
+// loop, or while the loop does not run; its connections may outlive it. With a group key all tcp traffic is encrypted
+// (CURVE), and a peer without the key is refused; without one tcp stays on loopback, and uses the key of the user. With
+// a key for each worker ipc uses CURVE as well.
 class SocketTransport final : public Transport {
  public:
   explicit SocketTransport(std::unique_ptr<SocketEngine> engine, Security security = {});
@@ -41,7 +41,7 @@ class SocketTransport final : public Transport {
                                      const CurveKey* server = nullptr);
   CurveKey need_key_of(const std::string& name) const;
 
-  std::optional<CurveKeyPair> user_key_;  // once it was needed
+  std::optional<CurveKeyPair> user_key_;  // set when first needed
   const std::unique_ptr<SocketEngine> engine_;
   const Security security_;
   std::unique_ptr<PrivateDirectory> directory_;

@@ -19,7 +19,7 @@ bool SocketTurns::run() {
   assert_on_loop(loop_);
   const auto self = shared_from_this();  // the last connection may go in its turn
   for (size_t left = due_.size(); left > 0; --left) {
-    // One that throws stays, to be looked at again.
+    // If take_turn() throws, the work stays in the list, for the next turn.
     if (const auto work = due_.front().lock()) {
       work->is_due_ = false;
       if (work->take_turn()) add(work);

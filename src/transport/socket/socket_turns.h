@@ -7,13 +7,13 @@
 
 namespace distag {
 
-// A socket with work that can wait until the tasks of this turn of the loop are done: bytes of many messages go by one
-// call of the system then. Held by shared_ptr, because a callback may destroy the connection it belongs to.
+// A socket with work that can wait until the tasks of this turn of the loop are done: the bytes of many messages then
+// need one system call. Held by shared_ptr, because a callback may destroy the connection it belongs to.
 class SocketWork {
  public:
   virtual ~SocketWork() = default;
 
-  // Does what there is, within bounds. True: there is more. On the loop.
+  // Does the pending work, within bounds. True: there is more. On the loop.
   virtual bool take_turn() = 0;
 
  private:
@@ -31,7 +31,7 @@ class SocketTurns : public std::enable_shared_from_this<SocketTurns> {
 
   FdLoop& loop() const { return loop_; }
 
-  // At the end of this turn of the loop, once. May throw bad_alloc.
+  // Schedules a turn at the end of this turn of the loop, once. May throw bad_alloc.
   void add(const std::shared_ptr<SocketWork>& work);
 
  private:

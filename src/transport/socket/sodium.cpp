@@ -12,12 +12,12 @@ namespace {
 
 constinit std::atomic<bool> is_checked{false};
 
-// Of the box below and its keys, by libsodium 1.0.18.
+// The result for the box below and its keys, by libsodium 1.0.18.
 constexpr std::array<uint8_t, 32> kAnswer = {0x9e, 0x2e, 0xab, 0x10, 0x08, 0xd7, 0x81, 0x8f, 0xe4, 0x41, 0x03,
                                              0x49, 0xb5, 0xcc, 0xc9, 0x61, 0x9b, 0x47, 0x3b, 0x0f, 0x0e, 0x33,
                                              0x6c, 0x9e, 0x52, 0xf0, 0x22, 0x7c, 0x71, 0xbe, 0x43, 0x46};
 
-// All that is used of it, with one key for both sides.
+// Checks every function in use, with one key for both sides.
 bool gives_right_answers() {
   constexpr size_t kPlain = 40;
   std::array<uint8_t, crypto_box_SEEDBYTES> seed{};
@@ -59,10 +59,10 @@ bool gives_right_answers() {
 
 constinit const Sodium sodium;
 
-// Threads may check side by side, and see the same.
+// Several threads may check at once, and get the same result.
 void start_sodium() {
   if (is_checked.load(std::memory_order_acquire)) return;
-  static_cast<void>(sodium.sodium_memzero.get());  // so that to wipe never fails
+  static_cast<void>(sodium.sodium_memzero.get());  // found now, so that wiping never fails
   if (sodium.sodium_init() < 0) {
     fail(Status::kUnsupported, "libsodium finds no source of random numbers on this system");
   }

@@ -8,7 +8,7 @@
 namespace distag {
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wignored-attributes"  // nonnull and the like are no part of a template's argument
+#pragma GCC diagnostic ignored "-Wignored-attributes"  // attributes such as nonnull are no part of a template argument
 // The functions of the libsodium that this library was linked with, whatever the host exports under the same names
 // (NaCl has the same).
 struct Sodium {
@@ -35,11 +35,11 @@ struct Sodium {
 #pragma GCC diagnostic pop
 extern constinit const Sodium sodium;
 
-// Before anything of libsodium. Throws UNSUPPORTED where there are no random numbers, or where the functions give other
-// answers than they have to: libsodium calls its own insides by names that a host may export as well.
+// Called before any function of libsodium. Throws UNSUPPORTED if there are no random numbers, or if functions give
+// wrong results: libsodium calls its own functions by names that a host may export as well.
 void start_sodium();
 
-// New ones, from random numbers of the system.
+// Makes a new pair, from random numbers of the system.
 void fill_with_key_pair(CurveKeyPair& pair);
 
 void wipe(CurveKey& secret);

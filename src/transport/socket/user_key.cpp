@@ -30,7 +30,7 @@ std::string home_of_user() {
   fail(Status::kInvalidState, "neither XDG_STATE_HOME nor HOME names a folder, nor does the user have a home");
 }
 
-// As the XDG Base Directory Specification has it: a path that is not absolute counts as none.
+// As the XDG Base Directory Specification says, a path that is not absolute is ignored.
 std::string state_folder(const std::function<const char*(const char*)>& get_environment) {
   const char* const state = get_environment("XDG_STATE_HOME");
   if (is_absolute(state)) return state;
@@ -38,7 +38,7 @@ std::string state_folder(const std::function<const char*(const char*)>& get_envi
   return (is_absolute(home) ? std::string(home) : home_of_user()) + "/.local/state";
 }
 
-// With the folders above it, for this user alone where they are made.
+// Makes the folder and its parents, for this user alone.
 void make_folder(const std::string& path) {
   for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
@@ -54,7 +54,7 @@ std::string read_or_make(const std::function<const char*(const char*)>& get_envi
   const std::string path = folder + "/group.key";
   if (access(path.c_str(), F_OK) != 0) {
     make_folder(folder);
-    create_private_file(path, new_secret() + "\n");  // or somebody else did
+    create_private_file(path, new_secret() + "\n");  // or another process did
   }
   return read_secret(path);
 }

@@ -12,7 +12,7 @@ namespace distag {
 namespace {
 
 constexpr size_t kKeyText = 40;
-// Four bytes, the first the highest, are five digits of base 85.
+// Four bytes, most significant first, make five digits of base 85.
 constexpr size_t kGroupBytes = 4;
 constexpr size_t kGroupText = 5;
 constexpr std::string_view kDigits =
@@ -20,7 +20,7 @@ constexpr std::string_view kDigits =
 static_assert(kDigits.size() == 85 && kKeyText / kGroupText * kGroupBytes == sizeof(CurveKey));
 constexpr std::string_view kBlanks = " \t\r";
 
-// The next word of a line, which it is taken from.
+// Takes the next word from a line.
 std::string_view next_word(std::string_view& line) {
   line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
   const std::string_view word = line.substr(0, line.find_first_of(kBlanks));

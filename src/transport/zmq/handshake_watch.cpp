@@ -35,7 +35,7 @@ bool HandshakeWatch::look_at_addresses() {
 }
 
 void HandshakeWatch::confirm_addresses() {
-  // What was closed meanwhile is no more among them: its address may be that of another one.
+  // Connections that were closed meanwhile are no longer in the list: the address may belong to another one.
   for (Event& event : events_) {
     const auto found = unconfirmed_.find(static_cast<int>(event.event.value));
     const bool is_looked_at = event.event.number == ZMQ_EVENT_ACCEPTED && !event.seen.address.empty();
@@ -68,7 +68,7 @@ HandshakeWatch::Outcome HandshakeWatch::settle() {
   Outcome outcome;
   for (Event& event : std::exchange(events_, {})) {
     const int fd = static_cast<int>(event.event.value);
-    // The end of a handshake that fails is told next.
+    // After a failed handshake its end is the next event. If another one comes, the failure was a broken box.
     if (event.event.number != ZMQ_EVENT_DISCONNECTED) tell_broken_box(outcome);
     switch (event.event.number) {
       case ZMQ_EVENT_ACCEPTED:
@@ -137,7 +137,7 @@ std::vector<HandshakeWatch::Open> HandshakeWatch::open() const {
   return all;
 }
 
-// A connection that has succeeded is found.
+// Takes the success of a connection whose message has come; without one, the handshake was none.
 void HandshakeWatch::explain(Outcome& outcome) {
   if (successes_ > 0) {
     --successes_;

@@ -13,7 +13,7 @@ LentFrames::~LentFrames() { release(); }
 
 void LentFrames::give_back(std::unique_ptr<Loan> loan) noexcept {
   if (!loan->is_handed_over_.load(std::memory_order_acquire)) return;
-  // What came back does not keep the place where it waits.
+  // The returned loan does not keep alive the list that it waits in.
   const std::shared_ptr<LentFrames> home = std::move(loan->home_);
   home->take(std::move(loan));
 }
@@ -35,7 +35,7 @@ void LentFrames::release() {
     MutexLock lock(mutex_);
     loan = std::move(last_);
   }
-  // One by one, without the lock: deleters are code of the host.
+  // Drops them one by one, without the lock: deleters are code of the host.
   while (loan) loan = std::move(loan->next_);
 }
 

@@ -19,7 +19,7 @@ struct Libzmq {
   DISTAG_FUNCTIONS_OF_LIBZMQ(DISTAG_MEMBER)
 #undef DISTAG_MEMBER
 
-  // Before any other is called where nothing may be thrown. Throws OUT_OF_MEMORY.
+  // Called before functions that must not throw. Throws OUT_OF_MEMORY.
   void find_all() const {
 #define DISTAG_FIND(name) static_cast<void>(name.get());
     DISTAG_FUNCTIONS_OF_LIBZMQ(DISTAG_FIND)

@@ -52,7 +52,7 @@ std::string make_secret() {
   return to_hex(bytes);
 }
 
-// What an address of ipc ends in: ":uid:gid:pid".
+// The end of an ipc address: ":uid:gid:pid".
 std::optional<std::array<uint32_t, 3>> credentials_of(std::string_view address) {
   std::array<uint32_t, 3> numbers{};
   for (size_t i = numbers.size(); i > 0; --i) {
@@ -125,7 +125,7 @@ std::shared_ptr<ZapHandler> ZapHandler::make(ZmqContext& context) {
   return handler;
 }
 
-// The context has it: it does not hold the context in turn.
+// The context owns the handler, which does not hold the context in turn.
 ZapHandler::ZapHandler(ZmqContext& context)
     : socket_(std::shared_ptr<ZmqContext>(std::shared_ptr<void>(), &context), ZMQ_ROUTER), secret_(make_secret()) {
   socket_.set(ZMQ_LINGER, 0);
@@ -146,7 +146,7 @@ std::string ZapHandler::add(Guard guard) {
   return domain;
 }
 
-// A handler that hears of a denial may destroy its acceptor, but not this: the turn holds it.
+// A callback for a denial may destroy its acceptor, but not this handler: the turn holds it.
 bool ZapHandler::take_turn() {
   assert_on_loop(socket_.context().loop());
   for (int i = 0; i < kRequestsPerTurn; ++i) {
@@ -179,7 +179,7 @@ void ZapHandler::answer(std::span<ZmqPart> parts) {
                                       describe_zap_address(request->address, found->second.is_ipc), why));
 }
 
-// Empty: the connection is admitted, and has the name of its key.
+// Empty: the connection is admitted, and `name` is that of its key.
 std::string ZapHandler::why_refused(const Guard& guard, const ZapRequest& request, std::string& name) const {
   if (!guard.keys) {
     if (request.key) return "it has a key, and this worker has none";
@@ -193,7 +193,7 @@ std::string ZapHandler::why_refused(const Guard& guard, const ZapRequest& reques
   return found ? "" : "its key is not that of a worker that may connect";
 }
 
-// Secret, serial number, key in hexadecimal digits or nothing, name or nothing.
+// Secret, serial number, key in hexadecimal digits or empty, name or empty.
 std::string ZapHandler::next_ticket(const ZapRequest& request, const std::string& name) {
   return fmt::format("{}/{}/{}/{}", secret_, ++last_serial_, request.key ? to_hex(*request.key) : "", name);
 }

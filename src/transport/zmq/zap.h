@@ -15,23 +15,23 @@
 
 namespace distag {
 
-// A question of libzmq whether to admit a connection (rfc.zeromq.org/spec/27).
+// The request of libzmq whether to admit a connection (rfc.zeromq.org/spec/27).
 struct ZapRequest {
   std::string domain;   // of the acceptor
   std::string address;  // "127.0.0.1" without a port; over ipc it ends in ":uid:gid:pid"
   std::string request_id;
   std::string mechanism;
-  std::optional<CurveKey> key;  // of CURVE
+  std::optional<CurveKey> key;  // with CURVE
 };
 
-// The parts of a request, without the routing id. nullopt for parts that make no request.
+// Parses the parts of a request, without the routing id. nullopt: they make no request.
 std::optional<ZapRequest> parse_zap_request(std::span<const std::string_view> parts);
 
-// An admitted connection, as its messages name it.
+// The identity of an admitted connection, which each of its messages carries.
 struct ZapTicket {
   uint64_t serial = 0;
   std::optional<CurveKey> key;
-  std::string name;  // of the worker whose key that was; empty where keys have no names
+  std::string name;  // of the worker whose key it is; empty if keys have no names
 };
 
 // nullopt for a text that was not made with that secret.
@@ -39,34 +39,34 @@ std::optional<ZapTicket> parse_ticket(std::string_view text, std::string_view se
 
 // "tcp://127.0.0.1", or "process 7 of user 1000", as logs name it.
 std::string describe_zap_address(const std::string& address, bool is_ipc);
-// The user of an address of ipc; nullopt where it has none.
+// The user in an ipc address; nullopt if it has none.
 std::optional<uint32_t> user_of_zap_address(const std::string& address);
 
-// Tells libzmq which connections to admit, for the acceptors of a context. On the loop. Without it libzmq admits
-// everybody: so it is bound before the first ROUTER, and the context, which has it, closes it after the last.
+// Tells libzmq which connections to admit, for the acceptors of a context. On the loop. Without a handler libzmq admits
+// all: so it is bound before the first ROUTER, and the context, which owns it, closes it after the last.
 //
 // Each connection gets a serial number of its own, never used again, which comes with each of its messages: whatever
-// routing id a peer shows, the number says which connection a message is of.
+// routing id a peer shows, the number identifies the connection of a message.
 class ZapHandler final : public SocketWork, public std::enable_shared_from_this<ZapHandler> {
  public:
   struct Guard {
     std::optional<SocketKeys> keys;
-    bool is_ipc = false;  // then, without keys, of this user alone
+    bool is_ipc = false;  // then, without keys, only this user is admitted
     std::function<void(const std::string& why)> on_denied;
   };
 
-  // The context outlives it. Throws OUT_OF_MEMORY.
+  // The context outlives the handler. Throws OUT_OF_MEMORY.
   static std::shared_ptr<ZapHandler> make(ZmqContext& context);
   ~ZapHandler() override;
 
-  // The domain under which the sockets of an acceptor are asked about, until it is removed.
+  // The domain under which libzmq asks about the sockets of an acceptor, until remove().
   std::string add(Guard guard);
   void remove(const std::string& domain) { guards_.erase(domain); }
 
-  // The serial number that this handler has given the connection of a message; 0 for a message of one that it has not
-  // admitted.
+  // The serial number that this handler has given the connection of a message; 0 for a message of a connection that it
+  // has not admitted.
   uint64_t serial_of(ZmqPart& part) const;
-  // All that it knows of that connection; nullopt for a message of one that it has not admitted.
+  // All data about that connection; nullopt if the handler has not admitted it.
   std::optional<ZapTicket> ticket_of(ZmqPart& part) const;
 
   bool take_turn() override;

@@ -29,17 +29,17 @@ namespace distag {
 namespace {
 
 constexpr int kMessagesPerTurn = 64;
-constexpr int kNewcomer = 16;  // messages that take as long as the first one of a connection
-// How long diallers wait in the backlog until descriptors are looked at again.
+constexpr int kNewcomer = 16;  // the first message of a connection takes as long as this many others
+// The time that diallers wait in the backlog until descriptors are checked again.
 constexpr Nanos kPause = 20 * kMillisecond;
-// The IO thread closes a listening socket at once; it has to be very busy to need this.
+// The IO thread closes a listening socket at once; only a very busy one needs this long.
 constexpr Nanos kCloseTimeout = kSecond;
-// After how long the end of a handshake that failed has been told: it comes next.
+// The time after which the end of a failed handshake would have been reported: that is the next event.
 constexpr Nanos kSecondLook = 20 * kMillisecond;
-// What a dialler of either engine says in its handshake with keys: greeting, HELLO, INITIATE.
+// The bytes of a dialler's handshake with keys, with either engine: greeting, HELLO, INITIATE.
 constexpr uint64_t kHandshakeBytes = 64 + 202 + 301;
-constexpr size_t kBoxBytes = 33;  // by which a frame in its box is longer
-// Events that wait for messages that come before them; from there on they wait no more.
+constexpr size_t kBoxBytes = 33;  // a frame in its box is longer by this
+// The most events that wait for earlier messages; beyond it they are settled at once.
 constexpr size_t kMostEvents = 4096;
 
 constexpr int kWatched = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
@@ -51,10 +51,10 @@ using Serial = HandshakeWatch::Serial;
 // A connection that has brought a message.
 struct Known {
   std::vector<std::byte> routing_id;
-  std::string name;  // of the worker whose key it showed, as it came
+  std::string name;  // of the worker whose key it showed, at that time
   std::optional<CurveKey> key;
   uint64_t ring_version = 0;  // in which the key had that name
-  bool is_barred = false;     // nothing is heard of it any more
+  bool is_barred = false;     // its messages are ignored from now on
   int fd = -1;                // a number to look at: it may belong to another connection by now
   ino_t inode = 0;            // of that connection's socket; 0: it was closed before its first message
   uint64_t bytes = 0;         // received at the last look
@@ -158,13 +158,13 @@ class ZmqAcceptor::State final : public SocketWork, public std::enable_shared_fr
   std::shared_ptr<ZapHandler> zap_;
   std::string domain_;
   NotedSocket duplicate_;                // of the listener's descriptor, for libzmq
-  std::unique_ptr<ZmqSocket> router_;    // with the first dialler
+  std::unique_ptr<ZmqSocket> router_;    // made with the first dialler
   std::unique_ptr<ZmqMonitor> monitor_;  // after the router, to be destroyed before it
-  std::string bound_;                    // as libzmq names it
+  std::string bound_;                    // the endpoint as libzmq names it
   HandshakeWatch watch_;
   std::unordered_map<Serial, Known> known_;
-  std::map<std::vector<std::byte>, Serial> serials_;  // by routing id, the last connection that showed it
-  Loop::TimerId pause_timer_ = 0;                     // until it is bound; then until a second look
+  std::map<std::vector<std::byte>, Serial> serials_;  // by routing id: the latest connection that showed it
+  Loop::TimerId pause_timer_ = 0;                     // until the router is bound; later until a second look
   Loop::TimerId look_timer_ = 0;
   bool has_news_ = true;  // from the monitor
   bool has_newcomer_ = false;
@@ -176,7 +176,7 @@ void ZmqAcceptor::State::await_dialler() {
   });
 }
 
-// Without descriptors who dials waits in the backlog: libzmq would end the process.
+// Without descriptors diallers wait in the backlog: libzmq would end the process.
 void ZmqAcceptor::State::on_dialler() {
   assert_on_loop(loop_);
   loop_.unwatch(listener_->fd());
@@ -198,7 +198,7 @@ void ZmqAcceptor::State::on_dialler() {
 }
 
 void ZmqAcceptor::State::bind() {
-  zap_ = context_->zap();  // first: without it libzmq admits everybody
+  zap_ = context_->zap();  // first: without it libzmq admits all peers
   if (domain_.empty()) {
     domain_ = zap_->add({keys_, address_.is_ipc(), [weak = weak_from_this()](const std::string& why) {
                            const auto state = weak.lock();
@@ -253,9 +253,9 @@ bool ZmqAcceptor::State::take_turn() {
   if (std::exchange(has_news_, false)) look_at_monitor();
   const bool has_more = receive();
   if (!router_) return false;
-  // libzmq reports the handshake before the first message, but by another way: look there once more.
+  // libzmq reports the handshake before the first message, but on another socket: look there once more.
   if (std::exchange(has_newcomer_, false)) return has_news_ = true;
-  // An end is told after the messages that came before it.
+  // Ends are handled after the messages that came before them.
   if (!has_more || watch_.waiting() > kMostEvents) settle();
   return has_more;
 }
@@ -286,9 +286,9 @@ void ZmqAcceptor::State::settle() {
   });
 }
 
-// One of the connections has brought a box that does not open. Ends those from which bytes have come that are no
-// message: that one, and others in the midst of a message, which comes again. The system does not count what came over
-// ipc: there all end, and dial again.
+// Some connection has brought a box that does not open. Ends the connections that have unread bytes: that one, and
+// others in the middle of a message, which is sent again. Over ipc the system does not count bytes: there all
+// connections end, and are dialled again.
 void ZmqAcceptor::State::end_broken() {
   if (!keys_) return;
   for (const HandshakeWatch::Open& open : watch_.open()) {
@@ -328,7 +328,7 @@ void ZmqAcceptor::State::hand_out() {
   if (events_.on_message) events_.on_message(token_of(serial), frames_of(parts.subspan(1)));
 }
 
-// The connection of a message. nullptr: ZAP has not let it in.
+// The connection of a message. nullptr: ZAP has not admitted it.
 Known* ZmqAcceptor::State::find(std::span<ZmqPart> parts, Serial& serial) {
   if (parts.size() < 2) return nullptr;
   serial = zap_->serial_of(parts[1]);
@@ -346,7 +346,7 @@ Known& ZmqAcceptor::State::add(Serial serial, const ZapTicket& ticket, ZmqPart& 
   known.name = ticket.name;
   known.fd = libzmq.zmq_msg_get(router_->parts()[1].get(), ZMQ_SRCFD);
   if (!address_.is_ipc()) known.bytes = received_bytes(known.fd);
-  // The one before it has ended, or it would have the routing id: no other peer gets the answers to it.
+  // The former connection of this routing id has ended, or would still have it: no other peer gets its answers.
   const auto before = serials_.find(known.routing_id);
   if (before != serials_.end()) known_.erase(before->second);
   serials_[known.routing_id] = serial;
@@ -357,7 +357,7 @@ Known& ZmqAcceptor::State::add(Serial serial, const ZapTicket& ticket, ZmqPart& 
   return known_.emplace(serial, std::move(known)).first->second;
 }
 
-// Whether the descriptor is of a connection to the address here: libzmq may have closed it by now.
+// Whether the descriptor is of a connection to this address: libzmq may have closed it by now.
 bool ZmqAcceptor::State::is_accepted(int fd) const {
   const std::optional<SocketAddress> own = own_side_of(fd);
   const std::optional<SocketAddress> listens = own_side_of(listener_->fd());
@@ -370,11 +370,11 @@ HandshakeWatch::Seen ZmqAcceptor::State::look_at(int fd) const {
   return {describe_other_side(fd), inode_of_socket(fd), NotedSocket(fd)};
 }
 
-// Those that may connect change.
+// The workers that may connect change.
 bool ZmqAcceptor::State::is_still_let_in(Serial serial, Known& known) {
   if (known.is_barred) return false;
   if (!keys_ || !keys_->peers) return true;
-  const uint64_t version = keys_->peers->version();  // first: what changes meanwhile is looked at again
+  const uint64_t version = keys_->peers->version();  // read first: later changes are checked again
   if (version == known.ring_version) return true;
   const std::optional<std::string> name = known.key ? keys_->peers->name_of(*known.key) : std::nullopt;
   known.is_barred = name != known.name;
@@ -395,7 +395,7 @@ void ZmqAcceptor::State::forget(Serial serial) {
   known_.erase(found);
 }
 
-// By a task of its own, as the handler may destroy the acceptor. Without memory it hears nothing.
+// Posts a task, as the handler may destroy the acceptor. Without memory the handler is not called.
 void ZmqAcceptor::State::tell_of(std::string why) noexcept {
   if (!events_.on_denied) return;
   try {
@@ -405,15 +405,15 @@ void ZmqAcceptor::State::tell_of(std::string why) noexcept {
       try {
         state->events_.on_denied(text);
       } catch (...) {
-        // As above.
+        // Without memory, as above.
       }
     });
   } catch (...) {
-    // As above.
+    // Without memory, as above.
   }
 }
 
-// libzmq tells nothing of a message that is not whole: bytes that came without one are a part.
+// libzmq does not report unfinished messages: bytes that came without a message are a part of one.
 void ZmqAcceptor::State::look_for_parts() {
   std::vector<Serial> with_parts;
   for (auto& [serial, known] : known_) {
@@ -436,7 +436,7 @@ bool ZmqAcceptor::State::reply(const ConnectionToken& to, const Frames& frames) 
   if (frames.empty()) fail(Status::kInvalidArgument, "a message needs at least one frame");
   const Serial serial = serial_of(to);
   const auto found = known_.find(serial);
-  if (!router_ || found == known_.end()) return false;  // one that is heard no more may be told so
+  if (!router_ || found == known_.end()) return false;  // a barred peer may still be told so
   context_->turns()->add(shared_from_this());
   switch (router_->send(found->second.routing_id, frames)) {
     case ZmqSocket::SendResult::kSent:
@@ -468,8 +468,8 @@ void ZmqAcceptor::State::release() {
   if (router_ && context_->is_here()) {
     const Nanos last_words = context_->last_words();
     router_->let_linger(last_words);
-    // Who was told that this is closed may listen at the same port at once: libzmq has to close its duplicate first.
-    // To unbind drops what waits, so last words go without; the port is free once the context has ended, as the worker.
+    // A peer that learns of the end may listen at this port at once, so libzmq has to close its duplicate first. To
+    // unbind drops queued messages: with last words the port becomes free at the end of the context, with the worker.
     const bool is_ending =
         last_words == 0 && !bound_.empty() && libzmq.zmq_unbind(router_->handle(), bound_.c_str()) == 0;
     if (is_ending && !address_.is_ipc()) monitor_->wait_for(ZMQ_EVENT_CLOSED, kCloseTimeout);

@@ -12,11 +12,11 @@
 namespace distag {
 
 // Listens with a ROUTER of libzmq. On the loop. distag makes the listening socket (Listener), and libzmq gets a
-// duplicate of it with the first dialler: without a dialler it has nothing of libzmq. At its end queued messages are
-// dropped, or go on for ZmqContext::last_words(), and only the end of the context waits for them.
+// duplicate of it with the first dialler: until then no socket of libzmq exists. At its end queued messages are
+// dropped, or sent for ZmqContext::last_words(), and only the end of the context waits for them.
 class ZmqAcceptor final : public Acceptor {
  public:
-  // `look_interval`: how often the connections are asked for bytes of a message that is not whole (on_part).
+  // `look_interval`: how often the connections are checked for bytes of an unfinished message (on_part).
   ZmqAcceptor(std::shared_ptr<ZmqContext> context, const SocketAddress& address, const std::optional<SocketKeys>& keys,
               AcceptorEvents events, Nanos look_interval);
   ~ZmqAcceptor() override;

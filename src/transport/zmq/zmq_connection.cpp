@@ -15,16 +15,16 @@
 namespace distag {
 namespace {
 
-// Messages handed out before the loop looks at everything else again.
+// The most messages handed out before the loop turns to its other work.
 constexpr int kMessagesPerTurn = 64;
-// The IO thread reports every failure that it sees; this is for one that it does not see.
+// The IO thread reports every failure that it sees; this limit is for the others.
 constexpr Nanos kDialTimeout = 10 * kSecond;
 
 constexpr int kEndEvents = ZMQ_EVENT_CLOSED | ZMQ_EVENT_CLOSE_FAILED | ZMQ_EVENT_DISCONNECTED |
                            ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
                            ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_CONNECT_RETRIED;
 
-// The other side said so, or speaks another mechanism, or its boxes are of another key.
+// The other side said so, or speaks another mechanism, or its boxes have another key.
 bool is_denial(const ZmqEvent& event) {
   if (event.number == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) return true;
   return event.number == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL &&
@@ -41,7 +41,7 @@ bool is_denial(const ZmqEvent& event) {
 //   connected  takes too long, a message broke
 //   ending     nothing is left to receive              ended      after a probe if it never connected: on_dropped
 //
-// A callback may destroy the connection, which ends it: so the state is looked at again after each.
+// A callback may destroy the connection, which ends it: so the state is checked again after each.
 class ZmqConnection::State final : public SocketWork, public std::enable_shared_from_this<ZmqConnection::State> {
  public:
   State(std::shared_ptr<ZmqContext> context, const SocketAddress& address, const std::optional<SocketKeys>& keys,
@@ -90,10 +90,10 @@ class ZmqConnection::State final : public SocketWork, public std::enable_shared_
   Loop::TimerId dial_timer_ = 0;
   Phase phase_ = Phase::kDialling;
   int descriptor_ = -1;     // of the connection, as the monitor named it
-  NotedSocket noted_;       // likewise, once it is known to be that
+  NotedSocket noted_;       // the same, once it is known to be that
   std::string found_;       // by a probe
-  bool is_over_ = false;    // the monitor has told the end
-  bool is_shaken_ = false;  // the monitor has told that the handshake is over
+  bool is_over_ = false;    // the monitor has reported the end
+  bool is_shaken_ = false;  // the monitor has reported the end of the handshake
   bool was_connected_ = false;
   bool was_denied_ = false;
   bool is_closed_ = false;  // by its owner: no callback follows
@@ -127,7 +127,7 @@ void ZmqConnection::State::dial() {
     if (const auto state = weak.lock()) state->on_readable();
   };
   loop_.watch(socket_->fd(), on_readable);
-  // Nothing but look_at_monitor touches the monitor, so its descriptor shows all that comes after the first look.
+  // Only look_at_monitor uses the monitor, so its descriptor shows all events after the first look.
   loop_.watch(monitor_->fd(), [weak = weak_from_this()] {
     const auto state = weak.lock();
     if (!state) return;
@@ -172,18 +172,18 @@ void ZmqConnection::State::close() {
 
 bool ZmqConnection::State::take_turn() {
   assert_on_loop(loop_);
-  // Before the receive: whatever came before the end of the connection is there when the end is told.
+  // Before the receive: all messages before the end of the connection are there when the end is reported.
   if (is_open() && std::exchange(has_news_, false)) look_at_monitor();
   if (phase_ == Phase::kDialling) socket_->readiness();
   bool more = phase_ != Phase::kDialling && receive();
-  // After the receive, which may have taken in that there is room; and what this takes in may be a message.
+  // After the receive, which may have noticed new room; and this call may notice a message.
   if (phase_ == Phase::kConnected && wants_to_write_) more |= check_writable();
   if (is_open() && socket_->is_broken()) begin_end();
   if (phase_ == Phase::kEnding && !more) finish_end();
   return more && phase_ != Phase::kEnded;
 }
 
-// Up to the end of the connection: libzmq dials again after that, at some time, which is not wanted.
+// Reads events up to the end of the connection: libzmq dials again some time after that, which is not wanted.
 void ZmqConnection::State::look_at_monitor() {
   bool is_new = false;
   const auto read = [&] {
@@ -213,7 +213,7 @@ void ZmqConnection::State::look_at_monitor() {
 void ZmqConnection::State::note(const ZmqEvent& event) {
   if (event.number == ZMQ_EVENT_CONNECTED) descriptor_ = static_cast<int>(event.value);
   is_shaken_ = is_shaken_ || event.number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
-  // Later it is a box that was changed on its way.
+  // After the handshake, a failure means a box that was changed in transit.
   was_denied_ = was_denied_ || (!is_shaken_ && is_denial(event));
   is_over_ = (event.number & kEndEvents) != 0;
 }
@@ -225,7 +225,7 @@ void ZmqConnection::State::begin_connected() {
   if (events_.on_connected) events_.on_connected();
 }
 
-// True when there is something to receive.
+// True when there is a message to receive.
 bool ZmqConnection::State::check_writable() {
   const ZmqSocket::Readiness readiness = socket_->readiness();
   if (readiness.writable) {
@@ -246,7 +246,7 @@ bool ZmqConnection::State::receive() {
       return false;
     }
     left -= socket_->turn_cost();
-    // Before on_connected nothing is handed out: a peer that was refused may have sent something.
+    // Nothing is handed out before on_connected: a peer that was refused may have sent something.
     if (was_connected_ && events_.on_message) events_.on_message(frames_of(socket_->parts()));
   }
   return phase_ != Phase::kEnded;
@@ -261,7 +261,7 @@ void ZmqConnection::State::finish_end() {
   if (probe_ || phase_ != Phase::kEnding) return;
   release();
   if (was_connected_ || was_denied_) return drop(false);
-  // libzmq does not tell why a dial came to nothing.
+  // libzmq does not report why a dial failed.
   try {
     const std::optional<CurveKey> server = keys_ ? std::optional(keys_->server) : std::nullopt;
     probe_ = std::make_unique<Probe>(loop_, address_, server, [weak = weak_from_this()](const Probe::Answer& answer) {

@@ -12,7 +12,7 @@
 namespace distag {
 
 // Dials with a DEALER of libzmq that lives for this one connection. On the loop. At its end queued messages are
-// dropped, or go on for ZmqContext::last_words(): only the end of the context waits for them.
+// dropped, or sent for ZmqContext::last_words(): only the end of the context waits for them.
 class ZmqConnection final : public Connection {
  public:
   // Throws OUT_OF_MEMORY when descriptors run out.

@@ -13,10 +13,10 @@
 namespace distag {
 namespace {
 
-// Three for each of 4,096 members, and some. libzmq fills a table of them with its first socket.
+// Three for each of 4,096 members, and some. libzmq allocates a table of that size with its first socket.
 constexpr int kMaxSockets = 16384;
-// Twice those that libzmq starts with its first socket: those of the trial may count for a moment after they have
-// ended. Without room it ends the process.
+// Twice the threads that libzmq starts with its first socket: threads of the trial may count for a moment after they
+// have ended. Without room for a thread, libzmq ends the process.
 constexpr size_t kThreadsTried = 4;
 constexpr size_t kMemoryTried = size_t{1} << 20;
 
@@ -27,14 +27,14 @@ void set(void* context, int option, int value) {
   }
 }
 
-// Ends the context where it is destroyed: with the task that holds it, run or not.
+// Ends the context in its destructor: with the task that holds it, whether that has run or not.
 class Ending {
  public:
   Ending(void* context, std::shared_ptr<LentFrames> lent) : context_(context), lent_(std::move(lent)) {}
   ~Ending() {
     while (libzmq.zmq_ctx_term(context_) != 0 && libzmq.zmq_errno() == EINTR) {
     }
-    lent_->release();  // all are back, and the loop may have ended
+    lent_->release();  // all frames are back, and the loop may have ended
   }
   Ending(const Ending&) = delete;
   Ending& operator=(const Ending&) = delete;
@@ -60,7 +60,7 @@ ZmqContext::~ZmqContext() {
     auto ending = std::make_unique<Ending>(context_, lent_frames_);
     if (ender_ != nullptr) ender_->post_or_drop([held = std::move(ending)] {});
   } catch (...) {
-    // Without memory for a task it ended here; without memory for that, its threads stay.
+    // Without memory for the task, the context ended here; without memory even for that, its threads stay.
   }
 }
 

@@ -12,11 +12,11 @@
 namespace distag {
 namespace {
 
-// The functions by which libzmq calls itself, as those do that are called here: its monitor opens a socket and sends.
+// Functions by which libzmq calls itself, like those called here: its monitor opens a socket and sends.
 constexpr const char* kInside[] = {"zmq_bind",     "zmq_close",    "zmq_errno", "zmq_msg_data",   "zmq_msg_init_size",
                                    "zmq_msg_send", "zmq_msg_size", "zmq_poll",  "zmq_setsockopt", "zmq_socket"};
 
-// Two libraries would work at one socket.
+// If the host exports these, two libraries would work at one socket.
 void refuse_displaced() {
   for (const char* name : kInside) {
     if (!is_displaced(name, libzmq.zmq_ctx_new.address())) continue;
@@ -36,8 +36,8 @@ FdLoop& ZmqEngine::loop() const { return context_->loop(); }
 
 void ZmqEngine::let_last_words_go() { context_->let_last_words_go(); }
 
-// Measured with 4.3.4: a connection that is dialled takes its mailbox, the socket and two ends of a monitor, one that
-// was accepted a socket; the context, ROUTER, monitor, ZAP and both copies of the listening socket take 11.
+// Measured with 4.3.4: a dialled connection takes its mailbox, the socket and two ends of a monitor; an accepted one
+// takes a socket; the context, ROUTER, monitor, ZAP and both copies of the listening socket take 11.
 size_t ZmqEngine::descriptors_for(size_t members) const {
   constexpr size_t kOfOnePeer = 5, kOfContext = 11;
   return kOfOnePeer * (members - 1) + kOfContext + kLeftForHost;
@@ -55,7 +55,7 @@ std::unique_ptr<Connection> ZmqEngine::dial(const SocketAddress& address, const 
   return std::make_unique<ZmqConnection>(context_, address, keys, std::move(events));
 }
 
-// The version is that of the library in this process.
+// The version is of the library in this process.
 SocketReport ZmqEngine::report() const {
   int major = 0, minor = 0, patch = 0;
   libzmq.zmq_version(&major, &minor, &patch);

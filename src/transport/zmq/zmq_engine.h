@@ -9,13 +9,13 @@ namespace distag {
 
 class Executor;
 
-// The engine by libzmq: a ROUTER for each address, a DEALER for each connection that is dialled.
+// The engine by libzmq: a ROUTER for each address, a DEALER for each dialled connection.
 class ZmqEngine final : public SocketEngine {
  public:
-  // How often connections are asked for bytes of a message that is not whole: an eighth of a lease.
+  // The interval of checks for bytes of unfinished messages: an eighth of a lease.
   static constexpr Nanos kLookInterval = 625 * kMillisecond;
 
-  // `ender`: where the context ends, which waits; nullptr: on the thread that lets go of the last socket.
+  // `ender`: runs the end of the context, which waits; nullptr: the thread that releases the last socket does.
   explicit ZmqEngine(FdLoop& loop, Executor* ender = nullptr, Nanos look_interval = kLookInterval,
                      Nanos last_words = ZmqContext::kLastWords);
 

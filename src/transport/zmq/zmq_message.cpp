@@ -12,12 +12,12 @@ namespace distag {
 namespace {
 
 constexpr size_t kZeroCopyBytes = 64u << 10;
-// Below this a received frame may lie anywhere in a buffer that it shares with other messages.
+// Below this size a received frame may lie anywhere in a buffer that it shares with other messages.
 constexpr size_t kAdoptBytes = 8u << 10;
 
 constexpr size_t align_up(size_t size) { return (size + kFrameAlignment - 1) & ~(kFrameAlignment - 1); }
 
-// On any thread, mostly libzmq's.
+// Called on any thread, mostly one of libzmq's.
 void give_back(void*, void* hint) {
   LentFrames::give_back(std::unique_ptr<LentFrames::Loan>(static_cast<LentFrames::Loan*>(hint)));
 }
@@ -50,7 +50,7 @@ bool ZmqPart::copy(const void* data, size_t size) {
 
 bool ZmqPart::lend(const Frame& frame, const std::shared_ptr<LentFrames>& home) {
   auto loan = std::make_unique<LentFrames::Loan>(frame.owner(), home);
-  // libzmq does not write to it.
+  // libzmq does not write to the frame.
   void* const data = const_cast<std::byte*>(frame.data());
   if (libzmq.zmq_msg_init_data(&message_, data, frame.size(), &give_back, loan.get()) != 0) {
     libzmq.zmq_msg_init(&message_);

@@ -10,7 +10,7 @@
 
 namespace distag {
 
-// A message part of libzmq. Any one thread at a time.
+// A message part of libzmq. One thread at a time.
 class ZmqPart {
  public:
   ZmqPart() { libzmq.zmq_msg_init(&message_); }
@@ -24,9 +24,9 @@ class ZmqPart {
   bool more() const { return libzmq.zmq_msg_more(&message_) != 0; }
   std::span<const std::byte> bytes() { return {data(), size()}; }
 
-  // False without memory for it, here and below.
+  // False without memory, here and below.
   bool copy(const void* data, size_t size);
-  // Without a copy: the owner of the frame comes back through `home` once the bytes are written.
+  // Sends without a copy: the owner of the frame comes back through `home` once the bytes are written.
   bool lend(const Frame& frame, const std::shared_ptr<LentFrames>& home);
 
  private:
@@ -41,11 +41,11 @@ enum class ZmqSent { kAll, kNothing, kSome, kNoMemory };
 ZmqSent send_parts(void* socket, std::span<const std::byte> to, const Frames& frames,
                    const std::shared_ptr<LentFrames>& lent);
 
-// False when none waits.
+// False when no part waits.
 bool receive_part(void* socket, ZmqPart& part);
 
-// The frames of a message. Small ones are copied together into one block, each aligned to 64 bytes; a large one is what
-// libzmq received it into.
+// The frames of a message. Small ones are copied together into one block, each aligned to 64 bytes; a large one stays
+// in the buffer that libzmq received it into.
 Frames frames_of(std::span<ZmqPart> parts);
 
 }  // namespace distag

@@ -38,7 +38,7 @@ ZmqMonitor::~ZmqMonitor() {
   if (monitored_.context().is_here()) libzmq.zmq_socket_monitor(monitored_.handle(), nullptr, 0);
 }
 
-// An event is two parts: its number and value, and the endpoint, which may be anything.
+// An event has two parts: its number and value, and the endpoint, which may be anything.
 std::optional<ZmqEvent> ZmqMonitor::next() {
   for (;;) {
     const ZmqSocket::Received received = reader_.receive();

@@ -11,15 +11,15 @@ namespace {
 
 constexpr int kHandshakeMs = 5'000;
 constexpr int kNeverMs = 1'000'000'000;
-// A machine that died says nothing: its connection ends after a minute and a half.
+// A dead machine sends nothing: its connection ends after a minute and a half.
 constexpr int kKeepaliveIdle = 60;
 constexpr int kKeepaliveInterval = 10;
 constexpr int kKeepaliveCount = 3;
-// All frames of a message together, and their number, as in ZMTP by hand.
+// The limits of all frames of a message together, and of their number, as in the zmtp engine.
 constexpr size_t kMaxMessageTotal = 2 * kMaxMessageBytes;
 constexpr size_t kMaxParts = (1u << 16) + 1;
 constexpr int kPartsPerLook = 1024;
-constexpr size_t kCurveOverhead = 33;  // bytes by which a frame in its box is longer
+constexpr size_t kCurveOverhead = 33;  // a frame in its box is longer by this many bytes
 
 }  // namespace
 
@@ -74,15 +74,15 @@ void ZmqSocket::set_connection_options(const SocketAddress& address, const std::
   set(ZMQ_TCP_KEEPALIVE_IDLE, kKeepaliveIdle);
   set(ZMQ_TCP_KEEPALIVE_INTVL, kKeepaliveInterval);
   set(ZMQ_TCP_KEEPALIVE_CNT, kKeepaliveCount);
-  // A DEALER lives for one connection, and keeps its pipe until it is closed. libzmq ends the process where a pipe goes
-  // among the frames of a message that is being received, as it does at the end of a connection with ZMQ_IMMEDIATE, and
-  // without an interval to reconnect.
+  // A DEALER lives for one connection, and keeps its pipe until it is closed. libzmq ends the process if a pipe is
+  // removed between the frames of a message that is being received. That happens at the end of a connection with
+  // ZMQ_IMMEDIATE, or without a reconnect interval.
   set(ZMQ_IMMEDIATE, 0);
   set(ZMQ_RECONNECT_IVL, kNeverMs);
   set(ZMQ_CONNECT_TIMEOUT, kHandshakeMs);
 }
 
-// libzmq ends the process where it gets no memory.
+// Without memory libzmq ends the process here.
 ZmqSocket::SendResult ZmqSocket::send(std::span<const std::byte> to, const Frames& frames) {
   assert_on_loop(context_->loop());
   if (is_broken_) return SendResult::kGone;
@@ -105,7 +105,7 @@ ZmqSocket::SendResult ZmqSocket::send(std::span<const std::byte> to, const Frame
   return SendResult::kGone;
 }
 
-// libzmq takes in here what its threads have done for the socket: once that has failed the socket is of no use.
+// libzmq processes here what its threads have done for the socket: once that fails the socket cannot be used.
 ZmqSocket::Received ZmqSocket::receive() {
   assert_on_loop(context_->loop());
   try {
@@ -116,7 +116,7 @@ ZmqSocket::Received ZmqSocket::receive() {
   }
 }
 
-// The parts of a message come all at once.
+// The parts of a message are all there at once.
 ZmqSocket::Received ZmqSocket::receive_parts() {
   if (is_whole_) {
     parts_.clear();
@@ -130,7 +130,7 @@ ZmqSocket::Received ZmqSocket::receive_parts() {
     bytes_ += part.size();
     is_too_large_ = is_too_large_ || bytes_ > kMaxMessageTotal || parts_.size() >= kMaxParts;
     if (is_too_large_) {
-      // The first two stay, which say whose message it is.
+      // The first two parts stay, as they identify the connection.
       while (parts_.size() > 2) parts_.pop_back();
     } else {
       parts_.push_back(std::move(part));

@@ -16,14 +16,14 @@
 
 namespace distag {
 
-// A socket of libzmq with every option that matters set explicitly. On the loop. Closed at its end; in a forked child
-// it is left alone.
+// A socket of libzmq with every option that matters set explicitly. On the loop. The destructor closes it, but not in a
+// forked child.
 class ZmqSocket {
  public:
   enum class SendResult { kSent, kWouldBlock, kGone };
   enum class Received { kMessage, kPart, kNothing };
 
-  // Messages that may be queued in either direction of a connection.
+  // The most messages that are queued in either direction of a connection.
   static constexpr int kHighWaterMark = 64;
 
   // Throws OUT_OF_MEMORY when descriptors or sockets run out.
@@ -39,33 +39,33 @@ class ZmqSocket {
 
   void set(int option, int value);
   void set(int option, const void* value, size_t size);
-  // The options of a connection of ZMTP, dialled or accepted.
+  // Sets the options of a ZMTP connection, dialled or accepted.
   void set_connection_options(const SocketAddress& address, const std::optional<SocketKeys>& keys);
 
-  // At the end, queued messages still go for up to that long.
+  // Queued messages are still sent for up to that long after the end.
   void let_linger(Nanos most);
 
-  // A multipart message, at a ROUTER to the peer with the routing id `to`. All or nothing.
+  // Sends a multipart message; at a ROUTER, to the peer with the routing id `to`. All or nothing.
   SendResult send(std::span<const std::byte> to, const Frames& frames);
 
-  // Takes parts until a message is whole or nothing is left. kPart: as many as one look takes, and more is there.
+  // Takes parts until a message is whole or nothing is left. kPart: there is more than one call takes.
   Received receive();
-  // The parts of the message that receive() found: at a ROUTER the routing id first. Of one that is too large the first
-  // two alone.
+  // The parts of the message that receive() found: at a ROUTER the routing id first. Of a message that is too large
+  // only the first two.
   std::span<ZmqPart> parts() { return parts_; }
   bool is_too_large() const { return is_too_large_; }
-  // How many messages this one counts for in a turn of the loop, as payload takes time to copy and to free.
+  // The number of messages that this one counts for in a turn of the loop, as payload takes time to copy and to free.
   int turn_cost() const { return static_cast<int>(1 + bytes_ / kBytesOfOne); }
 
-  // The operations that could be done now. This and a receive() that found nothing take in all that is known to libzmq:
-  // whatever is not told by the last of such calls makes the descriptor readable later.
+  // The operations that are possible now. This, and a receive() that finds nothing, process all that libzmq knows so
+  // far: anything later makes the descriptor readable.
   struct Readiness {
     bool readable = false;
     bool writable = false;
   };
   Readiness readiness();
 
-  // A call of libzmq has failed half way, for want of memory: nothing comes and nothing goes any more.
+  // A call of libzmq has failed half way, without memory: the socket neither receives nor sends any more.
   bool is_broken() const { return is_broken_; }
 
  private:
@@ -83,7 +83,7 @@ class ZmqSocket {
   bool is_broken_ = false;
 };
 
-// Calls until it is not interrupted by a signal. For functions that answer 0 or -1.
+// Repeats the call while signals interrupt it. For functions that return 0 or -1.
 template <typename Call>
 int retry_zmq(Call&& call) {
   int result = -1;

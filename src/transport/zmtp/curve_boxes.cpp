@@ -11,7 +11,7 @@
 namespace distag {
 namespace {
 
-// MESSAGE: name, a short nonce, and in a box flags and the frame.
+// MESSAGE: name, a short nonce, and a box with flags and the frame.
 constexpr std::string_view kMessage("\x07MESSAGE", 8);
 constexpr size_t kNonceAt = 8;
 constexpr size_t kBoxAt = kNonceAt + CurveBoxes::kShortNonce;
@@ -24,7 +24,7 @@ static_assert(sizeof(CurveKey) == CurveBoxes::kKey && crypto_box_PUBLICKEYBYTES 
               crypto_box_SECRETKEYBYTES == CurveBoxes::kKey && crypto_box_BEFORENMBYTES == CurveBoxes::kKey &&
               crypto_box_MACBYTES == CurveBoxes::kMac && crypto_box_NONCEBYTES == sizeof(CurveBoxes::Nonce));
 
-// Of what that side sends.
+// The prefix of the nonces of messages from that side.
 std::string_view prefix_of(CurveBoxes::Side side) {
   return side == CurveBoxes::Side::kServer ? "CurveZMQMESSAGES" : "CurveZMQMESSAGEC";
 }
@@ -85,11 +85,11 @@ std::array<uint8_t, CurveBoxes::kShortNonce> CurveBoxes::next_number() {
 CurveBoxes::Opened CurveBoxes::open_message(std::span<const std::byte> boxed) {
   if (boxed.size() < kOverhead || !curve::has_name(boxed, kMessage)) curve::refuse("a frame in no box");
   const uint8_t* const bytes = curve::bytes_of(boxed);
-  // Somebody on the way could leave out the box of a frame.
+  // Reject gaps: an attacker in between could leave out the box of a frame.
   if (number_of(bytes + kNonceAt) > last_taken_ + 1) curve::refuse("a number without the one before it");
   take_number(bytes + kNonceAt);
   const size_t plain_size = boxed.size() - kBoxAt - kMac;
-  // The flags lie right before the boundary that the bytes of the frame begin at.
+  // The flags lie right before the boundary at which the bytes of the frame begin.
   const std::shared_ptr<std::byte> block = make_frame_block(kFrameAlignment + plain_size - kFlags);
   std::byte* const plain = block.get() + kFrameAlignment - kFlags;
   const Nonce nonce = nonce_of(prefix_of(side_ == Side::kServer ? Side::kClient : Side::kServer), bytes + kNonceAt);
@@ -113,7 +113,7 @@ std::byte* CurveBoxes::seal_message(std::span<const std::byte> body, bool more, 
   uint8_t* const plain = mac + kMac;
   plain[0] = static_cast<uint8_t>((more ? kMore : 0) | (is_command ? kCommand : 0));
   if (!body.empty()) std::memcpy(plain + kFlags, body.data(), body.size());
-  // In its place.
+  // Encrypts in place.
   sodium.crypto_box_detached_afternm(plain, mac, plain, kFlags + body.size(), nonce.data(), shared_.data());
   return out + kOverhead + body.size();
 }

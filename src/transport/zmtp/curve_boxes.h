@@ -12,12 +12,12 @@
 
 namespace distag {
 
-// Of one connection in CURVE (rfc.zeromq.org/spec/26): the key that both sides have made, the numbers of their boxes,
-// and messages in boxes. Wipes the key at its end.
+// The CURVE state of one connection (rfc.zeromq.org/spec/26): the key that both sides have made, the numbers of their
+// boxes, and messages in boxes. The destructor wipes the key.
 class CurveBoxes {
  public:
   enum class Side { kServer, kClient };
-  // A frame of a message, opened: its bytes lie in a block of their own, aligned as received frames are.
+  // An opened frame of a message: its bytes lie in a block of their own, aligned like received frames.
   struct Opened {
     Frame body;
     bool more = false;
@@ -27,11 +27,11 @@ class CurveBoxes {
   static constexpr size_t kMac = 16;
   static constexpr size_t kShortNonce = 8;
   static constexpr size_t kLongNonce = 16;
-  // The bytes by which a frame in its box is longer.
+  // A frame in its box is longer by this many bytes.
   static constexpr size_t kOverhead = 33;
 
   using Nonce = std::array<uint8_t, 24>;
-  // `rest` are the bytes that the prefix leaves.
+  // `rest`: the bytes behind the prefix.
   static Nonce nonce_of(std::string_view prefix, const uint8_t* rest);
 
   explicit CurveBoxes(Side side) : side_(side) {}
@@ -39,21 +39,21 @@ class CurveBoxes {
   CurveBoxes(const CurveBoxes&) = delete;
   CurveBoxes& operator=(const CurveBoxes&) = delete;
 
-  // From now on boxes are of these keys: one product on the curve, whatever goes by them. Throws PROTOCOL for an
-  // invalid key.
+  // Boxes use these keys from now on: one product on the curve, for any number of boxes. Throws PROTOCOL for an invalid
+  // key.
   void agree(const CurveKey& theirs, const CurveKey& own_secret);
 
-  // Boxes of the handshake. False for one that was not made with these keys and this nonce.
+  // Boxes of the handshake. False for a box that was not made with these keys and this nonce.
   bool open(const Nonce& nonce, std::span<const uint8_t> box, uint8_t* plain) const;
   void seal(const Nonce& nonce, std::span<const uint8_t> plain, uint8_t* box) const;
 
-  // Each number once, and upwards: what comes again is no part of this stream. Throws PROTOCOL.
+  // Checks that numbers ascend: a repeated one does not belong to this stream. Throws PROTOCOL.
   void take_number(const uint8_t* short_nonce);
   std::array<uint8_t, kShortNonce> next_number();
 
   // Throws PROTOCOL for a box that was not made for this place in the stream, bad_alloc.
   Opened open_message(std::span<const std::byte> boxed);
-  // Writes the frame in its box, kOverhead bytes more than its own, and gives the end.
+  // Writes the frame in its box, which takes kOverhead bytes more than the frame, and gives the end.
   std::byte* seal_message(std::span<const std::byte> body, bool more, bool is_command, std::byte* out);
 
  private:
@@ -63,22 +63,22 @@ class CurveBoxes {
   uint64_t last_given_ = 0;
 };
 
-// The other side, and this one, of the handshake of one connection.
+// This side in the handshake of one connection with the other.
 class CurveSide {
  public:
   virtual ~CurveSide() = default;
 
-  // The body of a command of the other side, in turn: the body of the answer, or none. Throws PROTOCOL for what is out
-  // of turn or ill-formed, DENIED where the keys do not agree.
+  // Takes the body of a command from the other side, in turn, and gives the body of the answer, or none. Throws
+  // PROTOCOL for a command that is out of turn or ill-formed, DENIED if the keys do not agree.
   virtual std::vector<std::byte> answer(std::span<const std::byte> command) = 0;
   // Each side has proved its key; messages follow.
   virtual bool is_ready() const = 0;
-  // The properties that the other side gave, as in READY of the mechanism NULL; until the next call.
+  // The properties that the other side gave, as in READY of the mechanism NULL; valid until the next call.
   virtual std::string_view properties() const = 0;
   virtual CurveBoxes& boxes() = 0;
-  // The name to which the key of the other side belongs; empty where all have one key, or it was dialled.
+  // The name that the other side's key belongs to; empty if all share one key, or this side dialled.
   virtual std::string peer_name() const = 0;
-  // Whether that still holds: those that may connect change.
+  // Whether the key is still admitted: the workers that may connect change.
   virtual bool is_still_let_in() = 0;
 };
 

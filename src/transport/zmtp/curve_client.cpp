@@ -69,7 +69,7 @@ std::vector<std::byte> CurveClient::answer_welcome(std::span<const std::byte> co
   boxes_.agree(server_short, own_short_.secret_key);
   wipe(own_short_.secret_key);
 
-  // Its lasting key, and that key's word that the short-term one is of this connection to this server.
+  // The box has the lasting key, and its vouch that the short-term key is for this connection to this server.
   std::array<uint8_t, kPropertiesAt + kPropertiesOfDealer.size()> plain{};
   std::memcpy(plain.data(), keys_.own.public_key.data(), kKey);
   fill_with_random(std::span(plain).subspan(kVouchNonceAt, CurveBoxes::kLongNonce));
@@ -105,7 +105,7 @@ void CurveClient::take_ready(std::span<const std::byte> command) {
   const size_t boxed = command.size() - kReadyBoxAt;
   if (!boxes_.open(CurveBoxes::nonce_of(kReadyPrefix, bytes + kReadyNonceAt), {bytes + kReadyBoxAt, boxed},
                    plain.data())) {
-    refuse("a READY that does not open");  // the key was proved by WELCOME
+    refuse("a READY that does not open");  // WELCOME has proved the key
   }
   properties_.assign(reinterpret_cast<const char*>(plain.data()), boxed - kMac);
   stage_ = Stage::kReady;

@@ -10,11 +10,11 @@
 
 namespace distag {
 
-// The side of CURVE that dials, for one connection. Only the holder of the server's key can answer HELLO, and
-// each connection has short-term keys of its own: who gets to know a lasting key later reads nothing of what went.
+// The dialling side of CURVE, for one connection. Only the holder of the server's key can answer HELLO. Each connection
+// has short-term keys of its own: a lasting key that leaks later does not decrypt earlier traffic.
 class CurveClient final : public CurveSide {
  public:
-  explicit CurveClient(const SocketKeys& keys);  // outlive it
+  explicit CurveClient(const SocketKeys& keys);  // the keys must outlive this
   ~CurveClient() override;
   CurveClient(const CurveClient&) = delete;
   CurveClient& operator=(const CurveClient&) = delete;
@@ -27,7 +27,7 @@ class CurveClient final : public CurveSide {
   std::string_view properties() const override { return properties_; }
   CurveBoxes& boxes() override { return boxes_; }
   std::string peer_name() const override { return {}; }
-  bool is_still_let_in() override { return true; }  // only the side that was dialled asks
+  bool is_still_let_in() override { return true; }  // only the dialled side checks
 
  private:
   enum class Stage { kWelcome, kAnswered, kReady };
@@ -37,7 +37,7 @@ class CurveClient final : public CurveSide {
 
   const SocketKeys& keys_;
   CurveKeyPair own_short_;
-  // Until WELCOME of the server's lasting key and this side's short-term one, then of both short-term keys.
+  // Until WELCOME for the server's lasting key and this side's short-term one, then for both short-term keys.
   CurveBoxes boxes_{CurveBoxes::Side::kClient};
   Stage stage_ = Stage::kWelcome;
   std::string properties_;

@@ -68,17 +68,17 @@ std::vector<std::byte> CurveServer::answer_hello(std::span<const std::byte> comm
   return welcome;
 }
 
-// Whether the client's lasting key is one that may connect.
+// Whether the client's lasting key may connect.
 bool CurveServer::find_client() {
   if (!keys_.peers) return sodium.sodium_memcmp(client_key_.data(), keys_.own.public_key.data(), kKey) == 0;
-  ring_version_ = keys_.peers->version();  // first: what changes meanwhile is looked at again
+  ring_version_ = keys_.peers->version();  // read first: later changes are checked again
   std::optional<std::string> name = keys_.peers->name_of(client_key_);
   const bool is_same = name && (client_name_.empty() || *name == client_name_);
   if (is_same) client_name_ = *std::move(name);
   return is_same;
 }
 
-// The client's lasting key has to be one that is admitted, and to vouch for the short-term key of this connection.
+// Checks that the client's lasting key is admitted, and vouches for the short-term key of this connection.
 void CurveServer::check_vouch(const uint8_t* initiate) {
   std::array<uint8_t, 2 * kKey> vouch{};
   const CurveBoxes::Nonce nonce = CurveBoxes::nonce_of(kVouchPrefix, initiate + kVouchNonceAt);

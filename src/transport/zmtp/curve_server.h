@@ -12,11 +12,11 @@
 
 namespace distag {
 
-// The side of CURVE that was dialled, for one connection: HELLO, WELCOME, INITIATE, READY. The client has to know the
-// key of this side, and proves its own by INITIATE: that of the group, or one of those that may connect.
+// The dialled side of CURVE, for one connection: HELLO, WELCOME, INITIATE, READY. The client has to know the key of
+// this side, and proves its own by INITIATE: the group's, or one of those that may connect.
 class CurveServer final : public CurveSide {
  public:
-  explicit CurveServer(const SocketKeys& keys);  // outlive it
+  explicit CurveServer(const SocketKeys& keys);  // the keys must outlive this
   ~CurveServer() override;
   CurveServer(const CurveServer&) = delete;
   CurveServer& operator=(const CurveServer&) = delete;
@@ -41,9 +41,9 @@ class CurveServer final : public CurveSide {
   CurveKey client_short_{};
   CurveKey client_key_{};  // the lasting one
   std::string client_name_;
-  uint64_t ring_version_ = 0;  // in which it was found
+  uint64_t ring_version_ = 0;  // of the ring in which the key was found
   std::array<uint8_t, curve::kCookie> cookie_{};
-  // Until INITIATE of the lasting key and the client's short-term one, then of both short-term keys.
+  // Until INITIATE for the lasting key and the client's short-term one, then for both short-term keys.
   CurveBoxes boxes_{CurveBoxes::Side::kServer};
   Stage stage_ = Stage::kHello;
   std::string properties_;

@@ -12,7 +12,7 @@
 namespace distag {
 namespace {
 
-constexpr size_t kMostPieces = 64;  // of one call of the system
+constexpr size_t kMostPieces = 64;  // in one system call
 
 }  // namespace
 
@@ -20,7 +20,7 @@ void Outbox::reserve(size_t count) {
   if (pieces_.size() + count <= pieces_.capacity()) return;
   pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<ptrdiff_t>(first_));
   first_ = 0;
-  // Twice as much, so that many small messages take few turns at this.
+  // Doubled, so that many small messages rarely reallocate.
   if (pieces_.size() + count > pieces_.capacity()) pieces_.reserve(2 * (pieces_.size() + count));
 }
 
@@ -28,7 +28,7 @@ void Outbox::add(Frames pieces) {
   reserve(pieces.size());
   size_t bytes = 0;
   for (const Frame& piece : pieces) bytes += piece.size();
-  // At the end of a vector: all or nothing.
+  // Inserts at the end of a vector are all or nothing.
   pieces_.insert(pieces_.end(), std::make_move_iterator(pieces.begin()), std::make_move_iterator(pieces.end()));
   bytes_ += bytes;
 }
@@ -42,7 +42,7 @@ Outbox::Written Outbox::write_to(int fd, size_t most) {
     for (; count < kMostPieces && first_ + count < pieces_.size() && written + size < most; ++count) {
       const Frame& piece = pieces_[first_ + count];
       const size_t done = count == 0 ? first_done_ : 0;
-      // The system does not write to it.
+      // The system does not write to the bytes.
       parts[count] = {const_cast<std::byte*>(piece.data() + done), piece.size() - done};
       size += parts[count].iov_len;
     }

@@ -7,19 +7,19 @@
 
 namespace distag {
 
-// The bytes that a socket has not taken yet, in order. Of one thread, on which owners of frames are let go of, as soon
-// as their bytes are written.
+// The bytes that a socket has not taken yet, in order. One thread: owners of frames are released there, as soon as
+// their bytes are written.
 class Outbox {
  public:
-  // From so much on nothing more is to be added. A little is counted for each piece.
+  // From this many bytes on nothing more should be added. Each piece counts for some bytes more.
   static constexpr size_t kFull = 1u << 20;
 
   bool is_empty() const { return first_ == pieces_.size(); }
   bool is_full() const { return bytes_ + (pieces_.size() - first_) * kPerPiece >= kFull; }
 
-  // From now on `count` pieces can be added without a need for memory. Throws bad_alloc.
+  // After this, `count` pieces can be added without memory. Throws bad_alloc.
   void reserve(size_t count);
-  // All or nothing: throws bad_alloc. None of the pieces is empty.
+  // All or nothing: throws bad_alloc. None of the pieces may be empty.
   void add(Frames pieces);
 
   enum class Written { kAll, kSome, kBlocked, kGone };
@@ -34,9 +34,9 @@ class Outbox {
   void note_written(size_t count);
 
   std::vector<Frame> pieces_;
-  size_t first_ = 0;       // those before it are written
-  size_t first_done_ = 0;  // bytes of the first
-  size_t bytes_ = 0;       // that wait
+  size_t first_ = 0;       // the first unwritten piece
+  size_t first_done_ = 0;  // written bytes of that piece
+  size_t bytes_ = 0;       // unwritten
 };
 
 }  // namespace distag

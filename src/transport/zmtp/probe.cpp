@@ -19,21 +19,21 @@ namespace distag {
 namespace {
 
 constexpr Nanos kProbeTimeout = 500 * kMillisecond;
-// How long who listens may take to speak first, as each peer of ZMTP does. A greeting that is only begun counts there
-// as a handshake that broke off, so it is said after that alone.
+// The time that a listener may take to speak first, as each ZMTP peer does. It would report a greeting that is only
+// begun as a broken handshake, so this side speaks only after that time.
 constexpr Nanos kFirstWord = 100 * kMillisecond;
 constexpr Nanos kHandshake = 2 * kSecond;
-// What is said first, to a program that waits for a word: the signature of ZMTP's greeting. With the version libzmq
-// says its own greeting to the end, before it could refuse this one.
+// The first bytes for a program that waits for the other side: the signature of ZMTP's greeting. After the version,
+// libzmq sends its whole greeting, before it could refuse this one.
 constexpr size_t kSignatureBytes = 10;
 constexpr size_t kVersionBytes = 12;
-// libzmq hangs up at a HELLO for another key, where distag's own engine says why. So does one whose process ends just
-// then; but not that many times in a row.
+// libzmq hangs up at a HELLO for another key, while distag's own engine says why. A process that ends just then hangs
+// up too, but not that many times in a row.
 constexpr int kRefusedHellos = 2;
 
 bool is_refusal(int error) { return error == ECONNREFUSED || error == ENOENT; }
 
-// With a key of its own that is known nowhere: whoever answers HELLO has the expected one, and no more is asked.
+// With a new key that no peer knows: a process that answers HELLO has the expected key, and nothing more is asked.
 std::optional<SocketKeys> keys_for(const std::optional<CurveKey>& server) {
   if (!server) return std::nullopt;
   CurveKeyPair own;
@@ -98,7 +98,7 @@ void Probe::on_connected(int error) {
   if (is_refusal(error)) return finish({.is_refused = true, .found = findings::kNobodyListens});
   if (std::optional<Error> lack = own_lack(error, address_)) {
     std::string text;
-    EachStep each;  // without memory for the words nothing is known
+    EachStep each;  // without memory nothing is found
     each([&] { text = lack->message(); });
     return finish({.found = std::move(text), .lack = std::move(lack)});
   }
@@ -109,7 +109,7 @@ void Probe::on_connected(int error) {
   listen();
 }
 
-// For the first word of the other side, then for its answer to the signature.
+// Waits for the first bytes of the other side, then for its answer to the signature.
 void Probe::listen() {
   loop_.cancel_timer(timer_);
   timer_ = loop_.start_timer(loop_.now() + kFirstWord, [this] {
@@ -118,7 +118,7 @@ void Probe::listen() {
   });
 }
 
-// A few hundred bytes, which a new connection takes.
+// Sends a few hundred bytes, which a new connection takes without blocking.
 void Probe::say(size_t end) {
   end = std::min(end, words_.size());
   if (end <= said_) return;
@@ -135,8 +135,8 @@ void Probe::on_readable() {
   hear(static_cast<size_t>(got));
 }
 
-// Each side greets, then says its first command: so whatever the greeting of the other one says is heard before it can
-// hang up on what is said to it.
+// Each side greets, then sends its first command: so the whole greeting of the other side is read before it can hang up
+// on bytes of this one.
 void Probe::hear(size_t count) {
   if (said_ < kVersionBytes) limit(kHandshake, findings::kBrokeOff);
   reader_->add(count);

@@ -13,19 +13,19 @@
 
 namespace distag {
 
-// What is at an address where a dial came to nothing, for an engine that was not told why: a plain connection asks, and
-// goes through the handshake up to where both sides know whether their keys fit. It shows no key of this worker. On the
-// loop. `done` runs later, once, unless the probe is destroyed before.
+// Finds out why a dial failed, for an engine that was not told: a plain connection goes through the handshake up to the
+// point where both sides know whether their keys fit. It shows no key of this worker. On the loop. `done` runs later,
+// once, unless the probe is destroyed before.
 class Probe {
  public:
   struct Answer {
     bool is_refused = false;                   // the system says that no process listens there
     bool is_denied = false;                    // the handshake says that the sides do not agree on keys
     std::string found;                         // for a text; empty: nothing is known, or the keys fit
-    std::optional<Error> lack = std::nullopt;  // of this machine, for which nothing was found out
+    std::optional<Error> lack = std::nullopt;  // of this machine: then nothing was found out
   };
 
-  // `server`: the key that is expected there; none: the mechanism NULL.
+  // `server`: the expected key; none: the mechanism NULL.
   Probe(FdLoop& loop, const SocketAddress& address, const std::optional<CurveKey>& server,
         std::function<void(Answer answer)> done);
   ~Probe();
@@ -49,10 +49,10 @@ class Probe {
   const SocketAddress address_;
   const std::optional<SocketKeys> keys_;
   std::function<void(Answer answer)> done_;
-  // Of one connection.
+  // State of one connection.
   std::optional<ZmtpReader> reader_;
   std::vector<std::byte> words_;  // greeting and first command
-  size_t said_ = 0;               // of them, in bytes
+  size_t said_ = 0;               // sent bytes of words_
   int fd_ = -1;
   Loop::TimerId timer_ = 0;
   bool is_connected_ = false;

@@ -25,18 +25,18 @@
 namespace distag {
 namespace {
 
-// The bytes that are read from a connection, or written to it, the messages that are handed out, and the connections
-// that are accepted, before the loop looks at everything else again.
+// The most bytes that are read from a connection, or written to it, the most messages that are handed out, and the most
+// connections that are accepted, before the loop turns to its other work.
 constexpr size_t kAcceptedBytesPerTurn = 1u << 20;
 constexpr int kMessagesPerTurn = 64;  // of a connection
 constexpr int kAcceptsPerTurn = 16;
-// Connections without a message of theirs: about 20 KiB each. One more closes the oldest.
+// The most connections that have brought no message, at about 20 KiB each. A further one closes the oldest.
 constexpr size_t kMostSilent = 1024;
-// How long accepting pauses after descriptors were short; and how long a connection may be silent then.
+// The pause in accepting after descriptors ran short; and the time for which a connection may be silent then.
 constexpr Nanos kPause = 20 * kMillisecond;
 constexpr Nanos kSilenceWhenShort = 50 * kMillisecond;
 
-// A connection that was accepted. Closes it at its end.
+// An accepted connection. The destructor closes it.
 struct Accepted {
   Accepted(int fd_, std::string from_, Nanos since_, const SocketKeys* keys)
       : fd(fd_), from(std::move(from_)), since(since_), reader(ZmtpReader::Role::kAccepts, keys) {}
@@ -45,16 +45,16 @@ struct Accepted {
   Accepted& operator=(const Accepted&) = delete;
 
   const int fd;
-  const std::string from;  // the address of the other side, which the system forgets once that is gone
+  const std::string from;  // the address of the other side, which the system forgets after its end
   const Nanos since;
   ZmtpReader reader;
   Outbox outbox;
   Loop::TimerId handshake_timer = 0;
   bool has_spoken = false;
-  bool is_put_off = false;  // more has come from it than was handed out: the rest has its turn
+  bool is_put_off = false;  // received messages wait for the next turn
 };
 
-// Whether its other side left while it waited to be accepted, with nothing to read.
+// Whether the other side left while it waited to be accepted, with nothing to read.
 bool has_hung_up(int fd) {
   std::byte first{};
   return recv(fd, &first, sizeof first, MSG_PEEK | MSG_DONTWAIT) == 0;
@@ -119,7 +119,7 @@ class ZmtpAcceptor::State final : public SocketWork, public std::enable_shared_f
   Loop::TimerId pause_timer_ = 0;
   std::vector<Id> put_off_;
   std::unordered_map<Id, std::shared_ptr<Accepted>> connections_;
-  std::set<Id> silent_;  // those that have brought no message yet, the oldest first
+  std::set<Id> silent_;  // connections without a message yet, the oldest first
   Id last_id_ = 0;
 };
 
@@ -135,7 +135,7 @@ void ZmtpAcceptor::State::accept_waiting() {
     if (!has_descriptors(kAcceptReserve)) return pause(EMFILE);
     const int fd = listener_->accept();
     if (fd >= 0 && has_hung_up(fd)) {
-      OwnDescriptors::close(fd);  // at once: many of them would take all descriptors, and hold up who waits behind them
+      OwnDescriptors::close(fd);  // at once: many of them would take all descriptors, and hold up others that wait
     } else if (fd >= 0) {
       begin(fd);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -146,7 +146,7 @@ void ZmtpAcceptor::State::accept_waiting() {
   }
 }
 
-// A dialer that waits is accepted once descriptors are free again.
+// Waiting diallers are accepted once descriptors are free again.
 void ZmtpAcceptor::State::pause(int error) {
   loop_.unwatch(listener_->fd());
   pause_timer_ = loop_.start_timer(loop_.now() + kPause, [weak = weak_from_this()] {
@@ -159,7 +159,7 @@ void ZmtpAcceptor::State::pause(int error) {
     if (!connection.reader.is_ready() && connection.since <= latest) drop(id, "descriptors ran short in its handshake");
   }
   const std::optional<Error> lack = lack_to_accept(error);
-  EachStep each;  // without memory it is told another time
+  EachStep each;  // without memory on_lack is called another time
   each([&] {
     if (lack && events_.on_lack) events_.on_lack(*lack);
   });
@@ -225,7 +225,7 @@ void ZmtpAcceptor::State::read(Id id) {
   }
 }
 
-// The messages that have come, `left` of them at most. False: the connection is gone, or the rest is put off.
+// Hands out received messages, at most `left`. False: the connection is gone, or the rest is put off.
 bool ZmtpAcceptor::State::hand_out(Id id, Accepted& connection, int& left) {
   for (; left > 0; --left) {
     const bool was_ready = connection.reader.is_ready();
@@ -234,7 +234,7 @@ bool ZmtpAcceptor::State::hand_out(Id id, Accepted& connection, int& left) {
       frames = connection.reader.next();
       if (frames && !connection.reader.is_still_let_in()) fail(Status::kDenied, "its key may connect no more");
       std::vector<std::byte> answer = connection.reader.take_answer();
-      // A PONG to one that does not read is as good as none.
+      // A PONG to a peer that does not read may as well be left out.
       const bool is_answered = !answer.empty() && (!was_ready || !connection.outbox.is_full());
       if (is_answered) connection.outbox.add({Frame::of(std::move(answer))});
       if (is_answered && !write(connection)) {
@@ -247,7 +247,7 @@ bool ZmtpAcceptor::State::hand_out(Id id, Accepted& connection, int& left) {
     }
     if (!frames) return true;
     if (connection.handshake_timer != 0) {
-      // Whoever means to say something does so at once.
+      // The time limit covers the first message too: an honest peer sends it at once.
       loop_.cancel_timer(std::exchange(connection.handshake_timer, 0));
       silent_.erase(id);
     }
@@ -258,8 +258,8 @@ bool ZmtpAcceptor::State::hand_out(Id id, Accepted& connection, int& left) {
   return false;
 }
 
-// Until the end of this turn of the loop; nothing is read from it meanwhile. Without memory the connection goes, and
-// what it had not brought comes again.
+// Puts off the rest until the end of this turn of the loop; nothing is read from the connection meanwhile. Without
+// memory the connection is dropped, and its unread messages are sent again.
 void ZmtpAcceptor::State::put_off(Id id, Accepted& connection) noexcept {
   try {
     turns_->add(shared_from_this());
@@ -283,7 +283,7 @@ bool ZmtpAcceptor::State::take_turn() {
   return !put_off_.empty();
 }
 
-// The caller holds the connection. An invalid message is not reported here: the layers above know of a member that is
+// The caller holds the connection. An invalid message is not reported here: the layers above notice that the member is
 // gone.
 void ZmtpAcceptor::State::on_failure(Id id, Accepted& connection, const Error& error) {
   if (error.status() == Status::kOutOfMemory && events_.on_lack) events_.on_lack(error);
@@ -300,7 +300,7 @@ void ZmtpAcceptor::State::on_failure(Id id, Accepted& connection, const Error& e
   tell_of(connection, error.message());
 }
 
-// By a task of its own, as the handler may destroy the acceptor. Without memory it hears nothing.
+// Posts a task, as the handler may destroy the acceptor. Without memory the handler is not called.
 void ZmtpAcceptor::State::tell_of(const Accepted& connection, std::string_view why) noexcept {
   if (!events_.on_denied) return;
   try {
@@ -311,11 +311,11 @@ void ZmtpAcceptor::State::tell_of(const Accepted& connection, std::string_view w
           try {
             state->events_.on_denied(text);
           } catch (...) {
-            // As above.
+            // Without memory, as above.
           }
         });
   } catch (...) {
-    // As above.
+    // Without memory, as above.
   }
 }
 
@@ -326,17 +326,17 @@ bool ZmtpAcceptor::State::reply(const ConnectionToken& to, const Frames& frames)
   const auto found = connections_.find(id);
   if (found == connections_.end() || !found->second->outbox.is_empty()) return false;
   Accepted& connection = *found->second;
-  connection.outbox.reserve(2 * frames.size() + 1);  // as when a connection is dialled
+  connection.outbox.reserve(2 * frames.size() + 1);  // reserved first, as on a dialled connection
   connection.outbox.add(connection.reader.pack(frames));
   if (write(connection)) return true;
-  // Whoever answers may be in the middle of what came from there.
+  // Dropped later: the caller may be handling a message of this connection.
   loop_.post_or_drop([weak = weak_from_this(), id] {
     if (const auto state = weak.lock()) state->drop(id);
   });
   return false;
 }
 
-// False when the connection is gone. What it has no room for goes as soon as it has.
+// False when the connection is gone. The rest that the socket does not take is written later.
 bool ZmtpAcceptor::State::write(Accepted& connection) {
   const Outbox::Written written = connection.outbox.write_to(connection.fd, kAcceptedBytesPerTurn);
   const bool has_rest = written == Outbox::Written::kSome || written == Outbox::Written::kBlocked;
@@ -350,7 +350,7 @@ void ZmtpAcceptor::State::write_rest(Id id) {
   if (found != connections_.end() && !write(*found->second)) on_hung_up(id);
 }
 
-// Those who say nothing look whether somebody listens.
+// A dialler that sends nothing only checks whether a worker listens.
 void ZmtpAcceptor::State::on_hung_up(Id id) {
   const auto found = connections_.find(id);
   const bool has_spoken = found != connections_.end() && found->second->has_spoken;

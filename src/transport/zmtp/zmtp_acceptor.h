@@ -14,12 +14,12 @@ namespace distag {
 class SocketTurns;
 
 // Listens for DEALERs of ZeroMQ at an ipc or tcp address. It accepts none while fewer than kAcceptReserve descriptors
-// are free: who dials waits, and connections that have not ended their handshake give way. With keys it refuses a
-// client that has another one, or none. On the loop.
+// are free: diallers wait, and connections that have not ended their handshake give way. With keys it refuses a client
+// that has another key, or none. On the loop.
 class ZmtpAcceptor final : public Acceptor {
  public:
-  // Throws INVALID_STATE when the address is in use, OUT_OF_MEMORY when descriptors run out. Once it is destroyed the
-  // address can be listened at again.
+  // Throws INVALID_STATE when the address is in use, OUT_OF_MEMORY when descriptors run out. After the destructor the
+  // address is free again.
   ZmtpAcceptor(std::shared_ptr<SocketTurns> turns, const SocketAddress& address, const std::optional<SocketKeys>& keys,
                AcceptorEvents events, Nanos handshake_timeout = 5 * kSecond);
   ~ZmtpAcceptor() override;

@@ -26,7 +26,7 @@
 namespace distag {
 namespace {
 
-// The bytes that are read or written, and the messages handed out, before the loop looks at everything else again.
+// The most bytes read or written, and messages handed out, before the loop turns to its other work.
 constexpr size_t kDialledBytesPerTurn = 1u << 20;
 constexpr int kDialledMessagesPerTurn = 64;
 
@@ -54,10 +54,10 @@ int open_socket(const SocketAddress& address, bool is_redial) {
 //   dialling   the handshake is over                    connected  on_connected
 //   dialling,  the system reports the end, no such      ending     what has arrived is still handed out
 //   connected  stream, the dial takes too long
-//   ending     nothing is left to hand out              ended      after a probe if it was hung up on in the midst of
-//                                                                  the handshake: on_denied, on_dropped
+//   ending     nothing is left to hand out              ended      after a probe if it was hung up on during the
+//                                                                  handshake: on_denied, on_dropped
 //
-// A callback may destroy the connection, which ends it: so the state is looked at again after each.
+// A callback may destroy the connection, which ends it: so the state is checked again after each.
 class ZmtpConnection::State final : public SocketWork, public std::enable_shared_from_this<ZmtpConnection::State> {
  public:
   State(std::shared_ptr<SocketTurns> turns, const SocketAddress& address, const std::optional<SocketKeys>& keys,
@@ -80,10 +80,10 @@ class ZmtpConnection::State final : public SocketWork, public std::enable_shared
 
  private:
   enum class Phase { kDialling, kConnected, kEnding, kEnded };
-  // Why it ended. Only the lack is known where it was connected.
+  // Why it ended. After on_connected, only the lack is set.
   struct End {
     bool is_refused = false;
-    bool is_hang_up = false;    // in the midst of the handshake
+    bool is_hang_up = false;    // during the handshake
     std::string found;          // for a text
     std::optional<Error> lack;  // of this machine
   };
@@ -109,7 +109,7 @@ class ZmtpConnection::State final : public SocketWork, public std::enable_shared
   FdLoop& loop_;
   const SocketAddress address_;
   const ConnectionEvents events_;
-  std::optional<SocketKeys> keys_;  // whose secret goes with the handshake
+  std::optional<SocketKeys> keys_;  // the secret is dropped after the handshake
   ZmtpReader reader_;
   Outbox outbox_;
   int fd_;
@@ -120,7 +120,7 @@ class ZmtpConnection::State final : public SocketWork, public std::enable_shared
   bool was_denied_ = false;
   bool is_over_ = false;     // nothing more can be read
   bool is_blocked_ = false;  // the system takes no more bytes now
-  bool has_more_ = false;    // messages than one turn hands out, or bytes
+  bool has_more_ = false;    // more messages, or bytes, than one turn hands out
   bool wants_to_write_ = false;
   End end_;
   bool is_closed_ = false;  // by its owner: no callback follows
@@ -138,7 +138,7 @@ void ZmtpConnection::State::dial(Nanos timeout) {
     state->begin_end(ETIMEDOUT, true);
     state->finish_end();
   });
-  if (error != 0 && error != EINPROGRESS && error != EINTR) return begin_end(error, true);  // which the turn tells
+  if (error != 0 && error != EINPROGRESS && error != EINTR) return begin_end(error, true);  // the next turn reports it
   if (address_.is_ipc() && !keys_ && !is_of_same_user(fd_)) {
     was_denied_ = true;
     return begin_end(EACCES, true);
@@ -161,7 +161,7 @@ bool ZmtpConnection::State::send(const Frames& frames) {
     return false;
   }
   turns_->add(shared_from_this());
-  outbox_.reserve(2 * frames.size() + 1);  // first: a message that was sealed has to go, or the next one is refused
+  outbox_.reserve(2 * frames.size() + 1);  // first: a sealed message must be sent, or the next one is refused
   outbox_.add(reader_.pack(frames));
   return true;
 }
@@ -169,13 +169,13 @@ bool ZmtpConnection::State::send(const Frames& frames) {
 void ZmtpConnection::State::close() {
   assert_on_loop(loop_);
   is_closed_ = true;
-  // The owner's last messages go out where that needs no waiting.
+  // The owner's last messages are sent if that needs no waiting.
   if (phase_ == Phase::kConnected) outbox_.write_to(fd_, kDialledBytesPerTurn);
   phase_ = Phase::kEnded;
   release();
 }
 
-// The system has made the connection.
+// Whether the system has made the connection.
 bool ZmtpConnection::State::is_reached() const {
   sockaddr_storage other;
   socklen_t size = sizeof other;
@@ -188,13 +188,13 @@ std::string ZmtpConnection::State::found() const {
   return end_.found.empty() ? find_at(ETIMEDOUT) : end_.found;
 }
 
-// Those that lie unread count too: this side may be slow itself.
+// Unread bytes count too: this side may be slow itself.
 uint64_t ZmtpConnection::State::heard_bytes() const {
   assert_on_loop(loop_);
   return std::max(reader_.heard_bytes(), received_bytes(fd_));
 }
 
-// `error`: what the system says.
+// `error`: of the system.
 const char* ZmtpConnection::State::find_at(int error) const {
   if (is_refusal(error)) return findings::kNobodyListens;
   if (is_hang_up(error)) return findings::kHangsUp;
@@ -209,7 +209,7 @@ void ZmtpConnection::State::on_ready(bool is_writable) {
   if (work(!is_writable)) turns_->add(shared_from_this());
 }
 
-// Reads, writes and tells, each within its bounds. True: there is more to do.
+// Reads, writes and calls on_writable, each within its limits. True: there is more to do.
 bool ZmtpConnection::State::work(bool is_readable) {
   assert_on_loop(loop_);
   if (phase_ == Phase::kEnding || is_readable || has_more_) has_more_ = receive();
@@ -242,7 +242,7 @@ bool ZmtpConnection::State::receive() {
   return false;
 }
 
-// Hands out the messages that have come whole, at most `left`. False: none will follow.
+// Hands out whole messages, at most `left`. False: no more will follow.
 bool ZmtpConnection::State::hand_out(int& left) {
   for (; left > 0; --left) {
     std::optional<Frames> frames = next_message();
@@ -255,13 +255,13 @@ bool ZmtpConnection::State::hand_out(int& left) {
   return true;
 }
 
-// Reads nothing more of an invalid stream, or of one for which there is no memory.
+// Reads no further in an invalid stream, or without memory.
 std::optional<Frames> ZmtpConnection::State::next_message() {
   const bool was_ready = reader_.is_ready();
   try {
     std::optional<Frames> frames = reader_.next();
     std::vector<std::byte> answer = reader_.take_answer();
-    // A PONG to one that does not read is as good as none.
+    // A PONG to a peer that does not read may as well be left out.
     if (!answer.empty() && (!was_ready || !outbox_.is_full())) {
       turns_->add(shared_from_this());
       outbox_.add({Frame::of(std::move(answer))});
@@ -310,7 +310,7 @@ void ZmtpConnection::State::tell_writable() {
   if (events_.on_writable) events_.on_writable();
 }
 
-// `error` is what the system says; `is_over`: of the side that is read.
+// `error`: of the system; `is_over`: nothing more can be read.
 void ZmtpConnection::State::begin_end(int error, bool is_over) {
   is_over_ = is_over_ || is_over;
   if (!is_open()) return;
@@ -328,7 +328,7 @@ void ZmtpConnection::State::finish_end() {
   if (was_denied_ || !end_.is_hang_up || !ask()) drop();
 }
 
-// A listener of libzmq does not say that the keys do not fit. False: there is no memory to ask.
+// A listener of libzmq does not say that the keys do not fit. False: there is no memory to probe.
 bool ZmtpConnection::State::ask() {
   try {
     const std::optional<CurveKey> server = keys_ ? std::optional(keys_->server) : std::nullopt;

@@ -11,12 +11,12 @@
 
 namespace distag {
 
-// Dials as a DEALER of ZeroMQ. `refused` is what the system says of the address: it has no listener, or its path does
-// not exist. A message waits until the tasks of this turn of the loop are done, so that many go at once; and while
-// Outbox::kFull bytes wait none is taken. On the loop.
+// Dials as a DEALER of ZeroMQ. `refused`: the system says that the address has no listener, or its path does not exist.
+// Messages wait until the tasks of this turn of the loop are done, so that many are sent at once; while Outbox::kFull
+// bytes wait no message is taken. On the loop.
 class ZmtpConnection final : public Connection {
  public:
-  // For the system to connect, and for the handshake.
+  // The time limit of connect() and handshake together.
   static constexpr Nanos kDialTimeout = 10 * kSecond;
 
   // Throws OUT_OF_MEMORY when descriptors run out.

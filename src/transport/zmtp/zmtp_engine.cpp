@@ -13,7 +13,7 @@ ZmtpEngine::ZmtpEngine(FdLoop& loop) : turns_(std::make_shared<SocketTurns>(loop
 
 FdLoop& ZmtpEngine::loop() const { return turns_->loop(); }
 
-// A connection each way to each of the others.
+// A connection in each direction to each of the others.
 size_t ZmtpEngine::descriptors_for(size_t members) const { return 2 * (members - 1) + kLeftForHost; }
 
 std::unique_ptr<Acceptor> ZmtpEngine::listen(const SocketAddress& address, const std::optional<SocketKeys>& keys,

@@ -8,8 +8,8 @@ namespace distag {
 
 class SocketTurns;
 
-// ZMTP and CURVE written by hand, over plain sockets: without a thread, and with all memory and all descriptors in
-// sight.
+// ZMTP and CURVE by distag's own code, over plain sockets: without a thread, and with all memory and descriptors under
+// its control.
 class ZmtpEngine final : public SocketEngine {
  public:
   explicit ZmtpEngine(FdLoop& loop);
@@ -18,7 +18,7 @@ class ZmtpEngine final : public SocketEngine {
   SocketReport report() const override { return {"zmtp", {}}; }
   size_t descriptors_for(size_t members) const override;
   std::string_view promise(EnginePromise promise) const override;
-  void let_last_words_go() override {}  // what the system takes without waiting goes at each end
+  void let_last_words_go() override {}  // each end sends what the system takes without waiting
   std::unique_ptr<Acceptor> listen(const SocketAddress& address, const std::optional<SocketKeys>& keys,
                                    AcceptorEvents events) override;
   std::unique_ptr<Connection> dial(const SocketAddress& address, const std::optional<SocketKeys>& keys,

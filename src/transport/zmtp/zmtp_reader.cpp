@@ -17,9 +17,9 @@ namespace distag {
 namespace {
 
 constexpr size_t kBufferBytes = 16u << 10;
-// From this size a frame has a block of its own. With its header it always fits into the buffer below that.
+// From this size on a frame has a block of its own. A smaller one, with its header, always fits into the buffer.
 constexpr size_t kLargeBytes = 8u << 10;
-// All frames of a message together: its payload and its header.
+// The limit for all frames of a message together: its payload and its header.
 constexpr size_t kMaxMessageTotal = 2 * kMaxMessageBytes;
 constexpr size_t kMaxFrames = 1u << 16;
 
@@ -27,7 +27,7 @@ constexpr size_t kGreetingBytes = 64;
 constexpr size_t kSignatureBytes = 10;
 constexpr size_t kVersionAt = 10;
 constexpr size_t kMechanismAt = 12;
-constexpr size_t kServerAt = 32;  // whether the mechanism has a side that serves, and this is it
+constexpr size_t kServerAt = 32;  // 1 for the serving side, if the mechanism has one
 constexpr std::string_view kNull("NULL\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 20);
 constexpr std::string_view kCurve("CURVE\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 20);
 constexpr std::string_view kError400(
@@ -43,7 +43,7 @@ constexpr std::string_view kError(
 constexpr std::string_view kReady("\x05READY", 6);
 constexpr std::string_view kPing("\x04PING", 5);
 constexpr std::string_view kPong("\x04PONG", 5);
-constexpr size_t kPingContextAt = kPing.size() + 2;  // after how long the other side waits for more
+constexpr size_t kPingContextAt = kPing.size() + 2;  // behind the time to live
 constexpr size_t kMostContext = 16;
 constexpr size_t kMostAnswers = 1024;
 
@@ -70,7 +70,7 @@ constexpr size_t kMostHeader = 9;
 
 constexpr size_t header_bytes(size_t size) { return size > 255 ? kMostHeader : 2; }
 
-// Gives the end of what it writes.
+// Gives the end of the written bytes.
 std::byte* write_header(std::byte* out, size_t size, uint8_t flags) {
   const size_t bytes = header_bytes(size);
   *out++ = static_cast<std::byte>(flags | (bytes == kMostHeader ? kLong : 0));
@@ -130,7 +130,7 @@ constexpr std::string_view kReadyOfDealer(
     "\x08Identity\0\0\0\0",
     41);
 
-// ERROR, by which the other side refuses the client with three digits; as libzmq reads it.
+// ERROR, with three digits by which the other side refuses the client; read as libzmq does.
 bool is_denial(std::string_view command) {
   const std::string_view reason = command.substr(std::min(kError.size() + 1, command.size()));
   return reason == "300" || reason == "400" || reason == "500";
@@ -148,7 +148,7 @@ ZmtpReader::ZmtpReader(Role role, const SocketKeys* keys)
     : role_(role),
       buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)),
       answer_(make_greeting(keys != nullptr ? kCurve : kNull, role == Role::kAccepts)) {
-  // The first command goes with the greeting: it needs no word of the other side, which refuses by its own greeting.
+  // The first command goes with the greeting, without waiting: the other side's own greeting would show a refusal.
   if (keys == nullptr) {
     append_command(answer_, role == Role::kAccepts ? kReadyOfRouter : kReadyOfDealer);
   } else if (role == Role::kAccepts) {
@@ -160,7 +160,7 @@ ZmtpReader::ZmtpReader(Role role, const SocketKeys* keys)
   }
 }
 
-// Of the bytes that are copied.
+// The size of the bytes that are copied.
 size_t ZmtpReader::packed_size(const Frames& frames) const {
   size_t total = 0;
   for (const Frame& frame : frames) {
@@ -226,7 +226,7 @@ std::optional<Frames> ZmtpReader::next() {
   return std::nullopt;
 }
 
-// Refuses an invalid greeting as soon as its bytes show it.
+// Throws for an invalid greeting as soon as its bytes show that.
 bool ZmtpReader::take_greeting() {
   const std::span<const std::byte> bytes = buffered();
   const bool has_signature = (bytes.empty() || bytes[0] == std::byte{0xff}) &&
@@ -245,7 +245,7 @@ bool ZmtpReader::take_greeting() {
   return true;
 }
 
-// READY of the mechanism NULL; of CURVE the two commands of each side.
+// Takes READY of the mechanism NULL, or the commands of CURVE.
 bool ZmtpReader::take_handshake() {
   while (stage_ == Stage::kHandshake) {
     const std::optional<Header> header = peek_header();
@@ -280,7 +280,7 @@ std::string_view ZmtpReader::take_handshake_command(std::span<const std::byte> b
   return curve_->properties();
 }
 
-// PING is answered by its context, unless too many answers wait; no other command means anything once messages go.
+// A PING is answered with its context, unless too many answers wait; other commands are ignored after the handshake.
 void ZmtpReader::take_command(std::span<const std::byte> body) {
   const std::string_view text = text_of(body);
   if (!text.starts_with(kPing) || text.size() < kPingContextAt || text.size() > kPingContextAt + kMostContext) return;
@@ -363,7 +363,7 @@ bool ZmtpReader::take_frame(bool& is_last) {
 bool ZmtpReader::take_box(std::span<const std::byte> boxed, bool& is_last) {
   CurveBoxes::Opened opened = curve_->boxes().open_message(boxed);
   if (opened.is_command) {
-    message_bytes_ -= boxed.size();  // it is no part of a message
+    message_bytes_ -= boxed.size();  // a command is no part of a message
     take_command({opened.body.data(), opened.body.size()});
     return false;
   }
@@ -372,7 +372,7 @@ bool ZmtpReader::take_box(std::span<const std::byte> boxed, bool& is_last) {
   return true;
 }
 
-// Takes what of the frame is in the buffer already.
+// Takes the bytes of the frame that are in the buffer already.
 void ZmtpReader::begin_large(size_t size) {
   parts_.push_back({0, size, make_frame_block(size), {}});
   large_filled_ = std::min(size, buffered().size());

@@ -17,48 +17,48 @@ namespace distag {
 // The command that ends the handshake of a refused client.
 std::vector<std::byte> zmtp_denial();
 
-// From this size a frame goes out without being copied, unless it is encrypted.
+// From this size on a frame is sent without a copy, unless it is encrypted.
 inline constexpr size_t kZeroCopyBytes = 64u << 10;
 
-// One side of a connection in ZMTP 3 (rfc.zeromq.org/spec/23): the stream that the other one sends, which may come in
-// any pieces, and the bytes to answer it with. The side that dials is a DEALER, the other one a ROUTER. The mechanism
-// is CURVE with keys, else NULL.
+// A side of a ZMTP 3 connection (rfc.zeromq.org/spec/23): parses the stream of the other side, in pieces of any size,
+// and makes the bytes that answer it. The dialling side is a DEALER, the other one a ROUTER. The mechanism is CURVE
+// with keys, else NULL.
 class ZmtpReader {
  public:
   enum class Role { kAccepts, kDials };
 
   explicit ZmtpReader(Role role, const SocketKeys* keys = nullptr /* outlive it */);
 
-  // The bytes to be sent since it was asked last: its greeting, commands of the handshake, PONG.
+  // The bytes to be sent since the last call: its greeting, commands of the handshake, PONG.
   std::vector<std::byte> take_answer() { return std::exchange(answer_, {}); }
-  // A message as it goes over this connection, in pieces of which large ones are the frames themselves. Once it is
-  // ready.
+  // The bytes of a message on this connection, in pieces, of which large ones are the frames themselves. Only once
+  // the handshake is over.
   Frames pack(const Frames& frames);
 
-  // Where the next bytes of the stream belong; never empty once next() found no message.
+  // The place for the next bytes of the stream; never empty after next() found no message.
   std::span<std::byte> room();
-  // That many have come into room().
+  // `count` bytes have come into room().
   void add(size_t count);
-  // All that have come.
+  // The number of all received bytes.
   uint64_t heard_bytes() const { return heard_bytes_; }
 
   // The next whole message, its frames aligned to 64 bytes. Without a key small frames lie together in one block, and a
-  // large one was received into its own. Throws PROTOCOL for what is no such stream or too large, DENIED where the
-  // sides do not agree on keys, bad_alloc; then the stream is of no more use.
+  // large one was received into its own. Throws PROTOCOL for an invalid or too large stream, DENIED if the sides do not
+  // agree on keys, bad_alloc; then the stream cannot be used any more.
   std::optional<Frames> next();
 
-  // Some bytes have come of a message, or of a word of the handshake, that is not whole. Once next() found none.
+  // Whether bytes of an unfinished message, or command of the handshake, have come. Only after next() found none.
   bool has_part() const { return in_large_ || !parts_.empty() || !buffered().empty(); }
 
-  // The other side has greeted, with the mechanism of this one.
+  // The other side has greeted, with this side's mechanism.
   bool has_greeting() const { return stage_ != Stage::kGreeting; }
-  // By its version, which is 3.1 there and 3.0 here.
+  // Judged by the version, which libzmq sends as 3.1, and this engine as 3.0.
   bool is_greeted_by_libzmq() const { return has_greeting() && minor_version_ > 0; }
   // The handshake is over.
   bool is_ready() const { return stage_ == Stage::kMessages; }
-  // The name of the client that owns its key; empty where the key has no name.
+  // The name of the client by its key; empty if the key has no name.
   std::string client_name() const { return curve_ ? curve_->peer_name() : std::string(); }
-  // The key by which it came may be taken away.
+  // Whether the client's key is still admitted.
   bool is_still_let_in() { return !is_ready() || !curve_ || curve_->is_still_let_in(); }
 
  private:
@@ -102,7 +102,7 @@ class ZmtpReader {
   std::vector<Part> parts_;
   std::vector<std::byte> small_;
   size_t message_bytes_ = 0;
-  // The frame under way is large: its bytes go where they stay.
+  // The frame under way is large: its bytes are received into their final place.
   bool in_large_ = false;
   bool large_has_more_ = false;
   size_t large_filled_ = 0;

@@ -6,7 +6,7 @@
 
 enum { kSamples = 64, kSteps = 100 };
 
-/* One step of gradient descent. Every call takes the same err and the chain is checked once, by the caller: after a
+/* A step of gradient descent. Every call takes the same err and the chain is checked once, by the caller: after a
  * failure the calls that depend on it pass it on, and there is nothing to clean up but what is released anyway. */
 static double train_step(distag_tensor *x, distag_tensor *y, distag_tensor *weight, distag_tensor *bias, double rate,
                          distag_error *err) {

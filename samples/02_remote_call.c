@@ -63,7 +63,7 @@ static void run_client(distag_worker *worker, distag_error *err) {
   distag_value_get_text(answer, &text, err);
   if (text != NULL) printf("greet      %s\n", text);
   call_squares(worker, err);
-  /* The failure of a function is that of its call: it says where it arose, and whether the function may have run. */
+  /* A call fails as its function does: the error says where it arose, and whether the function may have run. */
   distag_value_create_float64(1, &args[0], err);
   distag_value_create_float64(0, &args[1], err);
   distag_call(worker, NULL, "server", "divide", args, 2, NULL, NULL, &failure);

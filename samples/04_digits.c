@@ -154,7 +154,7 @@ static void create_optimizer(trainer *self, distag_error *err) {
   distag_optimizer_create(self->worker, "sgd", all, 4, &self->sgd, err);
 }
 
-/* The logits, through all three processes; they are lent by *out_answer. */
+/* The logits, through all three processes; *out_answer lends them. */
 static distag_tensor *forward_everywhere(trainer *self, distag_context *context, distag_tensor *x,
                                          distag_value **out_answer, distag_error *err) {
   distag_tensor *first = apply_layer(&self->own, x, err), *logits = NULL;
@@ -168,7 +168,7 @@ static distag_tensor *forward_everywhere(trainer *self, distag_context *context,
   return logits;
 }
 
-/* One batch: forward, backward, step. Gives the loss. */
+/* Trains on a batch: forward, backward, step. Returns the loss. */
 static double train_step(trainer *self, distag_tensor *x, distag_tensor *target, distag_error *err) {
   distag_context *context = NULL;
   distag_value *answer = NULL;
@@ -225,7 +225,7 @@ static double measure_accuracy(trainer *self, const images *set, distag_error *e
   return accuracy;
 }
 
-/* One line that moves on a terminal, a line per epoch in a log. */
+/* Shows a line that moves on a terminal, or a line per epoch in a log. */
 static void show_progress(int epoch, int epochs, double loss, double accuracy) {
   const int is_terminal = isatty(STDOUT_FILENO);
   printf("%sepoch %2d of %d   loss %.4f   held-out accuracy %.4f%s", is_terminal ? "\r" : "", epoch, epochs, loss,

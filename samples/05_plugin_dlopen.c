@@ -1,4 +1,4 @@
-/* Uses distag without linking it: dlopen, one symbol, a table of functions. As a plugin or a language binding does.
+/* Uses distag without linking it, as a plugin or a language binding does: dlopen, one symbol, a table of functions.
  *
  *   cc 05_plugin_dlopen.c $(pkg-config --cflags distag) -ldl -o plugin_dlopen && ./plugin_dlopen libdistag.so.0 */
 #include <distag.h>
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The table of a library; NULL when it is none of distag, or of another ABI. */
+/* The table of a library; NULL if it is not distag, or has another ABI. */
 static const distag_api *load_api(void *library) {
   const distag_api *(*get_api)(uint32_t abi_major);
   void *symbol = dlsym(library, "distag_get_api");

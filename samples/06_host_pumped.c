@@ -1,4 +1,4 @@
-/* distag inside a loop at 60 frames per second, as a game or a robot has it.
+/* distag inside a loop at 60 frames per second, as in a game or a robot.
  *
  *   cc 06_host_pumped.c $(pkg-config --cflags --libs distag) -lm -o host_pumped
  *
@@ -150,7 +150,7 @@ static void wait_until(int64_t when) {
   }
 }
 
-/* Gives the longest time that a frame worked. */
+/* Returns the longest time that a frame worked. */
 static int64_t run_frames(game *self) {
   int64_t next = now_ns(), worst = 0;
 
@@ -183,8 +183,8 @@ static distag_worker *create_worker(const char *name, int32_t rank, uint32_t exe
   return worker;
 }
 
-/* One thread starts, and later shuts down, both workers: that takes the _async twins, since each waits for the other.
- */
+/* A single thread starts, and later shuts down, both workers. It uses the _async twins, since each waits for the
+ * other. */
 static void start_both(distag_worker *a, distag_worker *b, distag_error *err) {
   distag_future *started[2] = {NULL, NULL};
   distag_worker_start_async(a, 10 * DISTAG_SECOND, &started[0], err);

@@ -7,8 +7,8 @@
  *
  * - The table of embeddings stays at ps. A trainer has its rows looked up by a call, which its context records; the
  *   backward pass then leaves the gradient of the table in that context at ps.
- * - The network comes to the trainers. They send its gradients to "average", which answers nobody before all three have
- *   called: it defers its replies, and no thread waits. The last one to come takes the step with the mean of the
+ * - The network comes to the trainers. They send its gradients to "average", which answers only after all three have
+ *   called: it defers its replies, and no thread waits. The last call takes the step with the mean of the
  *   gradients, of network and table, and all three get the new network as their answer. */
 #include <distag.h>
 #include <math.h>
@@ -25,7 +25,7 @@ static const double kRate = 0.5; /* of the first round; falls to 0 in a straight
 typedef struct contribution {
   distag_gradients *table; /* what the pass left at ps in the trainer's context */
   distag_value *network;   /* a list, sent by the trainer */
-  distag_reply *reply;     /* what it waits for */
+  distag_reply *reply;     /* the trainer waits for it */
 } contribution;
 
 typedef struct server {
@@ -67,7 +67,7 @@ static distag_status lookup(void *user_data, distag_invocation *invocation, dist
   return err->code;
 }
 
-/* A tensor that is sent keeps its values, whatever the next step makes of the parameters. */
+/* A tensor that is sent keeps its values, whatever the next step does to the parameters. */
 static distag_value *create_network_value(server *self, distag_error *err) {
   distag_value *items[kParameters], *list = NULL;
   for (int i = 0; i < kParameters; ++i) items[i] = distag_tensor_as_value(self->network[i]);
@@ -82,7 +82,7 @@ static distag_status get_network(void *user_data, distag_invocation *invocation,
   return err->code;
 }
 
-/* All have come: a step with the mean of their gradients, always added in the same order, and the answer to all. */
+/* All have called: a step with the mean of their gradients, always added in the same order, and the answer to all. */
 static void finish_round(server *self) {
   const double scale = -kRate * (self->rounds - self->round) / self->rounds / kTrainers;
   distag_error err = DISTAG_ERROR_INIT;
@@ -98,7 +98,7 @@ static void finish_round(server *self) {
   }
   answer = create_network_value(self, &err);
   for (int i = 0; i < kTrainers; ++i) {
-    distag_reply_finish(self->came[i].reply, answer, &err, NULL); /* the value, or what failed */
+    distag_reply_finish(self->came[i].reply, answer, &err, NULL); /* the value, or the failure */
     distag_reply_release(self->came[i].reply);
     distag_value_release(self->came[i].network);
     distag_gradients_release(self->came[i].table);
@@ -222,7 +222,7 @@ static void average_everywhere(trainer *self, distag_context *context, distag_er
   distag_gradients_release(gradients);
 }
 
-/* One batch of the trainer's own images, in turn. Gives the loss. */
+/* Trains on a batch of the trainer's own images, in turn. Returns the loss. */
 static double train_round(trainer *self, int round, const images *own, distag_error *err) {
   const int64_t count = kBatch;
   const int begin = round * kBatch % (own->count - kBatch);

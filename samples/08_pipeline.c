@@ -97,7 +97,7 @@ typedef struct driver {
   distag_tensor *inputs[kMicroBatches], *targets[kMicroBatches];
 } driver;
 
-/* A way of doing the step, and what came of it. */
+/* A way of doing the step, and its results. */
 typedef struct schedule {
   int overlap;
   int most_open;  /* micro-batches on their way at the same time */

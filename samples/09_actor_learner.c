@@ -83,7 +83,7 @@ static int push(double *state, int64_t action) {
 
 /* ---- an observer ---- */
 
-/* Answers distag_remote: the object stays here, the agent gets an rref to it. */
+/* Called by distag_remote: the object stays here, the agent gets an rref to it. */
 static distag_status create_environment(void *unused, distag_invocation *invocation, distag_error *err) {
   cart_pole *self = calloc(1, sizeof *self);
   distag_value *object = NULL;
@@ -99,7 +99,7 @@ static distag_status create_environment(void *unused, distag_invocation *invocat
   return err->code;
 }
 
-/* One action for one state, drawn from what the policy thinks of it. */
+/* Draws an action for a state, with the probabilities of the policy. */
 static int64_t choose(cart_pole *self, distag_tensor *const *policy, const float *state, distag_error *err) {
   const int64_t shape[2] = {1, kState};
   float logits[kActions] = {0};
@@ -129,7 +129,7 @@ static void play_episode(cart_pole *self, distag_tensor *const *policy, distag_e
   for (i = self->count; i-- > begin;) self->returns[i] = following = 1 + kDiscount * following;
 }
 
-/* The mean over all steps of -log(probability of the action) * (how much better than usual what followed was). */
+/* The mean over all steps of -log(probability of the action) * (how much better than usual the later rewards were). */
 static distag_tensor *compute_loss(cart_pole *self, distag_tensor *const *parameters, distag_error *err) {
   const int64_t n = self->count, states_shape[2] = {n, kState}, weights_shape[2] = {n, kActions};
   distag_tensor *states = NULL, *logits, *logs = NULL, *weights = NULL, *terms = NULL, *loss = NULL;
@@ -236,7 +236,7 @@ static void create_agent(agent *self, distag_error *err) {
   }
 }
 
-/* All observers play at once; then one pass through all of them, and a step. Gives the mean length of an episode. */
+/* All observers play at once; then one pass through all of them, and a step. Returns the mean length of an episode. */
 static double update(agent *self, distag_error *err) {
   distag_context *context = NULL;
   distag_future *played[kObservers] = {NULL};

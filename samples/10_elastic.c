@@ -89,7 +89,7 @@ static void wait_for_news(trainer *self, distag_error *err) {
   distag_worker_poll(self->worker, 0, DISTAG_FOREVER, NULL, err);
 }
 
-/* The failures that can happen at any time, at the worst of times. */
+/* Failures that can happen at any time, here at the worst of times. */
 enum moment { kInForward, kInBackward, kInUpdate, kInSave, kInRecovery, kKills };
 static const struct { int step, rank; } kPlan[kKills] = {{25, 2}, {58, 1}, {93, 2}, {120, 1}, {120, 2}};
 
@@ -110,7 +110,7 @@ static void keep_checkpoint(trainer *self, distag_value *made, int step) {
   self->saved_step = step;
 }
 
-/* The model as the checkpoint has it, on the workers of this moment. */
+/* Makes the model of the checkpoint again, on the workers of this moment. */
 static void restore(trainer *self, distag_error *err) {
   distag_value *parameters[kOwners], *state = distag_value_get_item(self->saved, kOwners);
   release_model(self);
@@ -211,7 +211,7 @@ static distag_value *create_weight(uint64_t seed, double deviation, int64_t rows
   return distag_tensor_as_value(weight);
 }
 
-/* From the beginning; gives the loss of the last step. */
+/* Trains from the beginning; returns the loss of the last step. */
 static double train(trainer *self, int is_disturbed, distag_error *err) {
   distag_value *begin[] = {create_weight(1, 2.0, kHidden, 2, err), create_weight(3, 0.2, 1, kHidden, err)},
                *list = NULL;
@@ -288,7 +288,7 @@ int main(int argc, char **argv) {
   distag_error err = DISTAG_ERROR_INIT;
   int failed = 0;
 
-  prctl(PR_SET_PDEATHSIG, SIGKILL); /* whatever way distag run or the trainer ends, what it started ends with it */
+  prctl(PR_SET_PDEATHSIG, SIGKILL); /* however distag run or the trainer ends, what it started ends with it */
   if (rank == 0) failed = run_trainer(&err);
   if (rank > 0) {
     distag_worker *owner = start_worker(rank, NULL, &err);

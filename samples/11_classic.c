@@ -1,4 +1,4 @@
-/* Distributed autograd as its guides show it: two workers, parameters behind rrefs, forward, backward, optimizer step.
+/* Distributed autograd as in its guides: two workers, parameters behind rrefs, forward, backward, optimizer step.
  *
  *   cc 11_classic.c $(pkg-config --cflags --libs distag) -o classic && distag run -n 2 ./classic
  *
@@ -8,7 +8,7 @@
 
 enum { kSteps = 200 };
 
-/* Gives a tensor back as a parameter. Called by distag_remote it stays here, and the caller gets an rref to it. */
+/* Returns a tensor as a parameter. Called by distag_remote it stays here, and the caller gets an rref to it. */
 static distag_status keep_parameter(void *user_data, distag_invocation *invocation, distag_error *err) {
   distag_tensor *tensor = NULL;
   (void)user_data;

@@ -1,5 +1,5 @@
-/* One program, run by every worker of a mesh, trains a model whose tensors are cut over them. The specs decide what
- * each worker holds and what is sent; the program and its numbers stay the same.
+/* A program, run by every worker of a mesh, trains a model whose tensors are cut over them. The specs decide what each
+ * worker holds and what is sent; the program and its numbers stay the same.
  *
  *   cc 12_sharded.c $(pkg-config --cflags --libs distag) -o sharded && distag run -n 4 ./sharded fully
  *

@@ -79,7 +79,7 @@ static void drive(distag_worker *driver, size_t members, distag_value *of_ranks,
   for (int i = 0; i < 3; ++i) distag_tensor_release(made[i]);
 }
 
-/* What a member gives to the driver: a reference to its part of the weight. */
+/* Makes the value that a member gives to the driver: a reference to its part of the weight. */
 static distag_value *make_stage(distag_worker *worker, int members, distag_tensor **out_weight, distag_error *err) {
   int32_t ranks[kMaxMembers];
   distag_mesh *mesh = NULL;

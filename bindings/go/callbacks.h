@@ -1,5 +1,5 @@
-/* What Go hands to C. A handle of Go's own table crosses as uintptr_t, never as a pointer, and the pointers to
- * functions of C are made here. */
+/* The C side of Go. A handle of Go's own table crosses as uintptr_t, never as a pointer, and the pointers to functions
+ * of C are made here. */
 #ifndef DISTAG_GO_CALLBACKS_H
 #define DISTAG_GO_CALLBACKS_H
 
@@ -17,7 +17,7 @@ distag_status distag_go_remote(distag_worker* worker, distag_context* context, c
 distag_status distag_go_fetch(distag_rref* rref, distag_context* context, int64_t timeout_ns, const char* label,
                               distag_future** out_future, distag_error* err);
 
-/* Each of these runs by a future where out_future is there, else at once. */
+/* Each of these makes a future if there is an out_future, and else runs at once. */
 distag_status distag_go_backward(distag_context* context, distag_tensor** roots, size_t root_count,
                                  distag_backward_mode_type mode, uint32_t retain_graph, uint32_t create_graph,
                                  int64_t timeout_ns, distag_tensor** seeds, distag_rref** remote_roots,

@@ -18,12 +18,12 @@ static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 static const distag_api* table; /* of a library that fits */
 static char refusal[480];       /* empty until a library was looked for */
 
-/* The end of a long path or reason, so that an error has room for what is behind it; begins with a whole character. */
+/* The end of a long path or reason, so that an error has room for the text after it; begins with a whole character. */
 static const char* shortened(const char* text) {
   const size_t length = strlen(text);
   if (length <= 200) return text;
   text += length - 200;
-  while ((*text & 0xc0) == 0x80) ++text; /* in the middle of one in UTF-8 */
+  while ((*text & 0xc0) == 0x80) ++text; /* in the middle of a UTF-8 character */
   return text;
 }
 

@@ -4,7 +4,7 @@
 
 #include <distag.h>
 
-/* What is wrong with the library, in one sentence; NULL: it fits. Linked or loaded, it is looked at once. */
+/* The problem of the library, in one sentence; NULL: it fits. Linked or loaded, the library is checked once. */
 const char* distag_go_check_library(size_t needed, const char* version);
 
 #ifdef DISTAG_GO_LOAD

@@ -29,7 +29,7 @@ struct Row {
   void (*run)();
 };
 
-// Where workers listen: at private addresses, or at tcp addresses of this machine without and with CURVE.
+// Addresses at which workers listen: private ones, or tcp addresses of this machine without and with CURVE.
 enum class Way { kPrivate, kTcp, kCurve };
 struct Sockets {
   std::string bind;       // empty: private addresses

@@ -68,7 +68,7 @@ void idle(const Member& member) {
   wait_for_all(member);
 }
 
-// Its own pages and its share of those that it has in common with others.
+// Memory of a worker: its own pages, and its share of the pages that it has in common with others.
 void memory(const Member& member) {
   call_all(member);
   wait_for_all(member);

@@ -44,7 +44,7 @@ int64_t number_of(const std::string& word, int64_t n) {
   return std::stoll(word);
 }
 
-// One op with its inputs, ready to be applied.
+// An op with its inputs, ready to be applied.
 class Case {
  public:
   Case(const Json& given, int64_t n) : op_(given.at("op")), outputs_(given.value("outputs", size_t{1})) {

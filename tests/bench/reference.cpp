@@ -27,7 +27,7 @@ void must(bool ok, const char* what) {
   std::exit(1);
 }
 
-// Of CURVE, in text.
+// Keys of CURVE, in text.
 struct KeyPair {
   KeyPair() { must(zmq_curve_keypair(public_key, secret_key) == 0, "keys"); }
   char public_key[41];

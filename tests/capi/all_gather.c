@@ -14,7 +14,7 @@ typedef struct gatherer {
   size_t count;
 } gatherer;
 
-/* Each round's value tells rank and round. */
+/* The value of each round encodes rank and round. */
 static void *gather_rounds(void *given) {
   const gatherer *me = given;
   for (int64_t round = 0; round < kRounds; ++round) {
@@ -60,10 +60,10 @@ static void failures(distag_value *value) {
   CHECK_FAILS(distag_worker_all_gather(workers[0], value, NULL, 0, -2, &all, &err), DISTAG_E_INVALID_ARGUMENT,
               "timeout_ns");
   CHECK(all == NULL);
-  CHECK_OK(distag_worker_all_gather(workers[0], value, one, 1, DISTAG_FOREVER, NULL, &err)); /* nobody to wait for */
+  CHECK_OK(distag_worker_all_gather(workers[0], value, one, 1, DISTAG_FOREVER, NULL, &err)); /* no member to wait for */
 }
 
-/* Tensors come as new ones, the own one too. */
+/* Tensors come back as new tensors, also the worker's own. */
 static void tensors(void) {
   static const int32_t one[] = {1};
   distag_error err = DISTAG_ERROR_INIT;
@@ -80,7 +80,7 @@ static void tensors(void) {
   distag_tensor_release(mine);
 }
 
-/* Of a static group all are wanted, also those that have left. */
+/* In a static group all members have to take part, also a member that has left. */
 static void after_one_has_left(distag_value *value) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_worker *pair[2];

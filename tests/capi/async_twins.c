@@ -1,5 +1,5 @@
-/* The twins that do not wait of all_gather, clip, save and load, and the future that says when gradients are settled.
- */
+/* The asynchronous twins of all_gather, clip, save and load, and the future that completes when gradients are
+ * settled. */
 #include "capi/check.h"
 #include "capi/support/group.h"
 
@@ -35,7 +35,7 @@ static void check_gathered(distag_future *future, const int64_t *expected, size_
   distag_future_release(future);
 }
 
-/* One thread takes part for all. */
+/* A single thread takes part for all. */
 static void gathers(void) {
   static const int32_t down[] = {2, 0};
   const int64_t all[] = {10, 11, 12}, two[] = {22, 20};
@@ -61,7 +61,7 @@ static void gathers_that_fail(void) {
   distag_value_release(value);
 }
 
-/* A call that has come back: what this worker sent before has arrived. */
+/* Waits for a call: after that, everything that this worker sent before has arrived. */
 static void ask(int from, const char *to) {
   distag_tensor *x = NULL;
   CHECK_OK(distag_zeros(DISTAG_FLOAT32, NULL, 0, &x, &err));
@@ -70,7 +70,7 @@ static void ask(int from, const char *to) {
   distag_tensor_release(x);
 }
 
-/* One that is cancelled is withdrawn, under way or in the queue: the one after it takes its place. */
+/* A cancelled gathering is withdrawn, under way or in the queue: the next gathering takes its place. */
 static void gathers_that_are_cancelled(void) {
   const int64_t all[] = {5, 6, 7};
   distag_future *under_way = gather(2, 1, NULL, 0, DISTAG_FOREVER), *queued = gather(2, 2, NULL, 0, DISTAG_FOREVER);
@@ -80,7 +80,7 @@ static void gathers_that_are_cancelled(void) {
   distag_future_cancel(under_way);
   CHECK_FAILS(distag_future_wait(under_way, DISTAG_FOREVER, &err), DISTAG_E_CANCELLED, "cancelled");
   CHECK_FAILS(distag_future_wait(queued, DISTAG_FOREVER, &err), DISTAG_E_CANCELLED, "cancelled");
-  ask(2, "w0"); /* who gathers for all knows of it */
+  ask(2, "w0"); /* the gathering worker knows of it */
   distag_future *first = gather(0, 5, NULL, 0, DISTAG_FOREVER);
   check_gathered(gather(1, 6, NULL, 0, DISTAG_FOREVER), all, kSize);
   check_gathered(first, all, kSize);

@@ -234,7 +234,7 @@ static void end_of_a_context(void) {
   CHECK_OK(distag_call(w0, context, "w1", "keep_context", NULL, 0, NULL, NULL, &err));
   CHECK_INT(distag_context_get_id(other_context), distag_context_get_id(context));
   distag_context_release(context);
-  while (status == DISTAG_OK) status = distag_context_get_info(other_context, &info, &err); /* until word is there */
+  while (status == DISTAG_OK) status = distag_context_get_info(other_context, &info, &err); /* until word comes */
   CHECK_INT(status, DISTAG_E_INVALID_STATE);
   CHECK_INT(info.send_count, 0);
   CHECK_INT(distag_get_gradients(other_context, &gradients, &err), DISTAG_E_INVALID_STATE);

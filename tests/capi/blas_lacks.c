@@ -1,5 +1,5 @@
-/* Where there is no room for the threads of OpenBLAS, or for its memory, distag is loaded without a word or a signal,
- * and its products run on the threads that call: they are right, or fail for the lack. */
+/* Without room for the threads of OpenBLAS, or for its memory, distag loads without output or a signal, and its
+ * products run on the calling threads: they are right, or fail for the lack. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -125,7 +125,7 @@ static int run_with_forks(void) {
 
 /* ---- Outside of it. ---- */
 
-/* As RLIMIT_NPROC does for others than root. clone3 is not there: its flags cannot be looked at. */
+/* Denies threads as RLIMIT_NPROC does for users other than root. A filter cannot see the flags of clone3: ENOSYS. */
 static int deny_threads(void) {
   struct sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -177,7 +177,7 @@ static void run_again(const char *lack) {
   }
   close(ends[0]);
   CHECK(child > 0 && waitpid(child, &status, 0) == child);
-  if (atoi(lack) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == kNotStarted) return; /* not even its libraries */
+  if (atoi(lack) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == kNotStarted) return; /* not even loaded */
   if (!CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0) || !CHECK_INT((int)length, 0)) {
     fprintf(stderr, "  with the lack %s: status %x, printed: %s\n", lack, (unsigned)status, printed);
   }

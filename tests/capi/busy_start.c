@@ -1,6 +1,6 @@
-/* Workers that all call each other at once over tcp with keys, beside loops that take the processors: nobody is lost.
+/* Workers that all call each other at once over tcp with keys, beside loops that take the processors: no peer is lost.
  * usage: capi_busy_start [MEMBERS LOOPS [LEASE_MS [ENGINE]]]; it prints how many of the calls have failed, and the
- * time. With fewer loops than two for each processor little is taken from the members. */
+ * time. With fewer loops than two for each processor the members lose little time. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdatomic.h>
@@ -14,7 +14,7 @@
 #include "capi/support/processes.h"
 
 enum { kMembers = 16, kLeastLoops = 10, kMostLoops = 256, kLeaseMs = 5000 };
-static const int64_t kPatience = 500 * DISTAG_SECOND; /* for calls: the lease alone says who is lost */
+static const int64_t kPatience = 500 * DISTAG_SECOND; /* for calls: only the lease decides who is lost */
 
 static distag_error err = DISTAG_ERROR_INIT;
 static const char *const kEngines[] = {"", "zmq", "zmtp"};
@@ -90,7 +90,7 @@ static int run_member(const char *rendezvous, int32_t rank, int32_t count, void 
   const int64_t begun = now_ns();
   call_all(worker, count, all);
   note_times(all, begun, now_ns());
-  /* Where members are lost no clean end is to be had. */
+  /* Once members are lost, a clean end is not possible. */
   const distag_status ended = distag_worker_shutdown(worker, 60 * DISTAG_SECOND, NULL, &err);
   if (atomic_load(&all->lost) == 0) CHECK_OK(ended);
   distag_worker_release(worker);

@@ -12,7 +12,7 @@ static void count_destroy(void *user_data) { atomic_fetch_add((atomic_int *)user
 
 /* ---- functions of w1 ---- */
 
-/* Looks at everything an invocation tells, and answers with the doubled tensor. */
+/* Checks everything that an invocation tells, and answers with the doubled tensor. */
 static distag_status twice(void *user_data, distag_invocation *invocation, distag_error *err) {
   distag_error inner = DISTAG_ERROR_INIT;
   distag_tensor *x = NULL, *y = NULL;
@@ -109,7 +109,7 @@ static void start(void) {
   CHECK_OK(distag_worker_register(w1, "deferring", deferring, NULL, NULL, NULL, &err));
   CHECK_OK(distag_worker_register(w1, "nested", nested, NULL, NULL, NULL, &err));
   CHECK_OK(distag_worker_register(w0, "home", home, NULL, NULL, NULL, &err));
-  /* Exactly once, also when the call fails. */
+  /* User data is destroyed exactly once, also when the call fails. */
   CHECK_FAILS(distag_worker_register(w1, "twice", twice, &destroyed, count_destroy, NULL, &err), DISTAG_E_INVALID_STATE,
               "twice");
   CHECK_INT(atomic_load(&destroyed), 1);
@@ -200,7 +200,7 @@ static void failures(void) {
 
   distag_call_options options = DISTAG_CALL_OPTIONS_INIT;
   distag_reply *reply = NULL;
-  /* Longer each time, as a machine that stops may end the call before it runs. */
+  /* The timeout grows each time: a machine that stops may end the call before it runs. */
   for (options.timeout_ns = 30 * DISTAG_MILLISECOND; reply == NULL && options.timeout_ns < 60 * DISTAG_SECOND;
        options.timeout_ns *= 2) {
     CHECK_FAILS(distag_call(w0, NULL, "w1", "deferring", NULL, 0, &options, NULL, &err), DISTAG_E_DEADLINE,
@@ -322,7 +322,7 @@ static void stats(void) {
   CHECK(seen.bytes_sent > 100 && seen.bytes_received > 100);
   CHECK_OK(distag_worker_get_stats(w1, &seen, &err));
   CHECK(seen.calls_served > 10);
-  /* A host of 0.1 has a smaller struct, which is filled as far as it goes. */
+  /* A host of 0.1 has a smaller struct, of which all fields are filled. */
   seen.request_bytes_open = 7;
   seen.struct_size = offsetof(distag_stats, request_bytes_open);
   CHECK_OK(distag_worker_get_stats(w1, &seen, &err));

@@ -55,7 +55,7 @@ static inline int check_status(distag_status actual, distag_status expected, con
   return actual == expected;
 }
 
-/* A failure that says what it has to: its status, and a word of its message. */
+/* Checks that a call failed as it has to: its status, and a word of its message. */
 static inline void check_fails(distag_status actual, distag_status expected, const distag_error *err, const char *word,
                                const char *file, int line, const char *text) {
   if (!check_status(actual, expected, err, file, line, text)) return;

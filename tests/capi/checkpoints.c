@@ -145,7 +145,7 @@ static void failures(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
-/* One member has another value: both learn which, and nothing is saved. */
+/* A value differs between the members: both learn which, and nothing is saved. */
 static void diverge(members *group, int32_t rank) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_mesh *mesh = make_mesh(group, rank, 2);
@@ -158,7 +158,7 @@ static void diverge(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
-/* In a file, as other writers have it: by the size of their elements, then by name. */
+/* Entries of a file are in the order of other writers: by the size of their elements, then by name. */
 static void order_of_entries(members *group, int32_t rank) {
   static const distag_dtype kDtypes[] = {DISTAG_FLOAT32, DISTAG_BOOL, DISTAG_FLOAT64, DISTAG_FLOAT32, DISTAG_INT64};
   static const char *const kKeys[] = {"b", "a", "y", "~c/d", "x"}, *const kOrder[] = {"x", "y", "b", "~0c~1d", "a"};
@@ -233,7 +233,7 @@ static void break_index(void) {
   const size_t size = fread(text, 1, sizeof text - 1, file);
   const char *const at = strstr(text, number);
   if (CHECK(at != NULL && size > 20)) {
-    text[size - 20] = '\0'; /* from here on the sum of what is before */
+    text[size - 20] = '\0'; /* the sum of the bytes before follows here */
     const int length = snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, lost, at + strlen(number));
     rewind(file);
     fprintf(file, "%s,\"crc32\":\"%08x\"}", changed, (unsigned)crc32_of(changed, (size_t)length));
@@ -241,7 +241,7 @@ static void break_index(void) {
   fclose(file);
 }
 
-/* All that a load gives is made before the first element is written. */
+/* A load makes all that it gives before it writes the first element. */
 static void failed_load(members *group, int32_t rank) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_mesh *mesh = make_mesh(group, rank, 2);

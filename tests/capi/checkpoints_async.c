@@ -1,5 +1,5 @@
-/* Checkpoints beside the program: the values of the call, one after the other, waited for by a shutdown, and failures
- * that go to the log where no future is left. */
+/* Checkpoints beside the program: they hold the values at the call and run one after the other, a shutdown waits for
+ * them, and failures go to the log if no future is left. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ static distag_tensor *full(distag_mesh *mesh, double number, int64_t rows) {
   return made;
 }
 
-/* Every element of it. */
+/* Sets every element of a sharded tensor. */
 static void fill(distag_tensor *sharded, double number, int64_t rows) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_tensor *part = full(NULL, number, rows / kTwo);
@@ -117,7 +117,7 @@ static void finish(distag_future *future) {
   distag_future_release(future);
 }
 
-/* What is written behind the call does not show, and neither waits for the program nor the program for it. */
+/* Writes after the call do not show in a save. The save does not wait for the program, nor the program for the save. */
 static void values_of_the_call(members *group, int32_t rank) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_mesh *mesh = make_mesh(group, rank);
@@ -142,7 +142,7 @@ static void values_of_the_call(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
-/* The last one of those that are begun is the one that stays; a load and a blocking save come behind them. */
+/* The last save that is begun is the one that stays; a load and a blocking save come after the others. */
 static void one_after_the_other(members *group, int32_t rank) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_mesh *mesh = make_mesh(group, rank);
@@ -233,11 +233,11 @@ static void failures(members *group, int32_t rank) {
   CHECK_FAILS(distag_checkpoint_load_async(mesh, folder, NULL, 0, NULL, &err), DISTAG_E_INVALID_ARGUMENT, "out_future");
   CHECK_FAILS(distag_checkpoint_load_async(NULL, folder, NULL, 0, &future, &err), DISTAG_E_UNSUPPORTED, "mesh");
   CHECK(future == NULL);
-  /* Those whose futures go unasked, before the failure or behind it: the log has them. */
+  /* Futures of failed saves are released early, or are never waited for: then the log has the failures. */
   CHECK_OK(distag_checkpoint_save_async(mesh, path, map, 0, &future, &err));
   distag_future_release(future);
   CHECK_OK(distag_checkpoint_save_async(mesh, path, map, 0, &future, &err));
-  finish(save(mesh, "e", w, w, 6)); /* which is behind it */
+  finish(save(mesh, "e", w, w, 6)); /* this save comes after it */
   CHECK_INT(distag_future_poll(future), 1);
   distag_future_release(future);
   check_saved("e", 1, 6);
@@ -283,7 +283,7 @@ static void check_differ(distag_mesh *mesh, const char *name, distag_value *valu
   CHECK(access(path, F_OK) != 0);
 }
 
-/* As the save that waits says it, and nothing is made: an entry, a shape, the copies of a mesh that checks them. */
+/* The save that waits fails the same way, and nothing is made: an entry, a shape, copies of a mesh that checks them. */
 static void values_that_differ(members *group, int32_t rank) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_mesh *mesh = make_mesh(group, rank);
@@ -348,7 +348,7 @@ static void folders_that_differ(members *group, int32_t rank) {
   }
 }
 
-/* Nobody waits for it but the end of its worker. */
+/* Only the end of its worker waits for this save. */
 static void left_to_the_shutdown(members *group, int32_t rank) {
   distag_mesh *mesh = make_mesh(group, rank);
   distag_tensor *w = full(mesh, 5, kLarge), *plain = full(NULL, 5, kRows);

@@ -1,4 +1,4 @@
-/* Checkpoints and the disk: one that is slow is waited for, a new folder is on it, and long paths leave room for the
+/* Checkpoints and the disk: a slow disk is waited for, a new folder is synced to it, and long paths leave room for the
  * reason of a failure. */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -19,7 +19,7 @@ static char folder[64];
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int syncs_of_folder;
 
-/* The library calls this one: it notes the folder of this test, and does what is asked. */
+/* The library calls this fsync: it notes the folder of this test, and then syncs. */
 __attribute__((visibility("default"))) int fsync(int descriptor) {
   char link[32], path[PATH_MAX];
   snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
@@ -160,7 +160,7 @@ static distag_status read_number(distag_value *map, const char *name, int64_t *o
   return distag_tensor_copy_data(tensor, out, sizeof *out, out_err);
 }
 
-/* More than stay open: those that were closed are opened again, unless another file has come to their place. */
+/* More files than stay open: a closed file is opened again, unless another file has taken its place. */
 static void many_files(void) {
   enum { kFiles = 300 };
   distag_error err = DISTAG_ERROR_INIT;

@@ -1,5 +1,5 @@
-/* Several savers of one folder at a time, two jobs and two lines of the mesh of each: at least one is told that it has
- * saved, the others fail by name, and what is found is always whole and of one that was told so. */
+/* Several savers of one folder at a time, two jobs and two lines of the mesh of each: at least one save succeeds, the
+ * others fail by name, and the checkpoint in the folder is always whole and from a save that succeeded. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@ static pthread_barrier_t rounds;
 static atomic_int saved[kJobs * kLines]; /* in this round: 1, or 0 for a failure */
 static atomic_int has_no_locks;
 
-/* In the place of that of the C library: of a file system without locks. */
+/* Replaces flock of the C library, and may act as a file system without locks. */
 int flock(int descriptor, int operation);
 int flock(int descriptor, int operation) {
   if (!has_no_locks) return (int)syscall(SYS_flock, descriptor, operation);
@@ -55,7 +55,7 @@ static distag_future *save(distag_mesh *line, distag_tensor *w, int64_t number) 
   return future;
 }
 
-/* What is in the folder, of which saver of the round. */
+/* The folder has a whole checkpoint, from a save of this round that succeeded. */
 static void check_folder(int round) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_value *loaded = NULL;
@@ -118,7 +118,7 @@ static void run_jobs(void) {
   for (int i = 0; i < kJobs; ++i) pthread_join(threads[i], NULL);
 }
 
-/* The folder is of a save: this one is told so, and what was there stays. */
+/* Another save has the folder: this one fails and says so, and the folder stays as it was. */
 static void under_way(members *group, int32_t rank) {
   static const char *const kX[] = {"x"};
   static const int64_t kCount = 1;

@@ -12,7 +12,7 @@ static distag_mesh *make_mesh(members *group, const int64_t *shape, size_t ndim,
   return mesh;
 }
 
-/* Numbers that tell the member, of shape [rows, columns]. */
+/* Numbers that depend on the member, of shape [rows, columns]. */
 static distag_tensor *numbers(int32_t rank, int64_t rows, int64_t columns) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_tensor *x = NULL;
@@ -269,7 +269,7 @@ static void statistics(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
-/* A permutation of the bits of a sum shows in no member: all have the same, however large the tensor is. */
+/* All members have the same bits of a sum, and its first elements have the same bits in a shorter tensor. */
 static double sums[4][2][40001];
 
 static void same_bits(members *group, int32_t rank) {

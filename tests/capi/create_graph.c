@@ -34,7 +34,7 @@ static distag_backward_options creating(void) {
   return options;
 }
 
-/* A reference of the caller's. */
+/* Returns a reference of the caller's. */
 static distag_tensor *gradient_of(distag_context *context, distag_tensor *leaf) {
   distag_gradients *gradients = NULL;
   CHECK_OK(distag_get_gradients(context, &gradients, &err));
@@ -51,7 +51,7 @@ static void check_numbers(distag_tensor *t, const double *expected, size_t count
   for (size_t i = 0; i < count; ++i) CHECK(fabs(numbers[i] - expected[i]) <= 1e-12 * (1 + fabs(expected[i])));
 }
 
-/* Of f = s^2 q with s = sum(x), q = sum(x x): times v it is 2 q sum(v) + 4 s (x v) + 4 s sum(v) x + 2 s^2 v. */
+/* f = s^2 q with s = sum(x), q = sum(x x): its Hessian times v is 2 q sum(v) + 4 s (x v) + 4 s sum(v) x + 2 s^2 v. */
 static void hessian_times_a_vector(distag_worker *worker) {
   const double at[] = {1, -2, 4}, along[] = {3, 0.5, -1};
   double expected[3];
@@ -107,12 +107,12 @@ static void penalty_step(distag_tensor *w, distag_tensor *x, int drops_second_pa
 
 enum { kElements = 4000, kSteps = 1000 };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { kIsMeasured = 0 }; /* a sanitizer keeps memory that was given back; it tells of leaks itself */
+enum { kIsMeasured = 0 }; /* a sanitizer keeps freed memory; it reports leaks itself */
 #else
 enum { kIsMeasured = 1 };
 #endif
 
-/* 32 KB a tensor, of which a step that leaked one would leave 32 MB. */
+/* A tensor has 32 KB: if each step leaked one, that would be 32 MB. */
 static void memory_stays_flat(int drops_second_pass) {
   static double numbers[kElements];
   for (int i = 0; i < kElements; ++i) numbers[i] = 0.001 * i - 2;
@@ -157,7 +157,7 @@ static void hooks(distag_worker *worker) {
   distag_context_release(second);
 }
 
-/* By a future, and twice in one context, where gradients add up: 3 x^2 + 6 x. */
+/* A pass by a future, and two passes in one context, where gradients add up: 3 x^2 + 6 x. */
 static void in_one_context(void) {
   const double two = 2, slope = 12, both = 24;
   const distag_backward_options options = creating();
@@ -343,7 +343,7 @@ static void begin_and_cancel(distag_context *context, distag_tensor *root, const
   distag_future_release(future);
 }
 
-/* As penalty_step, but for the layer, which w1 has. */
+/* The same as penalty_step, except that w1 has the layer. */
 static void far_penalty_step(distag_tensor *x, int cancels_first, int drops_second) {
   const distag_backward_options options = creating();
   distag_context *context = new_context(w0);

@@ -140,7 +140,7 @@ static void failures(void) {
   distag_context_release(context);
   CHECK_INT(data.destroyed, 1);
 
-  /* Refused before forward: destroy runs; of a struct that no version had nothing is used. */
+  /* Refused before forward: destroy runs; if the struct has an unknown size, nothing in it is used. */
   op.name = "\xFF";
   data.destroyed = 0;
   CHECK_FAILS(distag_apply_custom(&op, &x, 1, y, 2, &err), DISTAG_E_INVALID_ARGUMENT, "UTF-8");

@@ -1,12 +1,12 @@
-/* Deferred tensors: options, their values beside those of the plain ops, who makes them and when, every failure, and
- * the end of what the host gave. */
+/* Deferred tensors: options, their values beside those of the plain ops, which call makes them and when, every failure,
+ * and the end of what the host gave. */
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "capi/check.h"
 #include "capi/support/members.h"
 
-enum { kUnexplained = 1999 }; /* fails without a word */
+enum { kUnexplained = 1999 }; /* fails without a message */
 enum { kRows = 6, kColumns = 5, kCount = kRows * kColumns };
 
 static const int64_t kShape[] = {kRows, kColumns};
@@ -86,7 +86,7 @@ static int has_source_values(distag_tensor *tensor) {
   return 1;
 }
 
-/* A number of the report of handles, behind its "deferred"; -1: there is none. */
+/* The number of this key after "deferred" in the report of handles; -1: there is none. */
 static int64_t reported(const char *key) {
   static char text[4096];
   distag_error err = DISTAG_ERROR_INIT;
@@ -104,7 +104,7 @@ static void properties(void) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_tensor *tensor = NULL;
   const int64_t huge[] = {1 << 20, 1 << 20}, too_large[] = {INT64_C(1) << 40, INT64_C(1) << 40};
-  CHECK_INT(reported("alive"), -1); /* not a word before the first one */
+  CHECK_INT(reported("alive"), -1); /* not reported before the first one */
   CHECK_OK(distag_tensor_create_deferred(DISTAG_FLOAT32, huge, 2, NULL, &tensor, &err));
   CHECK_INT(reported("alive"), 1);
   CHECK_INT(distag_tensor_get_dtype(tensor), DISTAG_FLOAT32);
@@ -115,7 +115,7 @@ static void properties(void) {
   CHECK_OK(distag_tensor_set_requires_grad(tensor, 1, &err));
   CHECK_INT(distag_tensor_get_requires_grad(tensor), 1);
   CHECK(is_deferred(tensor));
-  /* Nobody has so much memory: the reader is told, and it stays as it is. */
+  /* No machine has this much memory: the read fails, and the tensor stays as it is. */
   distag_tensor *y = NULL;
   float few[1];
   CHECK_FAILS(distag_exp(tensor, &y, &err), DISTAG_E_OUT_OF_MEMORY, "memory");
@@ -175,7 +175,7 @@ static void values(void) {
   }
 }
 
-/* Refused, with the end of the user data, which is the host's no longer. */
+/* The creation is refused, and ends the user data, which is no longer the host's. */
 static void refused(distag_deferred_options *options, distag_dtype dtype, distag_status status, const char *word,
                     int line) {
   distag_error err = DISTAG_ERROR_INIT;
@@ -220,7 +220,7 @@ static void refusals(void) {
   later.head.struct_size = sizeof later;
   later.tail = 1;
   refused(&later.head, DISTAG_FLOAT32, DISTAG_E_UNSUPPORTED, "not know", __LINE__);
-  /* Of a struct of no version nothing is used. */
+  /* If the struct has an unknown size, nothing in it is used. */
   source mine = kSource;
   distag_deferred_options odd = from(&mine);
   distag_tensor *tensor = NULL;
@@ -295,7 +295,7 @@ static void failing(void) {
   CHECK_INT(mine.destroyed, 1);
   distag_tensor_release(tensor);
   CHECK_INT(mine.destroyed, 1);
-  /* Never read again. */
+  /* The source is never read again. */
   source other = kSource;
   other.fails = 1234;
   tensor = make_from(&other);
@@ -511,7 +511,7 @@ static void sharded(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
-/* Of one member alone: all are told, and the mesh has ended; the tensor is as it was. */
+/* The source of a single member fails: all are told, and the mesh has ended; the tensor is as it was. */
 static void sharded_in_vain(members *group, int32_t rank) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_mesh *mesh = make_mesh(group, rank);
@@ -520,7 +520,7 @@ static void sharded_in_vain(members *group, int32_t rank) {
   distag_tensor *x = make_from(&mine), *whole = NULL;
   err.code = DISTAG_OK;
   distag_tensor_mark_sharding(x, mesh, "('x', None)", -1, &err);
-  /* The other one may be through with its mark by then. */
+  /* The other member may have finished its mark by then. */
   if (rank == 0 && err.code == DISTAG_OK) distag_tensor_gather(x, -1, 0, &whole, &err);
   CHECK_INT(err.code, 1234);
   CHECK(strstr(err.message, "the file is gone") != NULL);

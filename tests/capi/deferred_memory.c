@@ -1,9 +1,8 @@
 /* A model of 64 MiB of parameters, fully sharded over 4 processes and made deferred: while it is made, in forward and
  * in backward no process ever has more than its quarter, two gathered layers and 32 MiB, the gradients among them.
  * Memory that is kept for the next allocation is left out.
- * Over sockets that is the resident size at its most. Over lanes a process has mapped what others lend, which is
- * theirs: there each page counts for the share of those who have it mapped, with what the process keeps for a second.
- */
+ * Over sockets that is the peak of the resident size. Over lanes a process maps memory that other processes own: there
+ * each page counts by its share among the processes that map it, with memory that the process keeps for a second. */
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <unistd.h>
@@ -42,10 +41,10 @@ static int64_t memory_in(const char *path, const char *name) {
 static int64_t memory_of(const char *name) { return memory_in("/proc/self/status", name); }
 static int64_t share(void) { return memory_in("/proc/self/smaps_rollup", "Pss"); }
 
-/* Large blocks go back to the system when they are freed, whose caches are not what is measured. */
+/* Large blocks go back to the system when they are freed: the caches of the allocator are not measured. */
 static void keep_nothing(void) { CHECK(!kIsMeasured || mallopt(M_MMAP_THRESHOLD, 1 << 17) == 1); }
 
-/* The peak is that of now. */
+/* Sets the peak to the present size. */
 static void forget_peak(void) {
   FILE *file = fopen("/proc/self/clear_refs", "w");
   if (!CHECK(file != NULL)) return;
@@ -74,7 +73,7 @@ static memory memory_now(void) {
   return now;
 }
 
-/* Forward and backward; every layer gets a gradient. Gives the memory after forward. */
+/* Forward and backward; every layer gets a gradient. Returns the memory after forward. */
 static memory run_model(distag_mesh *mesh, distag_tensor *const *layers) {
   static const int64_t batch[] = {kBatch, kWidth};
   distag_error err = DISTAG_ERROR_INIT;
@@ -102,7 +101,7 @@ static memory run_model(distag_mesh *mesh, distag_tensor *const *layers) {
   return forward;
 }
 
-/* The own part, bit for bit that of the plain tensor. */
+/* The worker's own part is that of the plain tensor, bit for bit. */
 static void compare(distag_tensor *layer, uint64_t seed, int32_t rank) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_tensor *numbers = NULL, *whole = NULL, *part = NULL;
@@ -150,7 +149,7 @@ static int run(const char *rendezvous, int32_t rank, int32_t count, void *data) 
   fflush(stdout);
   const int64_t whole = kLayers * kLayerBytes, quarter = whole / kProcesses;
   if (kIsMeasured && has_lanes) {
-    /* Else nothing is measured. Not the whole quarter: the share of a library falls when another process maps it. */
+    /* Less would measure nothing. Not the whole quarter: the share of a library falls when another process maps it. */
     CHECK(made.share - before.share >= quarter / 2);
     CHECK(forward.share - before.share <= quarter + 2 * kLayerBytes + kExtra);
     CHECK(ran.share - before.share <= quarter + 2 * kLayerBytes + kExtra + kKept);

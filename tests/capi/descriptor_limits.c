@@ -46,7 +46,7 @@ static distag_status start_alone(int32_t size, int64_t timeout) {
   return status;
 }
 
-/* The limit that carries a group is refused at one descriptor less, before anything is waited for. */
+/* A limit with one descriptor less than a group needs is refused, before anything is waited for. */
 static void a_start_above_the_limit(void) {
   const int32_t size = 100;
   const int needs = (is_zmtp() ? 2 * (size - 1) : 5 * (size - 1) + 11) + kLeftForHost;
@@ -61,7 +61,7 @@ static void a_start_above_the_limit(void) {
   CHECK(strstr(err.message, "ulimit -n") != NULL);
   CHECK((strstr(err.message, "DISTAG_SOCKET_ENGINE=zmtp") != NULL) == !is_zmtp());
   CHECK(set_descriptor_limit(needs));
-  CHECK_INT(start_alone(size, DISTAG_SECOND), DISTAG_E_DEADLINE); /* nobody else comes */
+  CHECK_INT(start_alone(size, DISTAG_SECOND), DISTAG_E_DEADLINE); /* no other member comes */
 }
 
 /* ---- an open world ---- */
@@ -87,7 +87,7 @@ static distag_worker *join(const char *rendezvous, int32_t rank) {
   return worker;
 }
 
-/* The first one that joins finds plenty; for each other one few are left, and the first of these is told of. */
+/* The first worker that joins finds plenty; the others find few, and the first of these is reported. */
 static void let_join(distag_worker *worker, turns *shared) {
   for (int next = 1; next < kMembers; ++next) {
     if (next > 1) CHECK(leave_descriptors_free(kFew));
@@ -145,7 +145,7 @@ static void await(int from) {
   CHECK(read(from, &byte, 1) == 1);
 }
 
-/* Has a worker that listens at the path; once it is told, and has no descriptor left, it says so. */
+/* Runs a worker that listens at the path; when it is told, it gives up its descriptors, and says so. */
 static void listen_without_descriptors(const char *folder, const char *path, int from, int to) {
   char rendezvous[64], bind[96];
   const struct rlimit no_core = {0, 0};
@@ -167,7 +167,7 @@ static void listen_without_descriptors(const char *folder, const char *path, int
   await(from); /* for ever */
 }
 
-/* As SECURITY.md says of libzmq alone: accepting on ipc:// ends the process. */
+/* SECURITY.md says this of libzmq alone: accepting on ipc:// without a descriptor ends the process. */
 static void who_accepts_without_a_descriptor_ends(void) {
   char folder[] = "/tmp/distag-test-XXXXXX", path[64], command[64];
   int up[2], down[2], status = 0;

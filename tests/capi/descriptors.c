@@ -110,7 +110,7 @@ static int live_short(int kind, size_t count, int limit, int to, int from) {
     }
     return is_right ? kRefused : 1;
   }
-  /* Streams are made when they are first used, and what is left may be too little for them. */
+  /* Streams are made when they are first used, and too few descriptors may be left for them. */
   int is_refused = 0;
   for (size_t i = 0; i < count; ++i) {
     const distag_status status = try_to_use(workers[i], count == 2 && i == 0 ? "w1" : "w0");
@@ -126,7 +126,7 @@ static int live_short(int kind, size_t count, int limit, int to, int from) {
   do {
     use(workers[0], count == 2 ? "w1" : "w0");
     if (kind != kInproc && engine_keeps("descriptors run out"))
-      host_opens_files(); /* of what no peer is accepted with */
+      host_opens_files(); /* with descriptors that accept no peer */
   } while (!is_told(from, 0) && check_failures == 0);
   group_shutdown(workers, count);
   for (size_t i = 0; i < count; ++i) distag_worker_release(workers[i]);
@@ -173,7 +173,7 @@ static int is_greeted(const char *endpoint) {
   unsigned char first = 0;
   int fd = -1;
   for (int tries = 0; fd < 0 && tries < kPatienceMs; ++tries) {
-    fd = dial(endpoint); /* refused as long as the queue is full of those who hung up */
+    fd = dial(endpoint); /* refused while the queue is full of closed connections */
     if (fd < 0) poll(NULL, 0, 1);
   }
   struct pollfd waiting = {fd, POLLIN, 0};
@@ -219,7 +219,7 @@ static int run_one(int kind, size_t count, int limit) {
   return WEXITSTATUS(status);
 }
 
-/* Each limit in a process of its own, which has its result in `results`. */
+/* Runs each limit in a process of its own, whose result goes to `results`. */
 static void run_each(int kind, size_t count, int *results) {
   int status = 0, running = 0;
   for (int limit = kFirst; limit <= kLast; ++limit) {
@@ -235,7 +235,7 @@ static void run_each(int kind, size_t count, int *results) {
 }
 
 static int sweep(int kind, size_t count) {
-  int first = 0, least = 0; /* that serves, and from which on all do */
+  int first = 0, least = 0; /* the first that serves, and that from which on all do */
   int *const results = mmap(NULL, sizeof(int) * (kLast + 1), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (results == MAP_FAILED) abort();
   run_each(kind, count, results);
@@ -250,8 +250,8 @@ static int sweep(int kind, size_t count) {
   printf("%zu workers over %-6s serve with a limit of %d or more\n", count, kKindNames[kind], least);
   fflush(stdout);
   CHECK(least > 0);
-  /* Just below it calls are served or not: the lanes of both ways may be made at one moment, and each has descriptors
-   * then that it closes again. */
+  /* Just below `least`, calls are served or not: both lanes may be made at the same moment, and then each has
+   * descriptors that it closes again. */
   CHECK(least - first <= kMoment);
   return check_end();
 }

@@ -1,5 +1,5 @@
-/* DLPack: what an export says and who owns it, what an import borrows and refuses. The structs are declared here anew,
- * from the specification. */
+/* DLPack: the fields and the owner of an export, what an import borrows and refuses. The structs are declared here
+ * anew, from the specification. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -256,10 +256,10 @@ static void legacy_import(void) {
   CHECK_INT(deleted, 1);
   managed.tensor.device.type = 2;
   CHECK_FAILS(distag_tensor_import_dlpack_legacy(&managed, &x, &err), DISTAG_E_UNSUPPORTED, "CPU");
-  CHECK_INT(deleted, 1); /* stays its giver's */
+  CHECK_INT(deleted, 1); /* it still belongs to the giver */
 }
 
-/* An export comes back as it went. */
+/* An export can be imported again, with its values and its memory. */
 static void there_and_back(void) {
   distag_tensor *x = make(), *back = NULL;
   struct DLManagedTensorVersioned *managed = NULL;
@@ -273,7 +273,7 @@ static void there_and_back(void) {
   CHECK_INT(distag_get_handle_count(), 0);
 }
 
-/* One import that must fail, leave nothing, and not run the deleter. */
+/* An import that must fail, make nothing, and not run the deleter. */
 static void refused(struct DLManagedTensorVersioned managed, distag_status status, const char *word, int line) {
   distag_tensor *x = (distag_tensor *)&err;
   err.code = DISTAG_OK;

@@ -91,7 +91,7 @@ static void what_is_told(void) {
   CHECK_INT(strcmp(place.launcher, "own"), 0);
 }
 
-/* A launcher that speaks PMIx sets both. What it says then: tests/pmix. */
+/* A launcher that speaks PMIx sets both. For its answers then see tests/pmix. */
 static void half_a_launcher(void) {
   clear();
   setenv("PMIX_RANK", "1", 1);
@@ -99,7 +99,7 @@ static void half_a_launcher(void) {
   check_unknown();
 }
 
-/* A later version's struct is filled as far as this one knows it, and zeroed behind. */
+/* In a later version's struct the fields that this version knows are filled, and the rest is zeroed. */
 static void sizes(void) {
   struct {
     distag_environment known;
@@ -127,7 +127,7 @@ static void note(void *user_data, int32_t level, const char *message) {
   strncat(log_text, message, sizeof log_text - strlen(log_text) - 1);
 }
 
-/* A start takes the same place, and logs whose it is. */
+/* A start takes the same place, and logs which launcher gave it. */
 static void a_start(void) {
   distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
   distag_worker *worker = NULL;

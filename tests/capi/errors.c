@@ -63,7 +63,7 @@ static void sizes(void) {
   CHECK_INT(err.code, DISTAG_E_INVALID_ARGUMENT);
   CHECK(strstr(err.message, "distag_value_create_text") != NULL);
 
-  /* Of a size that no version had, nothing is used. */
+  /* If the error has a size that no version had, nothing in it is used. */
   memset(&err, 0, sizeof err);
   err.struct_size = 100;
   err.code = 77;
@@ -71,7 +71,7 @@ static void sizes(void) {
   CHECK_INT(err.code, 77);
   CHECK_INT(distag_tensor_set_requires_grad(NULL, 1, &err), DISTAG_E_INVALID_ARGUMENT);
 
-  /* A later version's error is filled as far as it is known. */
+  /* In a later version's error the known fields are filled. */
   memset(&later, 0xAB, sizeof later);
   later.head.struct_size = sizeof later;
   later.head.code = DISTAG_OK;
@@ -121,7 +121,7 @@ static void chain(void) {
   distag_tensor_release(NULL);
 }
 
-/* A worker that did not start is as a handle that was not made: what needs it leaves the reason as it is. */
+/* A worker that did not start acts as a handle that was not made: calls that need it leave the reason as it is. */
 static void chain_behind_start(void) {
   char folder[] = "/tmp/distag-errors-XXXXXX", meeting[64];
   const char *const meetings[] = {"inproc://nobody_comes", meeting};
@@ -181,7 +181,7 @@ static void who_failed(void) {
   distag_tensor_release(x);
 }
 
-/* A NULL handle is told with what makes one. */
+/* The error of a NULL handle names the function that makes one. */
 static void missing_handles(void) {
   distag_error err = DISTAG_ERROR_INIT;
   CHECK_FAILS(distag_worker_start(NULL, 0, &err), DISTAG_E_INVALID_ARGUMENT,

@@ -55,7 +55,7 @@ static void add(distag_invocation *invocation, int64_t more) {
   distag_value_release(sum);
 }
 
-/* A call that has come back: what the caller sent before has arrived. */
+/* Waits for a call: after that, everything that the caller sent before has arrived. */
 static void ask(void) {
   distag_tensor *x = NULL;
   CHECK_OK(distag_zeros(DISTAG_FLOAT32, NULL, 0, &x, &err));
@@ -95,7 +95,7 @@ static void calls(void) {
   check_answer(future, 5);
 }
 
-/* Finished with null, with a failure, and with what is no answer. */
+/* Calls are finished with null, with a failure, and with an invalid answer. */
 static void answers(void) {
   distag_error told = DISTAG_ERROR_INIT, broken = DISTAG_ERROR_INIT;
   distag_value *value = NULL;
@@ -137,7 +137,7 @@ static void futures(void) {
   distag_future_release(future); /* the event has a reference of its own */
   CHECK_OK(distag_future_get_value(event.future, &value, &err));
   CHECK_INT(distag_value_get_kind(value), DISTAG_VALUE_INT64);
-  /* Complete already, and twice: each gives an event. */
+  /* A future that is complete already is posted twice: each post gives an event. */
   CHECK_OK(distag_future_post(event.future, host, 1, &err));
   CHECK_OK(distag_future_post(event.future, host, 2, &err));
   distag_future_release(event.future);
@@ -146,7 +146,7 @@ static void futures(void) {
     CHECK_INT(event.tag, tag);
     distag_future_release(event.future);
   }
-  /* A cancelled one is complete as well. */
+  /* A cancelled future is complete as well. */
   future = call_host();
   CHECK_OK(distag_future_post(future, host, 3, &err));
   distag_future_cancel(future);
@@ -205,12 +205,12 @@ static void what_is_lent(void) {
   distag_future_release(future);
 }
 
-/* A deadline ends the call, not the invocation: a late answer is dropped. In the queue it is not even taken. */
+/* A deadline ends the call, not the invocation: a late answer is dropped. A call in the queue is not even taken. */
 static void late(void) {
   distag_event event = DISTAG_EVENT_INIT;
   distag_future *future = NULL;
   distag_invocation *taken = NULL;
-  /* Longer each time, as a machine that stops may end the call before it is taken. */
+  /* The timeout grows each time: a machine that stops may end the call before it is taken. */
   for (int64_t timeout = 30 * DISTAG_MILLISECOND; taken == NULL && timeout < 60 * DISTAG_SECOND; timeout *= 2) {
     future = call_host_within("add", timeout);
     if (distag_worker_take_event(host, timeout, &event, NULL) == DISTAG_OK) taken = event.invocation;
@@ -225,7 +225,7 @@ static void late(void) {
   CHECK_OK(distag_worker_poll(host, 0, DISTAG_FOREVER, NULL, &err)); /* it waits as an event now */
   distag_future_cancel(future);
   check_failure(future, DISTAG_E_CANCELLED, "cancelled");
-  ask(); /* the host has heard that nobody waits for it */
+  ask(); /* the host knows that no caller waits for it */
   future = call_host();
   event = take(120 * DISTAG_SECOND);
   CHECK(distag_invocation_get_time_left(event.invocation) > DISTAG_SECOND);
@@ -286,7 +286,7 @@ static void *take_until_the_end(void *unused) {
   return NULL;
 }
 
-/* One is taken and never finished, one waits as an event, one as a task, a future is posted and never completes. */
+/* A call is taken and never finished, another is an event, a third a task; a future is posted and never completes. */
 static void left_open(void) {
   distag_event event = DISTAG_EVENT_INIT;
   static const int32_t all[] = {0, 1};
@@ -349,7 +349,7 @@ static void ends_by_events(void) {
   CHECK(event.kind == DISTAG_EVENT_FUTURE && event.tag == kTagDone);
   distag_future_release(event.future);
   CHECK_FAILS(distag_worker_take_event(host, DISTAG_FOREVER, &event, &err), DISTAG_E_INVALID_STATE, "down");
-  /* It has left, and nobody has waited for its future yet. */
+  /* The worker has left, and no thread has waited for its future yet. */
   CHECK_FAILS(distag_worker_wait(host, DISTAG_FOREVER, &err), DISTAG_E_INVALID_STATE, "down");
   CHECK_FAILS(distag_future_post(down, host, kTagDone, &err), DISTAG_E_INVALID_STATE, "down");
   CHECK_FAILS(distag_worker_offer(host, "late", 1, NULL, &err), DISTAG_E_INVALID_STATE, "down");
@@ -361,7 +361,7 @@ static void ends_by_events(void) {
   distag_worker_release(caller);
 }
 
-/* Released without a shutdown, with events in the queue; and one that was never started. */
+/* A worker is released without a shutdown, with events in the queue; another was never started. */
 static void released(void) {
   distag_worker_options options = group_options(0, 1, "inproc://events-unstarted");
   distag_event event = DISTAG_EVENT_INIT;

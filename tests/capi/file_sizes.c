@@ -1,6 +1,6 @@
 /* A host whose files may be no longer than some limit lives on: where processes meet by file, by tcp, or within one,
  * each limit from nothing to 1 MiB lets them work, by sockets where a lane is too long, or is an error that names
- * `ulimit -f`. So it is where the limit falls only after the start. */
+ * `ulimit -f`. The same holds where the limit falls only after the start. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <signal.h>
@@ -54,7 +54,7 @@ static void use(distag_worker *worker, const char *peer) {
   call_neg(worker, peer, 1 << 18);
 }
 
-/* The way to the peer is a lane, or is not for want of file size. */
+/* The way to the peer is a lane, or the report says that the limit of file sizes forbids one. */
 static void check_way(distag_worker *worker, int has_lane) {
   static char report[65536];
   size_t size = 0;
@@ -62,7 +62,7 @@ static void check_way(distag_worker *worker, int has_lane) {
   if (!CHECK((strstr(report, "ulimit -f") == NULL) == has_lane)) fprintf(stderr, "%s\n", report);
 }
 
-/* Exactly the errors that the limit is for. */
+/* Accepts only the errors that this limit causes. */
 static int refused(void) {
   const int is_right =
       (err.code == DISTAG_E_INVALID_STATE || err.code == DISTAG_E_DENIED) && strstr(err.message, "ulimit -f") != NULL;
@@ -116,7 +116,7 @@ static int free_port(void) {
   return ntohs(address.sin_port);
 }
 
-/* With the default action of the signal, or with a handler of the host's, that nothing must call. */
+/* The signal has its default action, or a handler of the host's, which must not be called. */
 static void try_limit(int way, rlim_t limit, int is_late, int has_handler) {
   char rendezvous[96];
   pid_t members[2];
@@ -132,7 +132,7 @@ static void try_limit(int way, rlim_t limit, int is_late, int has_handler) {
     if (has_handler) signal(SIGXFSZ, count_signal);
     _exit(way == kInproc ? live_together(limit, is_late) : live_apart(rendezvous, rank, limit, is_late));
   }
-  /* The record of the group, and the key of the user. */
+  /* The limit may be too small for the record of the group, or for the key of the user. */
   const int is_short = !is_late && ((way == kFile && limit <= 1) || (way == kTcp && limit <= 1));
   for (int rank = 0; rank < count; ++rank) {
     CHECK(waitpid(members[rank], &status[rank], 0) == members[rank]);

@@ -96,7 +96,7 @@ static void the_report_has_the_last_hundred(void) {
   free(text);
 }
 
-/* What came before the end can still be read. */
+/* Events from before the end can still be read. */
 static void a_worker_that_is_shut_down(void) {
   CHECK_INT(group_shutdown(workers, 2), 0);
   char *text = report_of(workers[0]);

@@ -16,7 +16,7 @@ enum { kTraps = FE_DIVBYZERO | FE_INVALID | FE_OVERFLOW | FE_UNDERFLOW, kSmalles
 
 static distag_error err = DISTAG_ERROR_INIT;
 
-/* What is taken from the tensors is released. */
+/* Copies the elements of `y`, and releases it. */
 static void use(distag_tensor *y, double *out, size_t count) {
   CHECK_OK(distag_tensor_copy_data(y, out, count * sizeof(double), &err));
   distag_tensor_release(y);

@@ -1,5 +1,5 @@
 /* A worker whose one thread stands still is flooded by three others: they are told OVERLOADED at once, memory stays
- * within their budgets, everybody else goes on, and nothing that was accepted is lost. */
+ * within their budgets, all other workers go on, and nothing that was accepted is lost. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -29,7 +29,7 @@ static distag_status serve(void *user_data, distag_invocation *invocation, dista
   return DISTAG_OK;
 }
 
-/* Calls until one is seen to be refused. How many came before. */
+/* Calls until a call is seen to be refused. Returns the number of calls before it. */
 static int flood(distag_worker *sender, distag_value *arg, distag_future **accepted) {
   int count = 0;
   for (; count < kMost; ++count) {
@@ -113,11 +113,11 @@ static int end_blocking(struct blocking *calls) {
   return kBlocking;
 }
 
-/* What the header lets a host plan with: so much under way, and as much again and one request that wait. */
+/* Numbers of the header by which a host plans: a budget is under way; another budget and one request wait. */
 static void look_at_budgets(int64_t request) {
   for (int sender = 0; sender < kSenders; ++sender) {
     distag_stats stats = DISTAG_STATS_INIT;
-    do { /* a busy loop tells its counters late */
+    do { /* a busy loop reports its counters late */
       CHECK_OK(distag_worker_get_stats(workers[sender], &stats, &err));
     } while (stats.request_bytes_waiting < kBudget && check_failures == 0);
     CHECK((int64_t)stats.request_bytes_open >= request && stats.request_bytes_open <= kBudget);
@@ -125,8 +125,8 @@ static void look_at_budgets(int64_t request) {
   }
 }
 
-/* What the senders may have on their way, and a tenth more. libzmq keeps what it has read besides, up to 64 messages of
- * each connection; a group that meets within its process has no socket. */
+/* The bytes that senders may have on their way, and a tenth more. libzmq also keeps what it has read, up to 64 messages
+ * of each connection; a group that meets within its process has no socket. */
 static int64_t room(int64_t request) {
   const int is_all =
       getenv("DISTAG_TEST_SOCKETS") == NULL ||
@@ -172,7 +172,7 @@ static void flood_by_all(int64_t size) {
   do {
     CHECK_OK(distag_worker_get_stats(workers[0], &stats, &err));
   } while (stats.request_bytes_waiting > 0 && check_failures == 0);
-  CHECK(stats.request_bytes_open <= kBudget / 8); /* the last word on what was begun may be owed */
+  CHECK(stats.request_bytes_open <= kBudget / 8); /* the last report of begun requests may be owed */
   distag_tensor_release(data);
 }
 

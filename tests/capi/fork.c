@@ -112,7 +112,7 @@ static void child(handles *h) {
   CHECK_INT(destroyed, 1); /* no host code of the parent's */
 }
 
-/* The pool of the parent gives a thread that waits a successor, for calls that wait: not in a child. */
+/* The pool of the parent replaces a thread that waits by another one, for calls that wait: a child does not. */
 static distag_status fork_within(void *user_data, distag_invocation *invocation, distag_error *told) {
   distag_stats stats = DISTAG_STATS_INIT;
   distag_worker *own = distag_invocation_get_worker(invocation);

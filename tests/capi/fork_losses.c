@@ -1,4 +1,4 @@
-/* A child that is forked without exec keeps a killed parent alive in nothing: its peers are told as soon as without the
+/* A child that is forked without exec does not keep a killed parent alive: its peers are told as soon as without the
  * child, and its name and port are free for another process at once. Over lanes, sockets, and tcp; met by a file. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -27,7 +27,7 @@ static distag_status echo(void *user_data, distag_invocation *invocation, distag
   return distag_invocation_return(invocation, distag_invocation_get_arg(invocation, 0), err);
 }
 
-/* A call whose answer this program holds in its hands. */
+/* Begins a call that is answered by `*out_reply` alone. */
 static distag_future *begin(distag_reply **out_reply) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_future *future = NULL;
@@ -64,7 +64,7 @@ static int64_t whole_of(distag_future *future) {
   return whole;
 }
 
-/* One more than the value, or the failure as it is. */
+/* Returns the value plus one, or the failure as it is. */
 static distag_status add_one(void *user_data, distag_future *future, distag_value **out_value, distag_error *err) {
   distag_value *value = NULL;
   int64_t whole = 0;
@@ -77,7 +77,7 @@ static distag_status add_one(void *user_data, distag_future *future, distag_valu
   return distag_value_create_int64(whole + 1, out_value, err);
 }
 
-/* 100 where the one before failed with 1500. */
+/* Returns 100 if the future before has failed with 1500. */
 static distag_status mend(void *user_data, distag_future *future, distag_value **out_value, distag_error *err) {
   distag_error seen = DISTAG_ERROR_INIT;
   (void)user_data;
@@ -139,7 +139,7 @@ static void values_and_failures(void) {
   CHECK_INT(whole_of(f[2]), 42);
   CHECK_INT(whole_of(f[1]), 41);
   CHECK_INT(atomic_load(&destroyed), 2); /* before the next one is complete */
-  f[3] = then(f[2], add_one);            /* of one that is complete */
+  f[3] = then(f[2], add_one);            /* of a complete future */
   CHECK_INT(whole_of(f[3]), 43);
   f[4] = then(f[3], give_nothing);
   CHECK_OK(distag_future_wait(f[4], DISTAG_FOREVER, &err));
@@ -205,7 +205,7 @@ static void cancels(void) {
   release_all(f, 3);
 }
 
-/* The last of a long chain that hangs on f0. */
+/* Makes a long chain of futures behind `first`. */
 static void make_chain(distag_future *first) {
   chain[0] = then(first, add_one);
   for (int i = 1; i < kLong; ++i) chain[i] = then(chain[i - 1], add_one);
@@ -219,7 +219,7 @@ static void *long_chains(void *unused) {
   (void)unused;
   distag_future *first = begin(&reply);
   make_chain(first);
-  release_all(chain, kLong - 1); /* nobody needs to hold what is between */
+  release_all(chain, kLong - 1); /* futures in between need not be held */
   last = chain[kLong - 1];
   finish(reply, 0);
   CHECK_INT(whole_of(last), kLong);

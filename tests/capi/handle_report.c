@@ -29,7 +29,7 @@ static size_t times(const char *text, const char *part) {
   return count;
 }
 
-/* A worker that the host has released, while a future of it lives, is listed as that. */
+/* A worker that the host has released, while a future of it lives, is listed as released. */
 static void released(void) {
   distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
   distag_worker *worker = NULL;

@@ -22,7 +22,7 @@ static distag_tensor *leaf(double value) {
   return t;
 }
 
-/* Notes what it sees. */
+/* Notes the gradient. */
 static distag_status note(void *user_data, distag_tensor *gradient, distag_tensor **out_gradient, distag_error *told) {
   (void)user_data;
   CHECK(*out_gradient == NULL && told->code == DISTAG_OK);
@@ -30,7 +30,7 @@ static distag_status note(void *user_data, distag_tensor *gradient, distag_tenso
   return distag_tensor_get_item(gradient, &seen[seen_count++ % 8], told);
 }
 
-/* Multiplies by what user_data points to. */
+/* Multiplies by the number that user_data points to. */
 static distag_status scale(void *user_data, distag_tensor *gradient, distag_tensor **out_gradient, distag_error *told) {
   return distag_mul_scalar(gradient, *(const double *)user_data, out_gradient, told);
 }

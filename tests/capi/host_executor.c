@@ -35,7 +35,7 @@ static distag_status serve(void *user_data, distag_invocation *invocation, dista
   return distag_invocation_return(invocation, distag_invocation_get_arg(invocation, 0), told);
 }
 
-/* Calls the other worker and waits: the waiting thread runs what it is asked meanwhile. */
+/* Calls the other worker and waits: the waiting thread runs calls that come meanwhile. */
 static distag_status relay(void *user_data, distag_invocation *invocation, distag_error *told) {
   distag_worker *self = distag_invocation_get_worker(invocation);
   (void)user_data;

@@ -20,7 +20,7 @@ static distag_tensor *parameter(int64_t seed) {
   return made;
 }
 
-/* Of rows, so that parts of rows may be given. */
+/* Computes with rows, so that parts of rows may be given. */
 static distag_status project(distag_tensor *x, distag_tensor *weight, distag_tensor **out_y, distag_error *e) {
   distag_tensor *product = NULL;
   if (distag_matmul(x, weight, &product, e) == DISTAG_OK) distag_tanh(product, out_y, e);
@@ -105,7 +105,7 @@ static void train_alone(void) {
   distag_optimizer_release(optimizer);
 }
 
-/* All parameters in one optimizer of each member would step the one outside twice: the first member has that. */
+/* If each member's optimizer had all parameters, the outside weight would step twice: only the first member has it. */
 static distag_optimizer *make_optimizer(distag_worker *worker, distag_tensor *weight, int is_first) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_value *values[] = {distag_tensor_as_value(weight), NULL};
@@ -133,7 +133,7 @@ static void train_step(distag_worker *worker, distag_mesh *mesh, distag_tensor *
   CHECK_OK(distag_tensor_get_item(whole, out_loss, &err));
   CHECK_OK(distag_backward(context, &loss, 1, NULL, &err));
   CHECK_OK(distag_optimizer_step(optimizer, context, NULL, &err));
-  /* Nobody calls before the step outside is made. */
+  /* No member calls again before the step outside is made. */
   CHECK_OK(distag_collective(mesh, DISTAG_ALL_REDUCE, NULL, whole, NULL, &ready, &err));
   distag_tensor *const made[] = {hidden, rows, whole, ready, y, loss};
   for (size_t i = 0; i < sizeof made / sizeof *made; ++i) distag_tensor_release(made[i]);

@@ -40,7 +40,7 @@ static void note(void *user_data, int32_t level, const char *message) {
   pthread_mutex_unlock(&log_mutex);
 }
 
-/* The refused side may hear of it before the record is written. */
+/* The refused side may get the error before the record is written. */
 static int is_logged(const char *word) {
   struct timespec deadline;
   clock_gettime(CLOCK_REALTIME, &deadline);
@@ -67,7 +67,7 @@ static double seconds_now(void) {
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Below the ports that the system gives to those who dial: a free one of these is soon somebody's. */
+/* Chooses a port below those that the system gives to diallers: a free port of that range is soon taken. */
 static void choose_port(void) {
   static int turn = 0;
   struct sockaddr_in address;
@@ -96,7 +96,7 @@ static distag_security_options keys_of(const distag_key_pair *own) {
   return security;
 }
 
-/* Of an open world: w0 serves, the others come and go. */
+/* Makes a worker of an open world: w0 serves, the others come and go. */
 static distag_worker *make(int rank, const char *name, const distag_security_options *security) {
   distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
   distag_worker *worker = NULL;
@@ -121,7 +121,7 @@ static distag_worker *start(int rank, const char *name, const distag_security_op
 
 static double longest_denial;
 
-/* Its start is denied at once, with `word`. */
+/* The start of this worker is denied at once, with `word`. */
 static void check_denied(const char *name, const distag_security_options *security, const char *word) {
   distag_worker *worker = make(-1, name, security);
   const double since = seconds_now();
@@ -195,7 +195,7 @@ static void calls_by_name(void) {
   for (int i = kWorkers - 1; i >= 0; --i) end(worker[i]);
 }
 
-/* Who has no key of the list, or takes another name than that of its key. */
+/* Workers without a key of the list, or with another name than that of their key. */
 static void strangers(void) {
   distag_security_options first = keys_of(&pair[0]), wrong = keys_of(&other), second = keys_of(&pair[1]);
   distag_security_options group = DISTAG_SECURITY_OPTIONS_INIT, none = DISTAG_SECURITY_OPTIONS_INIT;
@@ -215,9 +215,9 @@ static void strangers(void) {
   check_denied("w1", &misled, "it does not have the key that this worker's list gives for \"w0\"");
   check_denied("w2", &second, "its key is that of \"w1\"");
   check_denied("w9", &second, "its key is that of \"w1\"");
-  /* All of them at the rendezvous. A listener of libzmq that is dialled with another key of its own hangs up at HELLO,
-   * and the dialler makes sure by two more connections: so of `group` and of `misled`; and of `none` by one, unless the
-   * greeting of the listener comes in time. Where the machine has stopped, more dials may follow. */
+  /* All of them are counted at the rendezvous. A listener of libzmq that is dialled with another key of its own hangs
+   * up at HELLO, and the dialler makes sure by two more connections: `group` and `misled` do; `none` does so by one,
+   * unless the greeting of the listener comes in time. If the machine has stopped, more dials may follow. */
   const uint64_t refused = refused_by(server) - before;
   const int is_once = engine_keeps("a dialler without the right key is DENIED");
   CHECK(refused >= (is_once ? 6 : 10));
@@ -231,7 +231,7 @@ static void strangers(void) {
   end(server);
 }
 
-/* Nobody serves the rendezvous, and names are asked for at each door. */
+/* No worker serves the rendezvous, and each worker that is dialled checks names. */
 static void doors_of_ipc(void) {
   char folder[] = "/tmp/distag-keys-XXXXXX", uri[64];
   distag_security_options first = keys_of(&pair[0]), second = keys_of(&pair[1]), wrong = keys_of(&other);
@@ -284,7 +284,7 @@ static void rotation(void) {
   for (int i = kWorkers - 1; i >= 0; --i) end(worker[i]);
 }
 
-/* One backward pass of `from` through w0. */
+/* Runs a backward pass of `from` through w0. */
 static distag_status pass(distag_worker *from, distag_backward_mode_type mode) {
   distag_backward_options options = DISTAG_BACKWARD_OPTIONS_INIT;
   distag_context *context = NULL;

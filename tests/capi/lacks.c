@@ -1,8 +1,8 @@
-/* What a process lacks itself says nothing of its peers, however long it lasts: with no descriptor left, or no local
- * port, calls to a member fail soon with OUT_OF_MEMORY and the cure, a deadline that comes first names it too, the
- * member is not given up, and calls work again once there is room. Over lanes, sockets and tcp. Where it is the member
- * that can accept the caller and cannot dial it, the same holds. An address for which this machine has no family any
- * more (IPv6 is switched off) is no lack that ends: there the member is given up. */
+/* A lack of this process says nothing of its peers, however long it lasts: with no descriptor left, or no local port,
+ * calls to a member fail soon with OUT_OF_MEMORY and the cure, a deadline that comes first names it too, the member is
+ * not given up, and calls work again once there is room. Over lanes, sockets and tcp. The same holds where the member
+ * can accept the caller and cannot dial it. An address for which this machine has no family any more (IPv6 is switched
+ * off) is no lack that ends: there the member is given up. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -67,7 +67,7 @@ static void give_ports(void) {
   for (int i = 0; i < kPortCount; ++i) close(ports[i]);
 }
 
-/* A network of its own with few ports. 0 where this process may not make one. */
+/* Makes a network of its own with few ports. 0 if this process may not make one. */
 static int enter_small_network(void) {
   char range[32];
   const int size = snprintf(range, sizeof range, "%d %d", kFirstPort, kFirstPort + kPortCount - 1);
@@ -85,7 +85,7 @@ static int enter_small_network(void) {
   return is_up && is_set;
 }
 
-/* In the network of its own. */
+/* Whether the network of its own has IPv6. */
 static int has_ipv6(void) {
   const struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
   const int any = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -110,9 +110,9 @@ static void expect_cure(int way) {
 
 struct plan {
   int way;
-  int short_of[2]; /* pipes: the second one lacks them */
-  int room[2];     /* is to have them again */
-  int done[2];     /* the first one has done with it */
+  int short_of[2]; /* pipes: rank 1 says that it lacks descriptors, */
+  int room[2];     /* is told to have them again, */
+  int done[2];     /* and that rank 0 is done */
 };
 
 static void tell(const int *way) {
@@ -120,7 +120,7 @@ static void tell(const int *way) {
   CHECK(write(way[1], &byte, 1) == 1);
 }
 
-/* Fails where the other one has ended. */
+/* Fails if the other process has ended. */
 static void await(const int *way) {
   char byte = 0;
   CHECK(read(way[0], &byte, 1) == 1);
@@ -152,7 +152,7 @@ static void lack(distag_worker *worker, const struct plan *plan) {
   }
 }
 
-/* The ends of the pipes that are the other one's: what it does not say any more is the end then. */
+/* Closes the pipe ends of the other process: a read then ends when that process ends. */
 static void close_ends(const struct plan *plan, int32_t rank) {
   close(plan->short_of[rank == 0]);
   close(plan->room[rank != 0]);
@@ -167,13 +167,13 @@ static int live(const char *rendezvous, int32_t rank, int32_t count, void *data)
   check_failures = 0;
   alarm(500);
   close_ends(plan, rank);
-  /* The other one would give up a peer that it cannot hear, by its own lease. */
+  /* By its own lease, rank 1 would give up a peer that it cannot hear. */
   options.lease_ns = rank == 0 ? kLease : 600 * DISTAG_SECOND;
   options.no_lane = way == kSocket;
   if (way >= kTcp) options.bind = way == kFamily ? "tcp://[::1]:0" : "tcp://127.0.0.1:0";
   CHECK_OK(distag_worker_create(&options, &worker, &err));
   CHECK_OK(distag_worker_start(worker, 120 * DISTAG_SECOND, &err));
-  /* A shutdown greets the first one: the other waits with it, so that there is no stream yet. */
+  /* A shutdown would greet rank 0: rank 1 waits with it, so that there is no stream yet. */
   if (rank == 0) {
     if (way == kFamily) {
       lose(worker);

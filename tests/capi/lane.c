@@ -32,7 +32,7 @@ static distag_status give_back(void *user_data, distag_invocation *invocation, d
   return distag_invocation_return(invocation, distag_invocation_get_arg(invocation, 0), error);
 }
 
-/* Of the tensor that comes; with a reference of the caller's. */
+/* Returns the tensor that comes back, with a reference of the caller's. */
 static distag_tensor *call_give_back(distag_worker *worker, const char *peer, distag_tensor *x) {
   distag_value *args[] = {distag_tensor_as_value(x)}, *result = NULL;
   distag_tensor *y = NULL;

@@ -1,5 +1,5 @@
-/* One side of a lane is lost. Tensors that a lost sender has lent are read on as long as somebody keeps them; those
- * lent to a lost receiver are free again, and one that was only stopped goes on to read what it was lent. */
+/* A side of a lane is lost. Tensors that a lost sender has lent stay readable as long as they are held; tensors lent to
+ * a lost receiver are free again, and a receiver that was only stopped goes on to read what it was lent. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <semaphore.h>
@@ -20,13 +20,13 @@ enum { kIsMeasured = 0 }; /* a sanitizer has memory of its own */
 #else
 enum { kIsMeasured = 1 };
 #endif
-/* Of 32 MiB. */
+/* Tensors of 32 MiB. */
 enum { kTensors = 6, kCount = 8 << 20 };
 static const int64_t kLentBytes = (int64_t)kTensors * kCount * (int64_t)sizeof(float);
 static const int64_t kMostKept = 32 << 20; /* of 192 MiB */
 static const int64_t kLease = 10 * DISTAG_SECOND, kShortLease = 3 * DISTAG_SECOND;
 
-/* Of both processes. */
+/* State of both processes. */
 typedef struct shared {
   int signal;              /* that ends the receiver */
   _Atomic int has_written; /* the sender, after the loss */
@@ -94,7 +94,7 @@ static void wait_for_loss(void) {
   CHECK(sem_timedwait(&other_is_lost, &until) == 0);
 }
 
-/* Whether the bytes come down to that within some seconds: memory goes back now and then. */
+/* Whether the bytes come down to `most` in time: memory goes back at intervals. */
 static int comes_below(int64_t (*bytes)(void), int64_t most) {
   const int64_t end = now_ns() + 120 * DISTAG_SECOND;
   while (bytes() > most && now_ns() < end) poll(NULL, 0, 10);
@@ -121,7 +121,7 @@ static void lend_all(distag_worker *worker, const char *to, distag_tensor **tens
   CHECK_OK(distag_call(worker, NULL, to, "keep", args, kTensors, NULL, NULL, &err));
 }
 
-/* The number behind the name in the part "lane" of the report. */
+/* The number after the name in the part "lane" of the report. */
 static int64_t lane_number(distag_worker *worker, const char *name) {
   static char report[1 << 16];
   char quoted[32];
@@ -221,7 +221,7 @@ static int outlive_receiver(const char *rendezvous, shared *both) {
     check_all(tensors[i], (float)(20 + i));
   }
   both->has_written = 1;
-  CHECK_INT(kill(receiver, SIGCONT), 0); /* of no effect where it is dead: nobody has waited for it yet */
+  CHECK_INT(kill(receiver, SIGCONT), 0); /* no effect if it is dead: it has not been waited for yet */
   for (int i = 0; i < kTensors; ++i) distag_tensor_release(tensors[i]);
   CHECK(comes_below(lendable_bytes, 0));
   if (kIsMeasured) CHECK(comes_below(resident_bytes, before + kMostKept));
@@ -229,7 +229,7 @@ static int outlive_receiver(const char *rendezvous, shared *both) {
   return check_end();
 }
 
-/* Until it is killed, or goes on as one that others have lost. */
+/* Runs until it is killed, or goes on after others have lost it. */
 static int be_lost(const char *rendezvous, shared *both) {
   distag_worker *worker = start_worker(rendezvous, 1, 2, both->signal == SIGKILL ? kLease : kShortLease);
   const int64_t end = now_ns() + 240 * DISTAG_SECOND;

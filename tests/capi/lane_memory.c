@@ -1,5 +1,5 @@
-/* Large tensors go to another process and back, again and again, without a byte more in either: what comes back as it
- * was, and what was computed there. usage: capi_lane_memory [ROUND_TRIPS] */
+/* Large tensors go to another process and back, again and again, without a byte more in either: tensors that come back
+ * as they were, and results that were computed there. usage: capi_lane_memory [ROUND_TRIPS] */
 #define _GNU_SOURCE
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@ enum { kTrips = 20, kIsMeasured = 0 }; /* a sanitizer has memory of its own */
 #else
 enum { kTrips = 300, kIsMeasured = 1 };
 #endif
-/* Of 64 MiB. The peak of a window of trips does not depend on the moment at which memory goes back. */
+/* Tensors of 64 MiB. The peak of a window of trips does not depend on the moment at which memory goes back. */
 enum { kCount = 16 << 20, kWindow = 40, kFirst = 60 };
 static const int64_t kMostGrowth = 32 << 20; /* less than half a tensor */
 
@@ -45,7 +45,7 @@ static distag_status give_back(void *user_data, distag_invocation *invocation, d
   return distag_invocation_return(invocation, distag_invocation_get_arg(invocation, 0), error);
 }
 
-/* Gives a list of the bytes of each kind. */
+/* Answers with a list of the bytes of each kind. */
 static distag_status tell_usage(void *user_data, distag_invocation *invocation, distag_error *error) {
   const usage now = usage_now();
   distag_value *items[kKinds] = {NULL}, *list = NULL;
@@ -71,7 +71,7 @@ static usage usage_of_other(distag_worker *worker) {
 
 /* ---- trips ---- */
 
-/* One element or two of each page. */
+/* Checks an element or two of each page. */
 static void check_elements(distag_tensor *x, float value) {
   const float *numbers = distag_tensor_get_data(x);
   for (int64_t i = 0; i < kCount; i += 1021) {

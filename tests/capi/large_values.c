@@ -133,7 +133,7 @@ static void many_references(void) {
   for (int i = 0; i < kReferences; ++i) distag_rref_release(rrefs[i]);
 }
 
-/* One owner has `count` parameters, and more than 64 KiB of descriptions of what is kept of them. */
+/* A single owner has `count` parameters, and more than 64 KiB of descriptions of the state that is kept for them. */
 static void optimizer_of(distag_value *const *parameters, size_t count) {
   distag_optimizer *optimizer = NULL;
   distag_context *context = NULL;
@@ -169,7 +169,7 @@ static void optimizers_of_many_tensors(void) {
   for (int i = 0; i < kRrefParameters; ++i) distag_rref_release(rrefs[i]);
 }
 
-/* The limit that stays is told, and nothing is lost. */
+/* The limit that remains is in the error, and nothing is lost. */
 static void above_the_limit(void) {
   enum { kTooMany = 4000000 };
   distag_value *list = floats(kTooMany), *answer = NULL;

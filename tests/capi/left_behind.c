@@ -1,5 +1,5 @@
-/* What workers over sockets leave behind: after 200 starts, and after the shutdown of one whose peer is stopped, this
- * process has the threads and descriptors of before the first start. */
+/* Workers over sockets leave nothing behind: after 200 starts, and after the shutdown of one whose peer is stopped,
+ * this process has the threads and descriptors of before the first start. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <poll.h>
@@ -52,7 +52,7 @@ static distag_worker_options options_of(int32_t rank, const char *rendezvous, co
   distag_worker_options options = group_options(rank, 2, rendezvous);
   options.no_lane = 1;
   options.thread_count = 1;
-  options.lease_ns = 600 * DISTAG_SECOND; /* nobody is lost meanwhile */
+  options.lease_ns = 600 * DISTAG_SECOND; /* no peer is lost meanwhile */
   if (security != NULL) {
     options.security = security;
     options.bind = "tcp://127.0.0.1:0";
@@ -105,7 +105,7 @@ static distag_status who(void *user_data, distag_invocation *invocation, distag_
   return error->code;
 }
 
-/* More is on its way to the peer than sockets take, and it takes nothing. */
+/* More is on its way to the peer than sockets hold, and the peer reads nothing. */
 static void leave_one_that_is_stopped(const char *rendezvous) {
   const held before = count_held();
   const distag_worker_options options = options_of(0, rendezvous, NULL);

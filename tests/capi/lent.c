@@ -1,4 +1,4 @@
-/* To release what is lent does nothing: every callback and every function that lends, walked. */
+/* Releasing a lent handle does nothing: this walks every callback and every function that lends. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ COUNTED(mesh)
 
 enum { kReleases = 102 };
 
-/* kReleases of them are too many. */
+/* Makes kReleases releases too many. */
 static void *misuse_once(void *given) {
   const struct misuse *m = given;
   m->release(m->handle);
@@ -44,7 +44,7 @@ static void *misuse_once(void *given) {
 
 static int is_told_alone = 1; /* nothing else is misused meanwhile */
 
-/* Here, then on two threads side by side. */
+/* Misuses a handle here, then on two threads side by side. */
 static void misuse(void *handle, counted retain, counted release) {
   struct misuse given = {handle, retain, release};
   const uint64_t told = distag_get_misuse_count();
@@ -99,7 +99,7 @@ static void of_values(void) {
   CHECK_INT(distag_tensor_get_id(seen), distag_tensor_get_id(t));
   CHECK_NEAR(number_of(seen), 3);
   CHECK_NEAR(number_of(t), 3);
-  /* Those retained live on beyond their lenders. */
+  /* Retained handles live on beyond their lenders. */
   kept = distag_value_get_item(list, 0);
   distag_value_retain(kept);
   distag_tensor_retain(seen);
@@ -235,7 +235,7 @@ static distag_status give_back(void *user_data, distag_tensor *const *inputs, si
   return DISTAG_OK;
 }
 
-/* One reference does for one output. */
+/* A single reference is enough for one output. */
 static distag_status twice(void *user_data, distag_tensor *const *inputs, size_t input_count,
                            distag_tensor **out_outputs, size_t output_count, distag_error *told) {
   (void)user_data;
@@ -315,7 +315,7 @@ static void of_invocations(void) {
   CHECK_INT(whole_of(kept_arg), 8);
   CHECK_NEAR(number_of(kept_tensor), 9);
   CHECK_INT(distag_worker_get_rank(worker), 0);
-  /* It does not keep the context, also where that was made. */
+  /* The handle does not keep the context, even on the worker that made it. */
   CHECK_OK(distag_context_get_info(kept_context, &info, &err));
   distag_context_release(context);
   /* The end comes before what is called later. */
@@ -371,7 +371,7 @@ static void of_futures(void) {
   MISUSE(value, value);
   CHECK_INT(distag_value_get_kind(value), DISTAG_VALUE_NULL);
   sem_wait(&is_done);
-  /* The host's own goes when the host releases it; the one it has of the callback stays. */
+  /* The host's own future goes when the host releases it; the future kept from the callback stays. */
   CHECK_OK(distag_future_get_value(future, &value, &err));
   distag_future_release(future);
   CHECK_INT(distag_future_poll(kept_future), 1);

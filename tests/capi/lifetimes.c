@@ -92,7 +92,7 @@ static void a_cancelled_start_can_be_started_again(void) {
   distag_future_cancel(start);
   CHECK_FAILS(distag_future_wait(start, DISTAG_FOREVER, &err), DISTAG_E_CANCELLED, "cancelled");
   distag_future_release(start);
-  /* It can, at once; and once that is answered the start before has left the rendezvous. */
+  /* A second start works at once; when it is answered, the first one has left the rendezvous. */
   CHECK_FAILS(distag_worker_start(workers[0], 50 * DISTAG_MILLISECOND, &err), DISTAG_E_DEADLINE, "rank 1");
   CHECK_FAILS(distag_worker_start(workers[1], 100 * DISTAG_MILLISECOND, &err), DISTAG_E_DEADLINE, "rank 0");
   CHECK_INT(group_start(workers, 2), 0);

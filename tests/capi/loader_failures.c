@@ -199,7 +199,7 @@ static void release_while_blocked(members *group, int32_t rank) {
   take(loader, 1);
   feed_await_blocked(&feeds[1]);
   if (rank == 1) {
-    distag_loader_release(loader); /* it waits for no call: who blocks goes on further below */
+    distag_loader_release(loader); /* it waits for no call: the blocked source goes on below */
     CHECK_INT(feed_get_destroyed(&feeds[1]), 0);
   } else {
     distag_status status;
@@ -238,8 +238,8 @@ static void release_without_loader(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
-/* The one that has the data releases its loader, and its mesh as well where it leaves: what it has announced comes
- * still, whatever the others had asked for. Who asks for nothing hears of it at the mesh. */
+/* The member that has the data releases its loader, and its mesh as well if it leaves: announced batches still come,
+ * whatever the others had asked for. A member that asks for nothing learns of it at the mesh. */
 static void release_at_the_root(members *group, int32_t rank) {
   distag_error err = DISTAG_ERROR_INIT;
   for (uint32_t prefetch = 1; prefetch <= 8; ++prefetch) {

@@ -34,7 +34,7 @@ static int start(members *group, int32_t count, const char *rendezvous, size_t t
   return group_start(group->workers, (size_t)count);
 }
 
-/* The rows of a batch as its "x" and "y" say. */
+/* The rows of a batch, from its "x" and "y". */
 static size_t rows_of(distag_value *batch, int64_t *rows) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_tensor *x = NULL, *y = NULL, *whole_x = NULL, *whole_y = NULL;
@@ -64,7 +64,7 @@ static size_t rows_of(distag_value *batch, int64_t *rows) {
 
 typedef struct trial {
   distag_loader_options options;
-  int64_t resumes;       /* after every so many batches; 0: never */
+  int64_t resumes;       /* after every number of batches; 0: never */
   const int64_t *golden; /* nullable: all rows, in order */
 } trial;
 

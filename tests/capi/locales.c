@@ -9,8 +9,8 @@
 #include "capi/check.h"
 #include "capi/support/group.h"
 
-/* The library calls this one: the locale of the process has a comma, that of a thread is as the thread has chosen. No
- * machine has to have such a locale. */
+/* The library calls this localeconv: the locale of the process has a comma, and a thread has the locale that it has
+ * chosen. So the machine need not have such a locale. */
 __attribute__((visibility("default"))) struct lconv *localeconv(void) {
   struct lconv *(*real)(void) = NULL;
   *(void **)&real = dlsym(RTLD_NEXT, "localeconv");

@@ -31,7 +31,7 @@ static distag_status hold(void *user_data, distag_invocation *invocation, distag
 
 /* ---- at the sockets ---- */
 
-/* How many there are; the path of one of them. */
+/* The number of sockets; `path` is that of one of them. */
 static int find_sockets(char *path, size_t capacity) {
   int count = 0;
   DIR *listing = opendir(folder);
@@ -123,7 +123,7 @@ static void guests_who_misbehave(void) {
                                          "look\nlook\n", "GET / HTTP/1.1\r\n\r\n"};
   for (size_t i = 0; i < sizeof kUnknown / sizeof *kUnknown; ++i) CHECK_TEXT(ask(path, kUnknown[i]), "");
   memset(question, 'x', sizeof question);
-  const int talker = dial(path); /* it may be hung up on with words unread */
+  const int talker = dial(path); /* it may be disconnected with input unread */
   CHECK(send(talker, question, sizeof question, MSG_NOSIGNAL) > 0);
   while (recv(talker, text, sizeof text, 0) > 0) continue;
   close(talker);
@@ -155,7 +155,7 @@ static void many_at_once(void) {
     hear(guests[i]);
     CHECK(has("\"name\":\"w0\""));
   }
-  /* And of a worker that ends meanwhile each gets an answer or the end. */
+  /* If a worker ends meanwhile, each guest gets an answer or the end. */
   for (int i = 0; i < kGuests; ++i) {
     guests[i] = dial(path);
     say(guests[i], "look\n");

@@ -1,6 +1,6 @@
-/* Memory that runs out on the loop of a worker, at each allocation it makes while it is shut down in turn: the shutdown
- * returns in time, all futures are complete, and nothing is left. And for good: the worker ends, and a host that waits
- * for events is told. */
+/* Memory runs out on the loop of a worker, at each allocation of a shutdown in turn: the shutdown returns in time, all
+ * futures are complete, and nothing is left. Memory also runs out for good: the worker ends, and a host that waits for
+ * events is told. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -31,7 +31,7 @@ static _Thread_local int here; /* allocations of this thread until one fails; 0:
 #if HAS_OWN_MALLOC
 extern void *__libc_malloc(size_t size);
 
-/* The library finds it here. */
+/* The library uses this malloc. */
 __attribute__((visibility("default"))) void *malloc(size_t size) {
   if ((is_loop && atomic_load(&left) > 0 && atomic_fetch_sub(&left, 1) == 1) || (is_loop && atomic_load(&is_starved)) ||
       (here > 0 && --here == 0)) {
@@ -185,7 +185,7 @@ static distag_status wait_and_take_all(distag_worker *worker, int64_t timeout, d
   return told->code;
 }
 
-/* Gives the loop of the other worker work until nobody waits for it any more. */
+/* Gives the loop of the other worker work until no thread waits for it any more. */
 static void *feed(void *caller) {
   while (atomic_load(&is_starved)) {
     distag_error told = DISTAG_ERROR_INIT;

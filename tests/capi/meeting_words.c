@@ -1,5 +1,5 @@
 /* A start that fails says what was found at the place to meet, and where: nothing, a port that is silent, a program
- * that speaks another protocol, an address that is none, a group with another key. A port that hangs up until somebody
+ * that speaks another protocol, an invalid address, a group with another key. A port that hangs up until a worker
  * listens behind it is dialled until then. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -20,7 +20,7 @@ typedef struct place {
   int port;
 } place;
 
-/* The system takes connections there; nobody reads them. */
+/* The system takes connections there; no process reads them. */
 static place listen_silently(void) {
   place made = {socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), 0};
   struct sockaddr_in address;
@@ -35,7 +35,7 @@ static place listen_silently(void) {
   return made;
 }
 
-/* Says that and hangs up, whoever dials. */
+/* Sends the text to each client, and hangs up. */
 static pid_t serve(place at, const char *text) {
   const pid_t child = fork();
   if (child != 0) return child;
@@ -54,7 +54,7 @@ static pid_t serve(place at, const char *text) {
   }
 }
 
-/* Begins to greet whoever dials, and goes no further. */
+/* Begins to greet each client, and goes no further. */
 static pid_t greet(place at) {
   static const unsigned char signature[] = {0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f};
   const pid_t child = fork();
@@ -66,7 +66,7 @@ static pid_t greet(place at) {
   _exit(0);
 }
 
-/* What comes at one goes out at the other, until one of them ends. */
+/* Copies bytes between the two, in both directions, until one of them ends. */
 static void pass_on(int client, int server) {
   struct pollfd ends[2] = {{client, POLLIN, 0}, {server, POLLIN, 0}};
   char bytes[4096];
@@ -79,7 +79,7 @@ static void pass_on(int client, int server) {
   }
 }
 
-/* Leads to another port, as ssh and kubectl do: hangs up at once while nobody listens there, and says so by a byte. */
+/* Forwards to another port, as ssh and kubectl do: hangs up at once if nothing listens there, and says so by a byte. */
 static pid_t forward(place at, int port, int told) {
   const pid_t child = fork();
   if (child != 0) return child;
@@ -104,7 +104,7 @@ static pid_t forward(place at, int port, int told) {
   _exit(0);
 }
 
-/* Longer each time, as a machine that stops may end it before it has found out what the words say. */
+/* The timeout grows each time: a machine that stops may end the start before it has found out the reason in `words`. */
 static void check_start(distag_worker_options options, distag_status status, const char *words) {
   int is_told = 0;
   for (int64_t timeout = 3 * DISTAG_SECOND / 2; !is_told; timeout *= 2) {
@@ -168,7 +168,7 @@ static distag_worker_options host(const char *rendezvous) {
   return options;
 }
 
-/* Rank 0 begins once the port in front of it has hung up on the other one many times. */
+/* Rank 0 begins once the port in front of it has hung up on rank 1 many times. */
 static void a_host_that_comes_late(void) {
   enum { kHangUps = 20 };
   const place port = listen_silently(), behind = listen_silently();
@@ -197,7 +197,7 @@ static void a_host_that_comes_late(void) {
   close(port.fd), close(told[0]), close(told[1]);
 }
 
-/* It is told by what the handshake says, behind such a port as well. */
+/* The handshake says that the key is another one, behind such a port as well. */
 static void a_group_with_another_key(void) {
   const place port = listen_silently(), behind = listen_silently();
   distag_security_options security = DISTAG_SECURITY_OPTIONS_INIT;
@@ -245,7 +245,7 @@ static void addresses_that_are_none(void) {
   }
 }
 
-/* What is listened at, and what others are to dial: checked before they could hear of it. */
+/* The addresses to listen at and to be dialled at are checked before others could hear of them. */
 static void addresses_of_the_worker(void) {
   char folder[] = "/tmp/distag_wordsXXXXXX", uri[64];
   distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
@@ -260,10 +260,10 @@ static void addresses_of_the_worker(void) {
   check_start(options, DISTAG_E_INVALID_ARGUMENT, "advertise: port \"70000\"");
   options.advertise = "10.0.0.7:29500";
   check_start(options, DISTAG_E_INVALID_ARGUMENT, "advertise: \"10.0.0.7:29500\" is no endpoint");
-  CHECK(rmdir(folder) == 0); /* no worker has come as far as that */
+  CHECK(rmdir(folder) == 0); /* no worker has got to the rendezvous */
 }
 
-/* Where nothing can be written, a group with a key meets over tcp, if its workers are told to listen there: in an empty
+/* If nothing can be written, a group with a key meets over tcp, if its workers are told to listen there: in an empty
  * root, which only root can make. */
 static void nothing_to_write_to(void) {
   char folder[] = "/tmp/distag_wordsXXXXXX";

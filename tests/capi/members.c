@@ -1,4 +1,4 @@
-/* Open worlds, members that come, go and come back, and what the host is told of them. */
+/* Open worlds, members that come, go and come back, and what the host learns of them. */
 #include <poll.h>
 #include <string.h>
 
@@ -112,11 +112,11 @@ static void open_world(const char *rendezvous) {
   CHECK_INT(ranks[0], 0);
   CHECK_INT(ranks[1], 7); /* beyond the capacity */
 
-  /* A name that lives is taken, one that has left comes back to its rank. */
+  /* A living name is taken; a name that has left comes back to its rank. */
   distag_worker *rival = make(-1, -1, "ps:7", rendezvous);
   CHECK_FAILS(distag_worker_start(rival, 120 * DISTAG_SECOND, &err), DISTAG_E_INVALID_STATE, "ps:7");
   end(other);
-  CHECK_INT(rank_of(first, "first"), 0); /* by now its loop has told of the end that it acknowledged */
+  CHECK_INT(rank_of(first, "first"), 0); /* by now its loop has reported the end that it acknowledged */
   CHECK_OK(distag_worker_get_member(first, 7, &member, &err));
   CHECK_INT(member.state, DISTAG_MEMBER_LEFT);
   CHECK_FAILS(distag_call(first, NULL, "ps:7", "rank", NULL, 0, NULL, NULL, &err), DISTAG_E_DISCONNECTED, "has left");
@@ -197,7 +197,7 @@ static distag_status answer_much(void *user_data, distag_invocation *invocation,
   return error->code;
 }
 
-/* Limits may differ: nobody sends a worker more than it takes, and nothing is lost over it. */
+/* Limits may differ: no peer sends a worker more than it takes, and nothing is lost over it. */
 static void limits(void) {
   const int64_t shape[] = {1 << 19};
   distag_worker *workers[2] = {NULL, NULL};

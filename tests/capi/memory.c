@@ -29,7 +29,7 @@ static distag_status square(void *user_data, distag_invocation *invocation, dist
   return err->code;
 }
 
-/* Shared, passed to the other worker and back, fetched from there; and one made over there. */
+/* References are shared, passed to the other worker and back, and fetched from there; another is made over there. */
 static void use_rrefs(distag_tensor *tensor) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_rref *shared = NULL, *made = NULL;

@@ -14,7 +14,7 @@
 enum { kSize = 4, kVictim = 2, kRounds = 20, kBefore = 5 };
 static const int64_t kLease = 600 * DISTAG_SECOND, kSoon = kKillToErrorSeconds * DISTAG_SECOND;
 
-/* Of all processes of a round. */
+/* State of all processes of a round. */
 typedef struct shared {
   _Atomic int64_t killed_at; /* 0: not yet */
 } shared;
@@ -25,7 +25,7 @@ typedef struct scene {
   int is_between; /* and stops after kBefore */
 } scene;
 
-/* Of ranks that add up to `total`. */
+/* Sums up ranks, which add up to `total`. */
 static distag_status sum(distag_mesh *mesh, int32_t rank, double total, distag_error *err) {
   static const int64_t shape[] = {20000};
   static double items[20000];

@@ -1,5 +1,5 @@
 /* Members that do not run the same program: all of them get DIVERGED with both calls, or DEADLINE with the missing one;
- * nobody hangs, and no sum is wrong. */
+ * no member hangs, and no sum is wrong. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 
 enum { kSize = 4, kOdd = 2 };
 
-/* Until all are here. */
+/* Waits until all members are here. */
 static void meet(members *group, int32_t rank) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_value *null = NULL;
@@ -85,8 +85,8 @@ static void check_divergence(const distag_error *err, const char *call, const ch
   }
 }
 
-/* After two equal calls the third differs. A member that needs nothing of the odd one may get through it, and one that
- * is late hears of it in an earlier call; none gets through the next. */
+/* After two equal calls the third differs. A member that needs nothing of the odd one may get through it, and a late
+ * one may fail in an earlier call; no member gets through the next. */
 static void other_calls(members *group, int32_t rank) {
   for (size_t k = 0; k < kOtherCount; ++k) {
     distag_mesh *mesh = make_mesh(group, rank);
@@ -184,7 +184,7 @@ static void one_early(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
-/* A line that only some members use is told by its name. */
+/* The error names a line that only some members use. */
 static void another_line(members *group, int32_t rank) {
   distag_mesh *mesh = make_mesh(group, rank), *line = NULL;
   distag_error err = DISTAG_ERROR_INIT;
@@ -204,7 +204,7 @@ static void another_line(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
-/* Rank 3 does not come to the second call, for which rank 2 waits, who is missed in the third by rank 0. */
+/* Rank 3 does not come to the second call: rank 2 waits there for it, and rank 0 misses rank 2 in the third. */
 static void one_waits_elsewhere(members *group, int32_t rank) {
   distag_mesh *mesh = make_mesh(group, rank);
   distag_error err = DISTAG_ERROR_INIT;

@@ -365,7 +365,7 @@ static void others(members *group, int32_t rank) {
               DISTAG_E_INVALID_ARGUMENT, "4 living members");
 }
 
-/* Of the async twin the mesh is there at once, and answers nothing before it is made. */
+/* The async twin gives a mesh at once, which answers nothing before it is made. */
 static void async(members *group, int32_t rank) {
   static const int64_t shape[] = {2, 2};
   distag_error err = DISTAG_ERROR_INIT;
@@ -374,7 +374,7 @@ static void async(members *group, int32_t rank) {
   distag_tensor *x = ones(2), *y = NULL;
   distag_mesh_info info = DISTAG_MESH_INFO_INIT;
   distag_mesh_options options = DISTAG_MESH_OPTIONS_INIT;
-  options.timeout_ns = 10 * DISTAG_SECOND; /* in which it is looked at */
+  options.timeout_ns = 10 * DISTAG_SECOND; /* time to look at it */
   if (rank == 0) {                         /* alone */
     CHECK_OK(distag_mesh_create_async(group->workers[0], NULL, 0, shape, kNames, 2, &options, &mesh, &made, &err));
     CHECK_FAILS(distag_mesh_get_info(mesh, &info, &err), DISTAG_E_INVALID_STATE, "being made");
@@ -537,7 +537,7 @@ static void differing(members *group, int32_t rank) {
               DISTAG_E_DIVERGED, "one");
 }
 
-/* A mesh can be asked what it is when it has ended, and when its worker is down. */
+/* A mesh still describes itself when it has ended, and when its worker is down. */
 static distag_mesh *kept[4];
 
 static void after_the_end(members *group, int32_t rank) {

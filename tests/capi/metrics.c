@@ -55,7 +55,7 @@ static void check_times(distag_worker *worker, const char *name, const char *fun
   CHECK_INT(found == NULL ? -1 : atoll(found + strlen(line)), count);
 }
 
-/* As many names as there are histograms, and more; of a call that does not find its function too. */
+/* Makes as many names as there are histograms, and more; also of calls that do not find their function. */
 static void calls_of_many_functions(distag_worker *worker) {
   char name[32];
   for (int i = 0; i < 70; ++i) {
@@ -154,7 +154,7 @@ int main(int count, char **arguments) {
   check_times(both[0], "distag_served_seconds", "answer", 0);
   check_times(both[1], "distag_served_seconds", "answer", 3);
   check_times(both[1], "distag_queue_seconds", "answer", 3);
-  check_times(both[1], "distag_served_seconds", "nothing", -1); /* a caller's word is no name here */
+  check_times(both[1], "distag_served_seconds", "nothing", -1); /* a name from a caller is no name here */
   CHECK_OK(distag_call(both[0], NULL, "w1", "odd \"\\\n", NULL, 0, NULL, NULL, &err));
   check_times(both[0], "distag_call_seconds", "odd \\\"\\\\\\n", 1);
   check_times(both[0], "distag_call_seconds", "other", -1);

@@ -476,7 +476,7 @@ static void contexts(void) {
   distag_gradients_release(NULL);
 }
 
-/* A count that no array has is the caller's mistake, not a defect of distag. */
+/* An impossible count is the caller's mistake, not a defect of distag. */
 static void counts_beyond_memory(void) {
   const size_t most = SIZE_MAX;
   int32_t rank = 0;

@@ -208,7 +208,7 @@ static void list_of_ops(void) {
   CHECK(info.name == NULL && info.signature == NULL);
 }
 
-/* A host of 0.1 has a smaller struct, which is filled as far as it goes; of other sizes nothing is used. */
+/* A host of 0.1 has a smaller struct, of which all fields are filled; a struct of another size is not used. */
 static void op_info_of_before(void) {
   distag_op_info info = DISTAG_OP_INFO_INIT;
   info.struct_size = offsetof(distag_op_info, summary);
@@ -227,7 +227,7 @@ static void op_info_of_before(void) {
   CHECK_TEXT(info.name, "untouched");
 }
 
-/* The weight of classes has no gradient: one that asks for it is refused, where silence would pass for zero. */
+/* The weight of classes has no gradient: a weight that requires one is refused, as silence would pass for zero. */
 static void weight_of_classes(void) {
   const float numbers[] = {1, 2, 3, 4};
   const int64_t classes[] = {0, 1};

@@ -153,7 +153,7 @@ static void loads(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
-/* The entry of a map in another place's stead; NULL: without it. */
+/* The map with another item for this key; NULL: without it. */
 static distag_value *replaced(distag_value *map, const char *key, distag_value *item) {
   distag_error err = DISTAG_ERROR_INIT;
   const char *keys[16];
@@ -199,7 +199,7 @@ static distag_value *marked(distag_mesh *mesh, const int64_t *shape, const char 
   return distag_tensor_as_value(*out_tensor);
 }
 
-/* Loaded in vain, an optimizer goes on as its twin that was not. */
+/* After a refused load, an optimizer goes on like its twin without one. */
 static void refusals(members *group, int32_t rank) {
   distag_mesh *mesh = make_mesh(group, rank);
   static const int64_t kOther[] = {2, 5}, kSame[] = {5, 2};

@@ -33,7 +33,7 @@ static distag_worker_options good(void) {
   return options;
 }
 
-/* One creation that must fail, and end the user data. */
+/* A creation that must fail, and end the user data. */
 static void refused(const distag_worker_options *options, distag_status status, const char *word, int line) {
   destroyed = 0;
   err.code = DISTAG_OK;
@@ -115,7 +115,7 @@ static void sizes(void) {
   worker = NULL;
 }
 
-/* Starts alone at a folder, and gives the status; the report has `engine`. */
+/* Starts alone at a folder, and returns the status; the report has `engine`. */
 static distag_status start_with(uint32_t engine, const char *environment, const char *in_report) {
   char folder[] = "/tmp/distag-options-XXXXXX", uri[64];
   static char report[65536];
@@ -219,7 +219,7 @@ static distag_status nothing(void *user_data, distag_invocation *invocation, dis
   return DISTAG_OK;
 }
 
-/* Those of functions, calls and passes. */
+/* Options of functions, calls and passes. */
 static void other_options(void) {
   const char *const names[] = {"w0"};
   distag_function_options function = DISTAG_FUNCTION_OPTIONS_INIT;

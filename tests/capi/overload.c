@@ -28,7 +28,7 @@ enum { kIsMeasured = 1 };
 enum { kQuiet, kFlood, kDone };
 typedef struct shared {
   _Atomic int phase;
-  _Atomic int states[kMostSenders]; /* as far as the senders are */
+  _Atomic int states[kMostSenders]; /* the phase that each sender has reached */
   _Atomic int64_t served, done, refused;
   memory_limit limit;
 } shared;
@@ -38,8 +38,8 @@ static shared *common;
 
 static void wait_ms(int ms) { poll(NULL, 0, ms); }
 
-/* Of the slow one: what its senders may have on their way to it, and a tenth more. libzmq keeps what it has read
- * besides, up to 64 messages of each connection. */
+/* Room of the slow worker: the bytes that its senders may have on their way to it, and a tenth more. libzmq also keeps
+ * what it has read, up to 64 messages of each connection. */
 static int64_t room(void) {
   const int is_all =
       engine_keeps("a slow worker keeps no more than the budgets of its senders (`max_in_flight_bytes`)");
@@ -48,7 +48,7 @@ static int64_t room(void) {
 
 /* ---- the slow one ---- */
 
-/* (number, as many elements of it): three times the number. */
+/* Takes a number, and a tensor with that number in each element; returns three times the number. */
 static distag_status serve(void *user_data, distag_invocation *invocation, distag_error *told) {
   (void)user_data;
   int64_t number = 0;
@@ -122,7 +122,7 @@ static void take_oldest(sender *me) {
     CHECK_INT(result, 3 * number);
     ++common->done;
   } else {
-    common->phase = kDone; /* nobody is to wait for what does not come */
+    common->phase = kDone; /* no process is to wait for an answer that does not come */
   }
   err.code = DISTAG_OK;
   distag_future_release(future);
@@ -160,7 +160,7 @@ static void reach(int phase) {
   }
 }
 
-/* Of some calls, the best of many times, and of what it was before: what else runs on the machine is not measured. */
+/* The best of many times of some calls, and of `best`: other load of the machine is not measured. */
 static int64_t time_of_calls(distag_worker *worker, distag_tensor *data, int64_t best) {
   distag_value *args[] = {distag_tensor_as_value(data)};
   for (int time = 0; time < kTimes; ++time) {

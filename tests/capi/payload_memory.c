@@ -18,7 +18,7 @@ enum { kSeconds = 3, kIsMeasured = 1, kOpen = 1500 };
 enum { kLarge = 1 << 18, kSmall = 25600 };
 static const int64_t kMostKept = 48 << 20;
 
-/* Works on it for longer than it takes to send one. */
+/* Works on a tensor for longer than it takes to send one. */
 static distag_status consume(void *user_data, distag_invocation *invocation, distag_error *err) {
   distag_tensor *x = NULL;
   (void)user_data;

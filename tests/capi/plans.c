@@ -20,7 +20,7 @@ static distag_mesh *make_mesh(distag_worker *worker, int64_t count) {
   return mesh;
 }
 
-/* Elements that tell leaf, row and rank. */
+/* Elements that encode leaf, row and rank. */
 static distag_tensor *make_leaf(int leaf, int32_t rank) {
   const int64_t shape[] = {kRows};
   double numbers[kRows];
@@ -116,7 +116,7 @@ static void apply(members *group, int32_t rank) {
   free(made);
 }
 
-/* One by one, and each its own part. */
+/* Applies a plan without a source: each member has its own part. */
 static void apply_otherwise(members *group, int32_t rank) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_mesh *const mesh = make_mesh(group->workers[rank], member_count);
@@ -133,7 +133,7 @@ static void apply_otherwise(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
-/* A leaf that lies otherwise: none is marked. Then members with other plans: the mesh ends. */
+/* A leaf lies otherwise: none is marked. Then members have different plans: the mesh ends. */
 static void refuse_and_diverge(members *group, int32_t rank) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_mesh *mesh = make_mesh(group->workers[rank], member_count);
@@ -147,7 +147,7 @@ static void refuse_and_diverge(members *group, int32_t rank) {
   err.code = DISTAG_OK;
   distag_plan_release(plan);
   distag_mesh_release(mesh);
-  mesh = make_mesh(group->workers[rank], member_count); /* so that all have that behind them */
+  mesh = make_mesh(group->workers[rank], member_count); /* so that all members are done with that */
   made->options.leaf_count = rank == 0 ? 998 : 997;
   CHECK_OK(distag_plan_create(mesh, NULL, 0, &made->options, &plan, &err));
   CHECK_FAILS(distag_plan_apply(plan, mesh, &err), DISTAG_E_DIVERGED, "plan_apply(99");
@@ -177,7 +177,7 @@ static void arguments(void) {
   err.code = DISTAG_OK;
   CHECK_FAILS(distag_plan_create((distag_mesh *)(void *)leaf, NULL, 0, &options, &plan, &err), invalid, "mesh");
   CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, NULL, &err), invalid, "out_plan");
-  CHECK_OK(distag_plan_create(mesh, NULL, 0, NULL, &plan, &err)); /* of nothing */
+  CHECK_OK(distag_plan_create(mesh, NULL, 0, NULL, &plan, &err)); /* an empty plan */
   CHECK(distag_plan_get_spec(plan, "w") == NULL && distag_plan_get_spec(plan, NULL) == NULL);
   CHECK(distag_plan_get_spec(NULL, "w") == NULL);
   distag_plan_release(plan);
@@ -234,7 +234,7 @@ static void arguments(void) {
   setenv("DISTAG_AUTO_SPMD", "yes", 1);
   distag_plan_release(plan);
   CHECK_FAILS(distag_plan_create(mesh, NULL, 0, &options, &plan, &err), invalid, "DISTAG_AUTO_SPMD=\"yes\"");
-  setenv("DISTAG_AUTO_SPMD", "1", 1); /* without roots by rules all the same */
+  setenv("DISTAG_AUTO_SPMD", "1", 1); /* without roots, still by rules */
   CHECK_OK(distag_plan_create(mesh, NULL, 0, &options, &plan, &err));
   unsetenv("DISTAG_AUTO_SPMD");
   distag_plan_release(plan);
@@ -295,7 +295,7 @@ static double loss_of(distag_tensor *const *leaves) {
   return item;
 }
 
-/* One rule; the rest follows. Then the parameters are made where they are planned, and the loss is that of one. */
+/* A single rule; the rest follows. Then the parameters are made where they are planned, and the loss is that of one. */
 static void run_as_planned(members *group, int32_t rank) {
   static const char *const kPattern[] = {"up.weight"};
   static const char *const kSpec[] = {"('x', None)"};

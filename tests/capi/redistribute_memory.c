@@ -40,7 +40,7 @@ static void forget_peak(void) {
   CHECK(fclose(file) == 0);
 }
 
-/* Its shard has the numbers of its box, counted over the whole. */
+/* The shard has the numbers of its box, counted over the whole. */
 static void check_shard(distag_tensor *sharded, int64_t first_row, int64_t rows, int64_t first_column,
                         int64_t columns) {
   distag_error err = DISTAG_ERROR_INIT;

@@ -44,7 +44,7 @@ static void devices_and_layouts(void) {
   distag_tensor_release(x);
 }
 
-/* Backends are those of the addresses that are known; the text lists them. */
+/* Only the known kinds of addresses are backends; the error lists them. */
 static void refused_start(const char *rendezvous, const char *bind, distag_status status, const char *word) {
   distag_worker_options options = group_options(0, 1, rendezvous);
   distag_worker *other = NULL;

@@ -86,7 +86,7 @@ static distag_tensor *call_triple(distag_context *context, distag_tensor *x, con
   return y;
 }
 
-/* One call with a label is open, one pass has used one of two recorded calls. */
+/* A call with a label is open, and a pass has used one of two recorded calls. */
 static void in_the_middle(void) {
   distag_backward_options retain = DISTAG_BACKWARD_OPTIONS_INIT;
   distag_call_options options = DISTAG_CALL_OPTIONS_INIT;

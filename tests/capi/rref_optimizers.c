@@ -8,7 +8,7 @@ enum { kParameters = 4, kSteps = 5 };
 
 static distag_error err = DISTAG_ERROR_INIT;
 static distag_worker *workers[2];
-static distag_tensor *far[kParameters]; /* what w1 has of them */
+static distag_tensor *far[kParameters]; /* the parameters on w1 */
 
 /* Also for functions, which have an error of their own. */
 static distag_tensor *leaf(int index, distag_error *e) {
@@ -42,7 +42,7 @@ static distag_tensor *loss_of(distag_tensor *const *parameters, size_t count, di
   return total;
 }
 
-/* One parameter, by its index. */
+/* Gives a parameter, by its index. */
 static distag_status give_parameter(void *user_data, distag_invocation *invocation, distag_error *e) {
   int64_t index = 0;
   (void)user_data;
@@ -201,7 +201,7 @@ static distag_status give_late(void *user_data, distag_invocation *invocation, d
   return distag_invocation_return(invocation, distag_tensor_as_value(late), told);
 }
 
-/* One parameter under two names. */
+/* A single parameter under two names. */
 static void given_twice(void) {
   distag_tensor *t = leaf(0, &err), *other = leaf(1, &err);
   distag_tensor *both[] = {other, t};
@@ -222,7 +222,7 @@ static void given_twice(void) {
                   "parameter 1 is given twice");
     }
   }
-  /* One that is not there yet is told by the first step. */
+  /* A parameter that is not there yet is found by the first step. */
   late = t;
   sem_init(&let_go, 0, 0);
   CHECK_OK(distag_remote(workers[0], NULL, "w0", "give_late", NULL, 0, NULL, &to_come, &err));

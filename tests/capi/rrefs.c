@@ -79,14 +79,14 @@ static distag_stats stats_of(distag_worker *worker) {
   return stats;
 }
 
-/* Every release is told the owner on the stream on which this call follows it. */
+/* Each release goes to the owner on the stream on which this call follows it. */
 static int is_anything_left(distag_worker *worker) {
   const distag_stats stats = stats_of(worker);
   return stats.rrefs_owned != 0 || stats.rrefs_used != 0 || stats.rref_forks != 0;
 }
 
-/* Calls lead what is on its way to its end. A thread of a pool may hold the arguments of a call for some moments more.
- */
+/* Calls complete the releases that are on their way. A thread of a pool may hold the arguments of a call for some
+ * moments more. */
 static void expect_nothing_left(void) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_value *null = NULL;
@@ -239,7 +239,7 @@ static void failures(void) {
   CHECK_OK(distag_remote(w0, NULL, "w1", "missing", NULL, 0, NULL, &rref, &err));
   CHECK_FAILS(distag_rref_fetch(rref, NULL, NULL, &value, &err), DISTAG_E_NOT_FOUND, "missing");
   distag_rref_release(rref);
-  /* A value that never went out fails as it failed, at once and wherever it is used from here. */
+  /* A value that never went out fails with its first failure, at once and wherever it is used from here. */
   distag_value *object = NULL;
   CHECK_OK(distag_value_create_object("model", NULL, NULL, &object, &err));
   CHECK_OK(distag_remote(w0, NULL, "w1", "echo", &object, 1, NULL, &rref, &err));
@@ -248,7 +248,7 @@ static void failures(void) {
   CHECK_FAILS(distag_call(w0, NULL, "w1", "echo", unmade, 1, NULL, NULL, &err), DISTAG_E_INVALID_ARGUMENT, "model");
   distag_rref_release(rref);
   distag_value_release(object);
-  /* One of another worker of this process has to come in a call. */
+  /* A reference of another worker of this process has to come in a call. */
   CHECK_OK(distag_value_create_null(&value, &err));
   CHECK_OK(distag_rref_create(w1, value, &foreign, &err));
   distag_value *const foreign_args[] = {distag_rref_as_value(foreign)};
@@ -305,7 +305,7 @@ static void a_remote_root(void) {
   expect_nothing_left();
 }
 
-/* References held while the workers shut down are told of, and safe to touch afterwards. */
+/* References held while the workers shut down are reported, and safe to use afterwards. */
 static void a_shutdown_with_references(void) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_worker_options options[2] = {group_options(0, 2, "inproc://leaks"), group_options(1, 2, "inproc://leaks")};

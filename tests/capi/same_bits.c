@@ -11,7 +11,7 @@ enum { kWorkers = 2, kSteps = 3, kBatch = 64, kParameters = 5, kMostItems = 512 
 
 static distag_error err = DISTAG_ERROR_INIT;
 
-/* Of w0: kernels of a convolution, the weight and the bias of a layer. Of w1: the same of the next layer. */
+/* Parameters of w0: kernels of a convolution, the weight and the bias of a layer. Of w1: those of the next layer. */
 static const int64_t kShapes[kParameters][4] = {{8, 3, 3, 3}, {512, 512}, {512}, {384, 512}, {384}};
 static const size_t kDims[kParameters] = {4, 2, 1, 2, 1};
 static const int kFirstOfOther = 3;
@@ -88,7 +88,7 @@ static distag_optimizer *make_optimizer(const training *self) {
   return optimizer;
 }
 
-/* Convolution, softmax, products, a call, a loss: what has kernels in parts, or sums. */
+/* Convolution, softmax, products, a call, a loss: these ops have kernels in parts, or sums. */
 static void step(const training *self, distag_optimizer *optimizer, distag_tensor *images, distag_tensor *classes) {
   const int64_t one[2] = {1, 1}, flat[2] = {kBatch, 512};
   distag_context *context = NULL;
@@ -112,7 +112,7 @@ static void step(const training *self, distag_optimizer *optimizer, distag_tenso
   distag_context_release(context);
 }
 
-/* The parameters after it. */
+/* Trains, and gives the parameters after it. */
 static void train(const char *rendezvous, uint32_t thread_count, float (*results)[kMostItems]) {
   const int64_t shape[4] = {kBatch, 3, 8, 8}, batch = kBatch;
   training self = {{NULL}, {NULL}};

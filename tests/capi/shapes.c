@@ -1,4 +1,4 @@
-/* Tensors of DISTAG_INIT_SHAPE: ops note themselves, sizes cost nothing, and nothing reads an element. */
+/* Tensors of DISTAG_INIT_SHAPE: ops are noted, sizes cost nothing, and nothing reads an element. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static uint32_t flags_of(distag_tensor *tensor) {
   return info.flags;
 }
 
-/* What is there of it, and what is not. */
+/* The properties that such a tensor has, and the calls that it refuses. */
 static void read_and_write(void) {
   const distag_status state = DISTAG_E_INVALID_STATE;
   const int64_t shape[] = {2, 3}, element[] = {1}, nothing[] = {0};
@@ -80,7 +80,7 @@ static distag_status never(void *user_data, distag_tensor *const *inputs, size_t
   return DISTAG_E_INTERNAL;
 }
 
-/* Ops with one: shapes and dtypes as ever, history as ever, deferred tensors beside it stay so. */
+/* Ops on such tensors: shapes, dtypes and history as usual; deferred tensors beside them stay deferred. */
 static void ops(void) {
   const int64_t in[] = {2, 3}, weights[] = {4, 3}, wrong[] = {4, 5};
   distag_error err = DISTAG_ERROR_INIT;
@@ -160,7 +160,7 @@ static void one_terabyte(void) {
   for (int i = 0; i < kLayers; ++i) distag_tensor_release(layers[i]);
 }
 
-/* What a mesh, a context and a call do with one. */
+/* Calls of a mesh, a context and a worker with such a tensor. */
 static void on_workers(members *group, int32_t rank) {
   const distag_status state = DISTAG_E_INVALID_STATE;
   const int64_t shape[] = {2, 3}, size = 1;
@@ -185,7 +185,7 @@ static void on_workers(members *group, int32_t rank) {
   CHECK_FAILS(distag_call(group->workers[rank], NULL, distag_worker_get_name(group->workers[1 - rank]), "mul", args, 2,
                           NULL, &answer, &err),
               state, "to send");
-  /* With a sharded tensor it is noted all the same. */
+  /* An op with a sharded tensor is noted all the same. */
   CHECK_OK(distag_ones(DISTAG_FLOAT32, shape, 2, &plain, &err));
   CHECK_OK(distag_tensor_mark_sharding(plain, mesh, "(None, None)", -1, &err));
   CHECK_OK(distag_add(plain, x, &y, &err));

@@ -1,6 +1,6 @@
-/* One of three processes that train a sharded model is killed, 20 times in each phase of a step: long before a lease
- * the others have an error that names it, can still read their own part, and train on over a mesh of those that are
- * left. tests/capi/mesh_losses.c does the same within and between collectives. */
+/* Three processes train a sharded model, and one of them is killed, 20 times in each phase of a step: long before a
+ * lease the others have an error that names it, can still read their own part, and train on over a mesh of the
+ * survivors. tests/capi/mesh_losses.c does the same within and between collectives. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ static const int64_t kLease = 600 * DISTAG_SECOND, kSoon = kKillToErrorSeconds *
 enum phase { kForward, kBackward, kCommitted, kStep, kAnyMoment, kPhases };
 static const char *const kNames[kPhases] = {"forward", "backward", "committed", "step", "any moment"};
 
-/* Of all processes of a round. */
+/* State of all processes of a round. */
 typedef struct shared {
   _Atomic int64_t killed_at; /* 0: not yet */
 } shared;
@@ -88,7 +88,7 @@ static void make_step(member *me, distag_tensor *x, distag_tensor *w, distag_opt
   distag_context_release(context);
 }
 
-/* Until there is an error, which is in `failure`; the tensor is the parameter. */
+/* Trains until there is an error, which is in `failure`; returns the parameter. */
 static distag_tensor *train_until_loss(member *me, distag_error *failure) {
   static const int64_t shape[] = {8, 5};
   distag_error err = DISTAG_ERROR_INIT;
@@ -134,7 +134,7 @@ static void survive(member *me) {
   CHECK_OK(distag_worker_shutdown(me->worker, 120 * DISTAG_SECOND, NULL, &err));
 }
 
-/* The exit code of a process. */
+/* Returns the exit code of a process. */
 static int run_member(const char *rendezvous, int32_t rank, int32_t count, void *data) {
   distag_error err = DISTAG_ERROR_INIT;
   member me = *(const member *)data;

@@ -6,7 +6,7 @@
 #include "capi/support/processes.h"
 #include "capi/support/sharded_model.h"
 
-/* The exit code of a process. */
+/* Returns the exit code of a process. */
 static int run_member(const char *rendezvous, int32_t rank, int32_t count, void *data) {
   static const char *const names[] = {"x"};
   static const int64_t shape[] = {-1};

@@ -12,7 +12,7 @@ static const char *const kWeightSpecs[kStages] = {"(None, 'x')", "('x', None)"};
 static const char *const kPartSpecs[kStages] = {"(None, 'x')", "('x', None)"};
 static const int64_t kPartDims[kStages] = {1, 0}; /* along which the parts make up the whole */
 
-/* One member of a stage. */
+/* A member of a stage. */
 typedef struct place {
   distag_mesh *mesh;
   distag_tensor *weight;
@@ -22,7 +22,7 @@ typedef struct place {
 static members group; /* rank 0 drives; 1 and 2 are the first stage, 3 and 4 the second */
 static place places[1 + kStages * kMembers];
 
-/* The same on a mesh as alone. */
+/* Computes the same on a mesh as alone. */
 static distag_status compute(distag_tensor *x, distag_tensor *weight, distag_tensor **out_y, distag_error *e) {
   distag_tensor *product = NULL;
   if (distag_matmul(x, weight, &product, e) == DISTAG_OK) distag_tanh(product, out_y, e);

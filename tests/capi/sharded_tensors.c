@@ -76,7 +76,7 @@ static void values_and_specs(members *group, int32_t rank) {
   CHECK_OK(distag_value_get_tensor(value, &whole, &err));
   CHECK_INT(distag_tensor_get_count(whole), 8);
   distag_future_release(future);
-  /* A repeated one is whole on each member. */
+  /* A repeated tensor is whole on each member. */
   distag_tensor *repeated = NULL;
   CHECK_OK(distag_redistribute(x, "(None, None)", 0, &repeated, &err));
   CHECK_OK(distag_tensor_copy_data(repeated, numbers, sizeof numbers, &err));
@@ -128,7 +128,7 @@ static void failures(members *group, int32_t rank) {
   CHECK_FAILS(distag_mul(x, y, &out, &err), DISTAG_E_INVALID_STATE, "redistribute");
   CHECK_FAILS(distag_tensor_assign(x, y, &err), DISTAG_E_INVALID_ARGUMENT, "redistribute it first");
   CHECK(out == NULL && future == NULL);
-  /* Neither calls nor contexts of one worker take it. */
+  /* Neither calls nor contexts of one worker take a sharded tensor. */
   distag_value *args[] = {distag_tensor_as_value(x)};
   distag_value *answer = NULL;
   CHECK_FAILS(distag_call(group->workers[rank], NULL, rank == 0 ? "w1" : "w0", "f", args, 1, NULL, &answer, &err),
@@ -152,7 +152,7 @@ static void failures(members *group, int32_t rank) {
               "no function \"f\"");
   CHECK(distag_tensor_get_spec(NULL) == NULL);
   CHECK(distag_tensor_get_mesh(NULL) == NULL);
-  /* All that ended nothing. */
+  /* None of these failures ended anything. */
   CHECK_OK(distag_tensor_gather(x, -1, 0, &out, &err));
   distag_tensor_release(out);
   distag_context_release(context);
@@ -246,7 +246,7 @@ static void marked_by_an_op(members *group, int32_t rank) {
   CHECK_OK(distag_value_create_map(odd_keys, &attributes, 1, &odd, &err));
   CHECK_FAILS(distag_apply("mark_sharding", &x, 1, odd, 0, &y, 1, &err), DISTAG_E_NOT_FOUND, "\"mesh\"");
   distag_value_release(odd);
-  /* Refusals alike on all end nothing. */
+  /* Refusals that are alike on all members end nothing. */
   CHECK_OK(distag_apply("mark_sharding", &x, 1, attributes, 0, &y, 1, &err));
   distag_value_release(attributes);
   distag_tensor_release(plain);

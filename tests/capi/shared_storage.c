@@ -1,4 +1,4 @@
-/* Large tensors of a worker with an ipc endpoint lie in memory that its peers may read. What that may not change:
+/* Large tensors of a worker with an ipc endpoint lie in memory that its peers may read. This must not change the rest:
  * values that were sent stay, also in a peer that outlives the sender's tensor; a forked child reads what was there and
  * writes to its own copy; and nothing is left at the end. */
 #define _GNU_SOURCE
@@ -74,7 +74,7 @@ static void what_was_sent_stays(distag_worker *worker) {
   distag_tensor_release(step);
 }
 
-/* It reads what was there, lets go of the handles, and has memory of its own: nothing of that shows in the parent. */
+/* The child reads what was there, releases the handles, and has memory of its own: the parent sees nothing of that. */
 static void a_child_has_memory_of_its_own(distag_worker *worker, distag_tensor *before) {
   distag_tensor *tensor = make(7);
   call_keep(worker, tensor);
@@ -118,7 +118,7 @@ static int is_shared(const void *address) {
   return found;
 }
 
-/* Another library may write to it at any time, also in a forked child. */
+/* Another library may write to an exported copy at any time, also in a forked child. */
 static void an_exported_copy_is_of_this_process_alone(void) {
   distag_tensor *tensor = make(4);
   struct DLManagedTensor *copy = NULL, *shared = NULL;
@@ -126,7 +126,7 @@ static void an_exported_copy_is_of_this_process_alone(void) {
   CHECK_OK(distag_tensor_export_dlpack_legacy(tensor, 0, &copy, &err));
   CHECK(!is_shared(copy->data) && *(const float *)copy->data == 4);
   copy->deleter(copy);
-  /* A received one is read-only here: it is copied where nothing says so. */
+  /* A received tensor is read-only here: it is copied, as the old struct cannot say so. */
   CHECK_OK(distag_tensor_export_dlpack_legacy(kept[0], DISTAG_DLPACK_SHARE, &shared, &err));
   CHECK(!is_shared(shared->data));
   *(float *)shared->data = 1;
@@ -157,7 +157,7 @@ int main(void) {
 
   CHECK_INT(group_shutdown(worker, 2), 0);
   for (int i = 0; i < 2; ++i) distag_worker_release(worker[i]);
-  /* What the sender lent is right after its end, too. */
+  /* Tensors that the sender lent are right after its end, too. */
   for (int i = 0; i < 20; ++i) CHECK(equals(kept[i], (float)i));
   for (int i = 0; i < kept_count; ++i) distag_tensor_release(kept[i]);
   char line[512];

@@ -1,6 +1,6 @@
 /* Tensors read and written by many threads at once: by copies, ops, calls, messages on their way and fetches, beside
  * write, assign, add_scaled and the steps of optimizers. All elements are equal before and after each write, and all
- * parameters of an optimizer are: so whoever sees two numbers saw a mixture. */
+ * parameters of an optimizer are: so a reader that sees two numbers saw a mixture. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -245,7 +245,7 @@ static void *read_there(void *unused) {
     distag_future *pending[4] = {NULL};
     for (int i = 0; i < kParameters; ++i) items[i] = distag_tensor_as_value(near[i]);
     distag_value_create_list(items, kParameters, &list, &err);
-    /* On their way while the tensors are written again. */
+    /* These calls are on their way while the tensors are written again. */
     for (int i = 0; i < 3; ++i) distag_call_async(workers[0], NULL, "w1", "echo", args, 1, NULL, &pending[i], &err);
     distag_call_async(workers[0], NULL, "w1", "echo", &list, 1, NULL, &pending[3], &err);
     distag_rref_fetch(all_parameters, NULL, NULL, &fetched, &err);
@@ -272,7 +272,7 @@ static void *read_there(void *unused) {
   return NULL;
 }
 
-/* Ops on the first and the last parameter, and a list of all, as fast as may be. */
+/* Ops on the first and the last parameter, and a list of all, as fast as possible. */
 static void *compare_parameters(void *unused) {
   (void)unused;
   for (int round = 0; round < kStepRounds; ++round) {

@@ -3,8 +3,8 @@
  * a worker is down all its futures are complete; destroy functions run exactly once; no handle is left. The threads are
  * cancelled (pthread_cancel) before their first call: none of them ends within a call.
  *
- * shutdown_stress [seconds [seed]]: rounds until the time is up. A round that does not end is told with what each
- * thread is at. check_shutdown_stress.py looks whether a function is missing here. */
+ * shutdown_stress [seconds [seed]]: rounds until the time is up. A round that does not end is reported with the call of
+ * each thread. check_shutdown_stress.py checks that no function is missing here. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -520,7 +520,7 @@ static void poll(actor *a) {
   }
 }
 
-/* Of the thread that acts, among the others. */
+/* Shuts down from a thread that acts, beside the others. */
 static void shut_down(actor *a, distag_worker *worker) {
   const int64_t timeout = (int64_t)below(a, 30) * DISTAG_MILLISECOND;
   distag_value *report = NULL;
@@ -645,7 +645,7 @@ static void shards(actor *a, distag_mesh *made) {
   distag_tensor_release(x);
 }
 
-/* A mesh of both workers, of which each actor runs the program of one: mostly nobody comes, or another one. */
+/* A mesh of both workers; each actor runs the program of one: mostly no other member comes, or with another program. */
 static void mesh(actor *a) {
   static const char spec[] = "('axis0', None)";
   static const int64_t shape[] = {3, 2};
@@ -821,7 +821,7 @@ static void release_values(world *of) {
   distag_tensor_release(of->number_tensor);
 }
 
-/* Of workers that are down all futures are complete; those of released ones soon are. */
+/* Futures of workers that are down are complete; those of released workers soon are. */
 static void release_futures(world *of, int are_down) {
   for (int t = 0; t < kActors; ++t) {
     actor *a = &of->actors[t];

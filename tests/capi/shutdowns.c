@@ -170,7 +170,7 @@ static void a_callback_that_does_not_end(void) {
   CHECK(one.took_ms < kSoonMs);
   CHECK_INT(other.status, DISTAG_E_DEADLINE);
   CHECK(other.took_ms < kSoonMs);
-  /* It has left all the same; only its threads are not all joined. */
+  /* The worker has left all the same; only its threads are not all joined. */
   CHECK_OK(distag_worker_shutdown_async(worker, 20 * DISTAG_MILLISECOND, &shutdown, &err));
   const int64_t begun = now_ms();
   CHECK_FAILS(distag_future_wait(shutdown, 20 * DISTAG_MILLISECOND, &err), DISTAG_E_DEADLINE, "");
@@ -232,7 +232,7 @@ static void a_reply_after_the_shutdown_is_refused(void) {
   distag_worker_release(worker);
 }
 
-/* As a language with destructors has it: the reply goes before the function returns. */
+/* A language with destructors does this: the reply goes before the function returns. */
 static distag_status defer_and_fail(void *user_data, distag_invocation *invocation, distag_error *told) {
   distag_reply *reply = NULL;
   if (distag_invocation_defer(invocation, &reply, told) != DISTAG_OK) return told->code;

@@ -1,4 +1,4 @@
-/* A step of Slurm, as its variables tell it: four processes of this machine meet at "slurm://", which nothing names. */
+/* A step of Slurm, as its variables describe it: four processes of this machine meet at "slurm://", with no address. */
 #define _POSIX_C_SOURCE 200809L
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static void set_number(const char *name, int number) {
   setenv(name, text, 1);
 }
 
-/* Listens at the port of a job, so that nobody else has it. */
+/* Listens at the port of a job, so that no other process has it. */
 static int hold_port(int job) {
   struct sockaddr_in address = {0};
   const int held = socket(AF_INET, SOCK_STREAM, 0), on = 1;

@@ -58,7 +58,7 @@ static void described(void) {
   distag_tensor_release(x);
 }
 
-/* A struct of no version, of a later one, and one whose tensor is no tensor. */
+/* A struct of an unknown size, a struct of a later version, and an invalid tensor. */
 static void described_wrongly(void) {
   struct {
     distag_tensor_info head;

@@ -1,6 +1,6 @@
-/* Ten thousand connections of strangers who are silent, talk nonsense, go half the way of a handshake or read nothing,
- * at two workers and at their rendezvous: descriptors and memory are bounded, so is the log, which tells of them, all
- * are counted, and members go on, also one that joins. */
+/* Ten thousand connections of strangers that are silent, talk nonsense, go half the way of a handshake or read nothing,
+ * at two workers and at their rendezvous: descriptors and memory are bounded, and so is the log, which reports them;
+ * all are counted, and members go on, also a member that joins. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -40,7 +40,7 @@ static void note(void *user_data, distag_log_level_type level, const char *messa
 
 /* ---- the strangers, a process of their own ---- */
 
-/* As the first bytes of a client in CURVE: signature, version 3.0, the mechanism. */
+/* The first bytes of a client in CURVE: signature, version 3.0, the mechanism. */
 static size_t greeting(unsigned char *bytes) {
   memset(bytes, 0, 64);
   bytes[0] = 0xff;
@@ -133,7 +133,7 @@ static distag_worker *start(int rank, const char *name, const char *rendezvous) 
   return worker;
 }
 
-/* As the report of another member has it. */
+/* The port of a worker in the report of another member. */
 static int port_of(distag_worker *observer, const char *name) {
   static char report[1 << 16];
   char key[64];
@@ -177,7 +177,7 @@ static uint64_t refused_by(distag_worker *worker) {
   return stats.messages_refused;
 }
 
-/* Each address tells of the first of them, and of one a second at most. */
+/* Each address logs the first refusal, and then one a second at most. */
 static void check_log(int64_t begin) {
   pthread_mutex_lock(&log_mutex);
   const int lines = log_lines, refusals = refusals_logged;
@@ -213,7 +213,7 @@ static void be_flooded(int to, int from) {
   if (is_bounded) CHECK(held <= kTargets * kSilentMost + kFew);
   if (kIsMeasured && engine_keeps("memory that a stranger takes")) CHECK(more < kMostMore);
   printf("figure: capi_strangers.longest_call_ms %.1f ms\n", (double)longest / DISTAG_MILLISECOND);
-  /* Whoever does not end a handshake within five seconds is sent away. */
+  /* A client that does not end its handshake within five seconds is disconnected. */
   while (open_descriptors() - descriptors > kFew && now_ns() - begin < 240 * DISTAG_SECOND) poll(NULL, 0, 20);
   CHECK(open_descriptors() - descriptors <= kFew);
   const uint64_t refused = refused_by(workers[0]) + refused_by(workers[1]);

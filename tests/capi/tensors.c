@@ -91,7 +91,7 @@ static void borrowed(void) {
   CHECK_INT(distag_tensor_get_strides(t)[0], 2);
   distag_tensor_release(t);
 
-  /* Exactly once on every path, also when the call fails. */
+  /* destroy runs exactly once on every path, also when the call fails. */
   destroyed = 0;
   CHECK_FAILS(distag_tensor_create_borrowed(data, sizeof data, DISTAG_FLOAT64, wide, NULL, 2, &destroyed, count_destroy,
                                             &t, &err),
@@ -142,7 +142,7 @@ static void writing(void) {
   CHECK_NEAR(item_of(kept, 3), 0); /* a clone does not */
   CHECK_FAILS(distag_tensor_write(t, data, 12, &err), DISTAG_E_INVALID_ARGUMENT, "16");
 
-  /* Row-major into strides. */
+  /* Row-major elements go into strides. */
   CHECK_OK(distag_transpose(view, 0, 1, &turned, &err));
   CHECK_OK(distag_tensor_write(turned, data, sizeof data, &err));
   CHECK_NEAR(item_of(t, 1), 3);

@@ -64,7 +64,7 @@ static void make_worker(uint32_t executor) {
   CHECK_OK(distag_worker_create(&options, &worker, &err));
 }
 
-/* Its start opens sockets and files. */
+/* The start of a worker opens sockets and files. */
 static void create(void) {
   make_worker(DISTAG_EXECUTOR_POOL);
   CHECK_OK(distag_worker_start(worker, 60 * DISTAG_SECOND, &err));

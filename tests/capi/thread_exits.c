@@ -1,5 +1,5 @@
-/* A callback that ends its thread (pthread_exit) does not end the process: it counts as one that never returns. Each
- * kind of callback in a process of its own. */
+/* A callback that ends its thread (pthread_exit) does not end the process: it counts as a callback that never returns.
+ * Each kind of callback in a process of its own. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>

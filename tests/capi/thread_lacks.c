@@ -1,6 +1,6 @@
-/* A process that may make only so many threads, from none on: the start of a worker, and its first call, each succeed,
- * or fail soon with OUT_OF_MEMORY and the limit that is to be raised; nothing waits, however long it may, and nothing
- * ends the process. Once there is room the same worker starts, and works. */
+/* A process may make only a given number of threads, from none on: the start of a worker, and its first call, each
+ * succeed, or fail soon with OUT_OF_MEMORY and the limit that is to be raised; nothing waits, however long it may, and
+ * nothing ends the process. Once there is room the same worker starts, and works. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -44,7 +44,7 @@ static void *run_counted(void *data) {
   return result;
 }
 
-/* That of everything in this process, as at the limit of `ulimit -u`. */
+/* The pthread_create of everything in this process: it fails as at the limit of `ulimit -u`. */
 __attribute__((visibility("default"))) int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                                                           void *(*run)(void *), void *argument) {
   int (*make)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
@@ -79,7 +79,7 @@ static distag_status call(distag_worker *worker, const char *to) {
   return distag_call(worker, NULL, to, "serve", NULL, 0, &options, NULL, &err);
 }
 
-/* Whether it went well; if not, for want of threads. */
+/* Whether a call succeeded; if not, it failed for lack of threads. */
 static int is_done(distag_status status, const char *what) {
   if (status == DISTAG_OK) return 1;
   const int is_told = status == DISTAG_E_OUT_OF_MEMORY && strstr(err.message, "ulimit -u") != NULL;

@@ -74,7 +74,8 @@ static distag_status by_future(void *user_data, distag_invocation *invocation, d
   return told->code;
 }
 
-/* By the references of a third worker: what makes the value has the traceparent, and the fetch carries it. */
+/* Through a reference at a third worker: the call that makes the value has the traceparent, and the fetch carries
+ * it. */
 static distag_status by_reference(void *user_data, distag_invocation *invocation, distag_error *told) {
   distag_rref *rref = NULL;
   distag_value *answer = NULL;
@@ -171,7 +172,7 @@ static distag_status fails_first(void *user_data, distag_invocation *invocation,
 
 /* ---- checks ---- */
 
-/* What `function` on `to` answers to a call with this traceparent; NULL stands for none, both ways. */
+/* Checks the answer of `function` on `to` to a call with this traceparent; NULL stands for none, both ways. */
 static void expect(distag_worker *from, distag_context *context, const char *to, const char *function,
                    const char *given, const char *expected) {
   distag_call_options options = DISTAG_CALL_OPTIONS_INIT;
@@ -233,7 +234,7 @@ static void malformed_ones(void) {
       "00-" TRACE "-00F067AA0BA902B7-01",
       "00-" TRACE "-00f067aa0ba902b7-0A",
       "0A-" TRACE "-00f067aa0ba902b7-01",
-      "ff-" TRACE "-00f067aa0ba902b7-01", /* the version that is none */
+      "ff-" TRACE "-00f067aa0ba902b7-01", /* the invalid version */
       "ff-" TRACE "-00f067aa0ba902b7-01-later",
       "00-00000000000000000000000000000000-00f067aa0ba902b7-01", /* ids of zeros */
       "00-" TRACE "-0000000000000000-01",
@@ -267,7 +268,7 @@ static void malformed_ones(void) {
   CHECK_INT(dropped(workers[2]), 0);
 }
 
-/* Of version 00 each flag goes on; of a later one what this version knows, however much is behind. */
+/* In version 00 each flag goes on; in a later one what this version knows, however much follows. */
 static void well_formed_ones(void) {
   static const char *const pairs[][2] = {
       {"00-" TRACE "-00f067aa0ba902b7-00", "00-" TRACE "-00f067aa0ba902b7-00"},

@@ -203,7 +203,7 @@ static void bad_options(void) {
   CHECK_INT(warnings, 0);
 }
 
-/* What another run has written stays. */
+/* A file that another run has written stays. */
 static void a_second_run_takes_another_name(void) {
   distag_worker *workers[2] = {NULL, NULL};
   make_pair(workers, "inproc://second");
@@ -319,7 +319,7 @@ static void a_fork(void) {
   CHECK_INT(count_in_trace("forked", "w0.trace.json", "over the fork"), 2);
 }
 
-/* Of a process that is killed whole events are there, a second later at most. */
+/* A killed process leaves whole events in its file; each is written within a second. */
 static void a_killed_process(void) {
   make_in("killed", 0700);
   const distag_trace_options options = into("killed");

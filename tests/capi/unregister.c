@@ -37,7 +37,7 @@ static distag_status withdraw_itself(void *user_data, distag_invocation *invocat
   CHECK_INT(distag_worker_unregister(distag_invocation_get_worker(invocation), "suicidal", 0, &inner),
             DISTAG_E_INVALID_STATE);
   CHECK(strstr(inner.message, "suicidal") != NULL && strstr(inner.message, "within") != NULL);
-  /* Another one it may withdraw. */
+  /* The function may withdraw another one. */
   inner.code = DISTAG_OK;
   CHECK_INT(distag_worker_unregister(distag_invocation_get_worker(invocation), "other", DISTAG_FOREVER, &inner),
             DISTAG_OK);

@@ -1,4 +1,4 @@
-/* Wrong and released handles, with DISTAG_VALIDATE=1: misuse is always told. */
+/* Wrong and released handles, with DISTAG_VALIDATE=1: misuse is always reported. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <semaphore.h>
@@ -122,9 +122,9 @@ static void lent(void) {
   CHECK(distag_worker_get_name(worker) == NULL);
 }
 
-/* A handle that one thread goes on to retain and release while its lender ends ends once. To look at what is ending is
- * a race by its nature, so not where races are looked for, nor where a sanitizer takes the table of virtual functions
- * from what is destroyed. */
+/* A thread retains and releases a handle while its lender ends: the handle ends once. Reading a handle that ends is a
+ * race by its nature, so this runs neither where races are looked for, nor where a sanitizer takes the table of virtual
+ * functions from a destroyed object. */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 static void while_its_lender_ends(void) {}
 #else

@@ -66,7 +66,7 @@ static void *wait_for_it(void *place) {
   return NULL;
 }
 
-/* Another thread polls, another one waits. */
+/* Two other threads: one polls, one waits. */
 static void on_threads_of_others(void) {
   distag_future *future = NULL, *waiting = NULL;
   CHECK_OK(distag_call_async(caller, NULL, "w1", "wait_in_function", NULL, 0, NULL, &waiting, &err));
@@ -86,7 +86,7 @@ static void wrong_workers(void) {
   distag_value_release(text);
 }
 
-/* A shutdown wakes who waits; later waits are refused. */
+/* A shutdown wakes waiting threads; later waits are refused. */
 static void beside_a_shutdown(void) {
   pthread_t waiters[kWaiters];
   for (int i = 0; i < kWaiters; ++i) CHECK_INT(pthread_create(&waiters[i], NULL, wait_for_it, (void *)&answers[i]), 0);

@@ -116,7 +116,7 @@ static void failing_starts(void) {
   CHECK_OK(distag_worker_start(other, 120 * DISTAG_SECOND, &err));
   CHECK_OK(distag_future_wait(future, DISTAG_FOREVER, &err));
   distag_future_release(future);
-  CHECK_OK(distag_worker_shutdown(worker, 0, NULL, &err)); /* waits for nobody */
+  CHECK_OK(distag_worker_shutdown(worker, 0, NULL, &err)); /* waits for no peer */
   CHECK_OK(distag_worker_shutdown(other, 0, NULL, &err));
   distag_worker_release(worker);
   distag_worker_release(other);
@@ -135,12 +135,12 @@ static void failing_starts(void) {
   distag_worker_release(worker);
 }
 
-/* Names, addresses and a rendezvous that cannot be had. */
+/* Names, addresses and a rendezvous that are not available. */
 static void taken_and_unreachable(void) {
   distag_worker *first = NULL, *both[2] = {NULL, NULL};
   distag_future *futures[2] = {NULL, NULL};
   distag_worker_options options = group_options(0, 2, "inproc://taken");
-  for (int i = 0; i < 2; ++i) { /* both under the name of the first: who comes second is refused */
+  for (int i = 0; i < 2; ++i) { /* both under the name of the first: the later one is refused */
     options.rank = i;
     CHECK_OK(distag_worker_create(&options, &both[i], &err));
     CHECK_OK(distag_worker_start_async(both[i], 120 * DISTAG_SECOND, &futures[i], &err));
@@ -156,7 +156,7 @@ static void taken_and_unreachable(void) {
   }
   while (distag_get_handle_count() != 0) sched_yield(); /* the refused one ends on a thread of distag */
 
-  options = group_options(1, 2, "tcp://127.0.0.1:9"); /* nobody serves there */
+  options = group_options(1, 2, "tcp://127.0.0.1:9"); /* no process serves there */
   CHECK_OK(distag_worker_create(&options, &first, &err));
   const distag_status status = distag_worker_start(first, 300 * DISTAG_MILLISECOND, &err);
   CHECK(status == DISTAG_E_DISCONNECTED || status == DISTAG_E_DEADLINE);

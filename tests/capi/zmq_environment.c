@@ -47,7 +47,7 @@ static const char *const kVariables[] = {
 static distag_error err = DISTAG_ERROR_INIT;
 static atomic_int asked_for_zmq, asked_for_engine;
 
-/* In the place of the C library's, for all that is linked in. */
+/* Replaces getenv of the C library, for everything that is linked in. */
 __attribute__((visibility("default"))) char *getenv(const char *name) {
   const size_t size = strlen(name);
   if (strncmp(name, "ZMQ", 3) == 0) atomic_fetch_add(&asked_for_zmq, 1);
@@ -65,7 +65,7 @@ static int count_threads(void) {
   return count;
 }
 
-/* Over tcp with a key; a message of both engines is above what the variables say. Gives the threads that it took. */
+/* Over tcp with a key; a message of both engines is above what the variables say. Returns the threads that it took. */
 static int meet(void) {
   char rendezvous[64], folder[] = "/tmp/distag-test-XXXXXX";
   distag_security_options security = DISTAG_SECURITY_OPTIONS_INIT;

@@ -224,7 +224,7 @@ TEST_P(TransportContractTest, MessagesLetOtherTasksRun) {
     probe();
   });
   int sent = 0;
-  // What it has gathered goes out in between, until there has been no room for a while.
+  // The client flushes what it has gathered in between, until there has been no room for a while.
   for (Nanos last = client_.loop().now(); sent < 3000 && client_.loop().now() - last < 2 * kSecond;) {
     const int sent_before = sent;
     client_.run([&] {

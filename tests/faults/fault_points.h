@@ -79,7 +79,7 @@ class FaultPoints {
   std::atomic<bool> is_disk_full_{false}, is_of_handshake_{false};
 };
 
-// Of this process.
+// The fault points of this process.
 FaultPoints& fault_points();
 
 }  // namespace distag::faults

@@ -30,7 +30,7 @@ class Handshakes {
   std::set<std::pair<int, Way>> lost_;  // directions of connections that swallow everything
 };
 
-// Of this process.
+// The handshakes of this process.
 Handshakes& handshakes();
 
 }  // namespace distag::faults

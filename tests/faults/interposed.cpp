@@ -27,7 +27,7 @@ bool ends_with(const char* text, const char* end) {
   return length >= tail && std::strcmp(text + length - tail, end) == 0;
 }
 
-// Of the files of a rendezvous, which alone are called so here. A full disk is one from that step on.
+// Only files of a rendezvous reach the calls below. A disk that is full at a step stays full.
 bool is_refused(const char* path, const char* end, const char* step) {
   if (!ends_with(path, end)) return false;
   fault_points().reach(step, Way::kSent);

@@ -35,7 +35,7 @@ struct MemberOptions {
   bool allow_insecure = false;
 };
 
-// One worker of the matrix, with what the others call:
+// A worker of the matrix, with what the others call:
 //   add(a, b)                 a + b
 //   echo(value)               the value
 //   relay(to, function, ...)  what `function` of `to` answers to the other arguments, in the same context

@@ -111,7 +111,7 @@ void check_plain(Input& input, bool is_shaken, size_t piece) {
 
 // ---- with a key ----
 
-// Where the bytes of a server are changed.
+// Changes bytes of a server, at places that the input chooses.
 class Spoiler {
  public:
   explicit Spoiler(Input& input) {

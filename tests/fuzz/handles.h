@@ -125,7 +125,7 @@ class Handles {
     ended_.push_back(before.handle);
     if (before.is_own) check_ended(before);
   }
-  // It says so, and another release of it is counted and does nothing.
+  // An ended handle is refused, and another release of it is counted and does nothing.
   static void check_ended(const Slot& slot) {
     check(is_refused(slot.kind, slot.handle));
     const uint64_t misuses = distag_get_misuse_count();

@@ -175,7 +175,7 @@ bool spoil(Input& input, Bytes& bytes, size_t first) {
   return bytes != before;
 }
 
-// Those of a DEALER from `kHonest` on.
+// From `kHonest` on, the properties are those of a DEALER.
 constexpr size_t kHonest = 2;
 std::string properties_of(size_t kind, Input& input) {
   const std::string dealer(

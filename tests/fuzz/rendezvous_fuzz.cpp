@@ -278,7 +278,7 @@ class Folder {
   fs::path path;
 };
 
-// One who comes where the file is there, or changes after the first look.
+// A worker joins through a file that is there, or changes after the first look.
 void check_file(const std::string& text, bool is_first) {
   Folder folder;
   SimScheduler scheduler(1);

@@ -50,7 +50,7 @@ std::vector<std::string> lines(Input& input) {
 
 uint64_t bits(Input& input) { return static_cast<uint64_t>(input.integer()); }
 
-// Of a graph, with edges to those that are there already.
+// A node of a graph; its edges lead to nodes that are there already.
 class NamedNode final : public autograd::Node {
  public:
   NamedNode(std::string name, std::vector<autograd::Edge> next)
@@ -180,7 +180,7 @@ void check_worker(const WorkerSnapshot& worker) {
   for (size_t i = 0; i < worker.contexts.size(); ++i) check_context(json["contexts"][i], worker.contexts[i]);
 }
 
-// Its names are those of the host, which may be none.
+// The names of a mesh come from the host, and may be empty.
 void check_mesh(Input& input) {
   layout::MeshRequest request;
   request.name = input.line();

@@ -165,7 +165,7 @@ class Play {
     check(rogue.is_refused(reason));
     expect_as_before(rogue);
   }
-  // Its connection is heard no more.
+  // No message of this connection is heard any more.
   void expect_damaged(Rogue& rogue) {
     expect_refused(rogue, RefuseReason::kDamaged);
     if (rogue.line == Line::kGreeted) rogue.line = Line::kMuted;

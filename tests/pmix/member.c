@@ -1,4 +1,4 @@
-/* One process of a job that its launcher has placed by PMIx. usage: pmix_member CASE [NUMBER]
+/* A process of a job that its launcher has placed by PMIx. usage: pmix_member CASE [NUMBER]
  * twice: says its place, meets the others, calls the next one, leaves; all that twice, then says its place again.
  * silent NUMBER: the process of that rank never starts, and ends with the job; the others give 2 s to their start.
  * killed NUMBER: the process of that rank ends by a signal before its start.

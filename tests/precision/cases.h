@@ -14,7 +14,7 @@ enum class Scale {
   kLargest  // against the largest element of the result
 };
 
-// One op at one size, on float32 inputs whose numbers have this mean and a variance of 1.
+// An op at one size, on float32 inputs whose numbers have this mean and a variance of 1.
 struct PrecisionCase {
   std::string op;
   int64_t size;

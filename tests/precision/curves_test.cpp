@@ -41,7 +41,7 @@ struct Range<double> {
   static constexpr double kEnds[] = {45, 800};
 };
 
-// Of each exponent some numbers of both signs, and steps between the ends, where curves bend.
+// Some numbers of each exponent, of both signs, and steps between the ends, where curves bend.
 template <typename T>
 Numbers<T> numbers_of_the_range() {
   using Bits = typename Range<T>::Bits;

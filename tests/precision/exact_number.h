@@ -75,7 +75,7 @@ inline Exact root(Exact x) {
   const Wide y = root_of(x.value);
   return {y, x.slope / (2 * y)};
 }
-// Of a base below 0 the exponent is a whole number, in which there is no slope.
+// If the base is below 0, the exponent is a whole number and has no slope.
 inline Exact power(Exact a, Exact b) {
   const Wide y = power_of(a.value, b.value);
   const Wide in_base = b.value == 0 || a.slope == 0 ? Wide(0) : b.value * power_of(a.value, b.value - 1) * a.slope;

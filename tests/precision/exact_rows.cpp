@@ -22,7 +22,7 @@ class Draws {
   }
   double of_sign(double limit) { return between(-limit, limit); }
   int whole(int low, int high) { return low + static_cast<int>(between(0, high - low + 0.999)); }
-  // Of both signs, and alike many of each exponent.
+  // Numbers of both signs, equally many of each exponent.
   double of_exponents(int low, int high) {
     return std::ldexp(of_sign(1) < 0 ? -1 - up_to(1) : 1 + up_to(1), whole(low, high));
   }

@@ -27,8 +27,8 @@ struct ExactRows {
   double value_ulp;  // the largest errors
   double slope_ulp;
 
-  // What an error is measured against: the exact number, or a size where that is larger; of a slope the sum of its
-  // terms without their signs, each times the condition.
+  // An error is measured against the exact number, or against a size where that is larger. For a slope, the size is the
+  // sum of its terms without their signs, each times the condition.
   Condition condition = nullptr;  // by how much a term multiplies the rounding of what it is made of
   Size value_size = nullptr;      // of a result whose terms cancel, or do so
   Size slope_size = nullptr;      // of a slope whose terms cancel

@@ -101,8 +101,8 @@ class DamageTest : public ::testing::Test {
   const std::filesystem::path directory_;
 };
 
-// One byte in 256 KiB to 8 MiB, at places of a seed: in headers, payload, greetings and the lengths between them. Where
-// one falls into each copy of a value, the sender gives its peer up after 21 s, so one run alone has the 256 KiB.
+// A byte is changed in each 256 KiB to 8 MiB, at places of a seed: in headers, payload, greetings and lengths. If each
+// copy of a value is hit, the sender gives its peer up after 21 s: so only one run has the 256 KiB.
 TEST_F(DamageTest, GivesTheRightValueOrANamedError) {
   int right = 0;
   int met = 0;

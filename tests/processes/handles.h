@@ -6,7 +6,7 @@
 
 namespace distag::testing {
 
-// One reference to a handle, for C++ tests of the C API.
+// A reference to a handle, for C++ tests of the C API.
 template <typename T, void (*release)(T*)>
 class Owned {
  public:

@@ -12,7 +12,7 @@
 
 namespace distag::testing {
 
-// One process of a test group. Names are "A", "B", ... "Z", "P26", "P27", ... by rank.
+// A process of a test group. Names are "A", "B", ... "Z", "P26", "P27", ... by rank.
 struct ParticipantOptions {
   int rank = 0;
   int world_size = 0;      // 0: rank, size and rendezvous come from the environment; -1: an open world

@@ -45,7 +45,7 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  // Its exit status once it has ended; -1 when it runs longer than the timeout, -2 when a signal ended it.
+  // The exit status once the process has ended; -1 when it runs longer than the timeout, -2 when a signal ended it.
   int wait(int timeout_ms);
   void kill();
 

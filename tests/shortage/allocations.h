@@ -3,7 +3,7 @@
 #ifndef SHORTAGE_ALLOCATIONS_H
 #define SHORTAGE_ALLOCATIONS_H
 
-/* Those numbered from `first` on, `count` of them, are short: first 0: none. */
+/* Allocations that are short: `count` of them, from number `first` on. first 0: none. */
 typedef struct shortage {
   long first;
   long count;

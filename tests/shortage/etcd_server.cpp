@@ -13,7 +13,7 @@ using distag::testing::EtcdCluster;
 
 namespace {
 
-// Of the sweep, and of the runs that are forked from it.
+// The server of the sweep, and of the runs that are forked from it.
 std::unique_ptr<EtcdCluster> server;
 
 }  // namespace

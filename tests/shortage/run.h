@@ -1,4 +1,4 @@
-/* One run of a scenario with some allocations refused, and what is seen of it. */
+/* A run of a scenario with some allocations refused, and what is seen of it. */
 #ifndef SHORTAGE_RUN_H
 #define SHORTAGE_RUN_H
 

@@ -137,7 +137,7 @@ typedef struct pairing {
   int64_t start_time;
 } pairing;
 
-/* One of two processes; `plan` is NULL in the one that gets all memory it asks for. */
+/* Runs a member of a pair of processes; `plan` is NULL in the member that gets all memory it asks for. */
 static void run_member(int32_t rank, const run_plan *plan, const pairing *pair, run_result *result) {
   distag_error err = DISTAG_ERROR_INIT;
   distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;

@@ -1,8 +1,8 @@
 // Forwards and passes in adversity: connections that drop, dials that fail, links that are parted (one way, too) or
-// slow for what is large, hosts that pause, tasks that take their time, clocks that differ, jump and stand, and too few
-// descriptors; passes that are cancelled, run out of time and are repeated; and, in the kinds with a loss, a worker
-// that dies, leaves or stops for longer than a lease, or two that lose each other. After every step: nobody has given
-// up anybody but those who are gone, and who could not be heard for a lease.
+// slow for large messages, hosts that pause, tasks that take their time, clocks that differ, jump and stand still, and
+// too few descriptors; passes that are cancelled, run out of time and are repeated; and, in the kinds with a loss, a
+// worker that dies, leaves or stops for longer than a lease, or two that lose each other. After every step: a worker
+// has given up only peers that are gone, or that it could not hear for a lease.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -22,14 +22,14 @@ namespace {
 
 constexpr Nanos kLease = 5 * kSecond;
 constexpr Nanos kLongestTrouble = 300 * kMillisecond;  // far below a lease
-constexpr Nanos kLongestPause = 3200 * kMillisecond;   // with all other troubles, still below one
+constexpr Nanos kLongestPause = 3200 * kMillisecond;   // with all other troubles, still below a lease
 constexpr Nanos kLongestShortage = 2 * kSecond;
-constexpr Nanos kBearableSilence = kLease * 9 / 10;  // whose clocks differ by a little
+constexpr Nanos kBearableSilence = kLease * 9 / 10;  // clocks differ by a little
 constexpr double kLargestDrift = 0.02;
 
 struct Kind {
   bool has_loss = false;
-  bool has_clocks = false;    // of the hosts, each its own; and hosts that pause for long
+  bool has_clocks = false;    // each host has a clock of its own, and may pause for long
   bool has_shortage = false;  // of descriptors, at every dial and of a host for a while
 };
 
@@ -104,7 +104,7 @@ class Adversity {
     return options;
   }
 
-  // At some moment of what a forward and its passes take.
+  // At some moment of a forward and its passes.
   void soon(Task task) { later(between(0, 20 * kMillisecond), std::move(task)); }
   void later(Nanos delay, Task task) { group_.scheduler().at(group_.scheduler().now() + delay, std::move(task)); }
 
@@ -160,7 +160,7 @@ class Adversity {
     }
   }
 
-  // As SIGSTOP does it, or the suspension of a machine; or the clock alone goes on.
+  // A pause as by SIGSTOP, or as by the suspension of a machine; or the clock alone jumps ahead.
   void plan_pause() {
     const int32_t rank = any_rank();
     switch (below(3)) {
@@ -174,7 +174,7 @@ class Adversity {
     }
   }
 
-  // It has to dial again, and is dialled, in the middle of it.
+  // The host has to dial again, and is dialled, in the middle of the shortage.
   void plan_shortage() {
     const int32_t rank = any_rank();
     soon([this, rank, cut_at = between(0, kMillisecond), duration = between(0, kLongestShortage)] {
@@ -190,7 +190,7 @@ class Adversity {
     });
   }
 
-  // Of a worker other than the one that runs the program, or between any two.
+  // A worker that does not run the program dies, leaves or stops for long; or it and another lose each other.
   void plan_loss() {
     const int32_t victim = any_rank(1);
     const int32_t other =
@@ -222,7 +222,7 @@ class Adversity {
     }
   }
 
-  // Whether it is to be tried again: descriptors were short for so long that a call said so.
+  // Whether to run the program again: descriptors were short for so long that a call failed with it.
   bool try_program() {
     try {
       run_program();
@@ -247,7 +247,7 @@ class Adversity {
     for (uint64_t attempt = below(4); attempt > 0; --attempt) committed += end_soon(*context, roots, options);
     context->backward(roots, options);
     ++tally_->passes;
-    if (kind_.has_loss) return;  // whose gradients are gone with it
+    if (kind_.has_loss) return;  // gradients of a lost worker are gone with it
     expect_gradients(group_, graph_, context->global_id(), *local_gradients_of_repeats(graph_, committed + 1));
   }
 
@@ -271,7 +271,7 @@ class Adversity {
     return false;
   }
 
-  // A line of the log names the one who gives up and the one who is given up.
+  // A line of the log names the worker that gives up, and the peer that is given up.
   void look_at_log() {
     const std::vector<std::string>& lines = group_.log_lines();
     for (; seen_ < lines.size(); ++seen_) {

@@ -1,4 +1,4 @@
-// all_gather over whole workers: order, subsets, who does not come, who is lost.
+// all_gather over whole workers: order, subsets, members that do not come, members that are lost.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ std::vector<int64_t> values_of(const Gathered& gathered) {
   return values;
 }
 
-// The error that it fails with; a failure of the test when it does not.
+// The error of a gathering; fails the test if there is none.
 Error failure_of(const Gathered& gathered) {
   wait(*gathered, kForever);
   if (gathered->error() != nullptr) return *gathered->error();
@@ -80,7 +80,7 @@ TEST(AllGather, GivesTheListInTheOrderInWhichTheCallerNamesTheRanks) {
 }
 
 // Rounds of all subsets of four workers side by side over connections that drop: each worker's k-th over a subset meets
-// the k-th of the others, though nobody waits for one before the next.
+// the k-th of the others, though no worker waits for a round before the next.
 TEST(AllGather, KeepsTheRoundsOfEachSubsetInOrder) {
   for_each_seed(50, [](uint64_t seed) {
     SimGroupOptions options = options_for(4);
@@ -154,7 +154,7 @@ TEST(AllGather, OneThatWaitsForTheOneBeforeItEndsAtItsDeadline) {
 
 TEST(AllGather, EndsForAllWhenOneOfThemIsLost) {
   for_each_seed(30, [](uint64_t seed) {
-    // The one of lowest rank, to whom all send, as well as another.
+    // The victim is the member of lowest rank, to which all send, or another member.
     const int32_t victim = seed % 2 == 0 ? 0 : 2;
     SimWorkerGroup group(seed, options_for(4));
     group.start();
@@ -168,7 +168,7 @@ TEST(AllGather, EndsForAllWhenOneOfThemIsLost) {
     for (const Gathered& one : waiting) {
       expect_failure(failure_of(one), Status::kDisconnected, "\"" + SimWorkerGroup::name(victim) + "\"");
     }
-    // The next one that needs it fails at once, and the rest can do without.
+    // The next gathering that needs the victim fails at once; the others can gather without it.
     expect_failure(failure_of(gather(group, 1, 1)), Status::kDisconnected, "\"" + SimWorkerGroup::name(victim) + "\"");
     const Gathered rest = gather(group, 1, 11, others);
     EXPECT_EQ(values_of(gather(group, 3, 13, others)), (std::vector<int64_t>{11, 13}));
@@ -194,7 +194,7 @@ TEST(AllGather, RefusesRanksThatCannotBe) {
   expect_failure(refusal({1, 3}), Status::kInvalidArgument, "no rank 3");
 }
 
-// Of one that keeps no bounds; each other member is heard.
+// A member that keeps no bounds is refused beyond them; each other member is still heard.
 TEST(AllGather, AMemberComesToSoManyRounds) {
   SimGroupOptions options = options_for(13);
   options.max_message_bytes = size_t{1} << 20;
@@ -243,7 +243,7 @@ TEST(AllGather, AWorkerHasSoManyTurns) {
   group.shutdown(0);
 }
 
-// The requests that others send are checked where they arrive.
+// Requests of members are checked where they arrive.
 TEST(AllGather, RefusesWhatAMemberMayNotAsk) {
   SimWorkerGroup group(1, options_for(3));
   group.start();
@@ -267,7 +267,7 @@ TEST(AllGather, RefusesWhatAMemberMayNotAsk) {
   const Value real(Tensor::scalar(Dtype::kFloat64, 0));
   expect_failure(call("distag.all_gather", {real, Value(int64_t{kSecond}), Value(int64_t{7}), Value()}),
                  Status::kInvalidArgument, "int64");
-  // Values that nobody asked for, of others, of another round, or of too few.
+  // Values that were not asked for, of other ranks, of another round, or too few.
   const auto give = [&](const std::vector<int64_t>& ranks, size_t count) {
     return call("distag.all_gather_values",
                 {row(ranks), row(std::vector<int64_t>(ranks.size())), Value::list(Value::List(count))});
@@ -286,8 +286,8 @@ TEST(AllGather, RefusesWhatAMemberMayNotAsk) {
   for (const ShutdownReport& report : group.shutdown()) EXPECT_TRUE(report.clean);
 }
 
-// Whoever is lost while the values come down the tree, everybody else has them or learns who is missing, and those that
-// live can go on without it.
+// Whichever member is lost while the values come down the tree, every other member gets them or learns which one is
+// missing, and the survivors can gather without it.
 TEST(AllGather, ALossOnTheWayDownStopsNobodyElse) {
   for_each_seed(200, [](uint64_t seed) {
     SimGroupOptions options = options_for(12);
@@ -320,7 +320,7 @@ TEST(AllGather, ALossOnTheWayDownStopsNobodyElse) {
   });
 }
 
-// A value that does not fit at one of them fails there alone, and comes to those below it in the tree all the same.
+// A value that is too large for a member fails there alone, and still reaches the members below it in the tree.
 TEST(AllGather, WhatIsTooLargeForOneOfThemReachesTheOthers) {
   SimGroupOptions options = options_for(7);
   options.max_message_bytes_of = [](int32_t rank) { return rank == 1 ? size_t{1} << 20 : size_t{1} << 30; };
@@ -343,7 +343,7 @@ TEST(AllGather, WhatIsTooLargeForOneOfThemReachesTheOthers) {
   for (const ShutdownReport& report : group.shutdown()) EXPECT_TRUE(report.clean);
 }
 
-// A call of it that is cancelled makes room for the next one of the same worker.
+// A cancelled call of all_gather makes room for the next call of the same worker.
 TEST(AllGather, TakesNoValueOfACallThatWasGivenUp) {
   SimWorkerGroup group(1, options_for(3));
   group.start();
@@ -361,7 +361,7 @@ TEST(AllGather, TakesNoValueOfACallThatWasGivenUp) {
   for (const Gathered& one : all) EXPECT_EQ(values_of(one), (std::vector<int64_t>{0, 1, 2}));
 }
 
-// In an open world without ranks it is over those that live: it grows and shrinks with the group.
+// In an open world without ranks, all_gather is over the living members: it grows and shrinks with the group.
 TEST(AllGather, InAnOpenWorldItIsOverThoseThatLive) {
   for_each_seed(20, [](uint64_t seed) {
     SimGroupOptions options = options_for(3);

@@ -1,4 +1,4 @@
-// Passes that are cancelled or run out of time at any moment, and repeated: nobody takes what is late for a violation.
+// Passes that are cancelled or run out of time at any moment, and repeated: no late message counts as a violation.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -13,12 +13,12 @@
 namespace distag::sim {
 namespace {
 
-// Nobody here is ever out of reach, so nobody may be given up.
+// All workers here can be reached all the time, so no peer may be given up.
 void expect_nobody_lost(SimWorkerGroup& group) {
   for (const std::string& line : group.log_lines()) EXPECT_EQ(line.find("is lost"), std::string::npos) << line;
 }
 
-// A pass that has ended is over at all who took part, though the context goes on.
+// A pass that has ended is over on all workers that took part, though the context goes on.
 void expect_no_pass_open(SimWorkerGroup& group) {
   const auto open = [&group] {
     uint64_t count = 0;
@@ -77,7 +77,7 @@ void run_with_cancels(uint64_t seed, BackwardMode mode, const SimFaults& faults,
     Tally here;
     for (size_t attempt = 0; attempt < 4; ++attempt) {
       begin_and_end_soon(group, *context, roots, backward, &here);
-      // Else the next one follows on its heels.
+      // Otherwise the next pass follows at once.
       if (attempt % 2 == 1) expect_no_pass_open(group);
     }
     context->backward(roots, backward);

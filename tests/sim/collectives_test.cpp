@@ -57,12 +57,12 @@ TEST(Collectives, CountTheMessagesAndBytesThatGo) {
     after.bytes_received -= before.bytes_received;
     return after;
   };
-  // Directly: everyone sends its operand to the three others. 4 x 128 KiB are just that.
+  // Directly: each member sends its operand to the three others. 4 x 128 KiB is the most that goes so.
   MeshStats stats = run(16384);
   EXPECT_EQ(stats.parts_sent, 3u);
   EXPECT_EQ(stats.bytes_sent, 3u * 131072u);
   EXPECT_EQ(stats.bytes_received, 3u * 131072u);
-  // In chunks: three quarters go, and three times the own quarter.
+  // In chunks: each member sends three quarters of its operand, and its own quarter three times.
   stats = run(16388);
   EXPECT_EQ(stats.parts_sent, 6u);
   EXPECT_EQ(stats.bytes_sent, 2u * 3u * 4097u * 8u);
@@ -71,7 +71,7 @@ TEST(Collectives, CountTheMessagesAndBytesThatGo) {
   EXPECT_EQ(stats.calls, 2u);
 }
 
-// Positions of a granule first, then the granules: also where positions alternate between granules.
+// Positions of a granule are added first, then the granules: also where positions alternate between granules.
 TEST(Collectives, FoldGranulesFirst) {
   MeshGroup members(3, {4}, {}, {1, 0, 1, 0});
   const double values[] = {1e16, 1.0, -1e16, 1.0};
@@ -113,7 +113,7 @@ TEST(Collectives, GiveWhatTheirNamesSay) {
     };
     auto of = [](const Tensor& tensor) { return tensor ? values_of<double>(tensor) : std::vector<double>(); };
     using Numbers = std::vector<double>;
-    // Sizes of the dim differ: the one in the middle has none.
+    // Sizes of the dim differ: the member in the middle has size 0.
     auto got = run([&](int32_t rank) {
       const int64_t rows = (rank % 3 + 2) % 3;
       return call_of(CollectiveKind::kAllGather, row, tensor_of<double>({rows}, Numbers(size_t(rows), rank)));
@@ -162,7 +162,7 @@ TEST(Collectives, GiveWhatTheirNamesSay) {
   });
 }
 
-// The shard that a member holds of a tensor; of a sum the first member holds all.
+// The shard that a member holds of a tensor; the first member holds all of a sum.
 Tensor shard_of(const layout::MeshShape& mesh, const layout::Spec& spec, const Tensor& whole, int64_t position) {
   const layout::Box box = box_of(mesh, spec, whole.shape(), position);
   int64_t offset = 0;
@@ -278,7 +278,7 @@ TEST(Collectives, OfProgramsThatDifferFailOnAllWithBothCalls) {
       expect_failure(error, Status::kDiverged, "all_reduce(float64[2], sum, axes x)");
       expect_failure(error, Status::kDiverged, "the last equal call was 1, add(a, b)");
     }
-    // And whatever follows.
+    // Calls that follow fail as well.
     for (int32_t rank = 0; rank < 3; ++rank) {
       expect_failure(failure_of(*members.mesh(rank).collective(sum_of({2}))), Status::kDiverged, "programs differ");
     }
@@ -350,7 +350,7 @@ TEST(Collectives, AMemberThatDoesNotCallIsNamed) {
           "call, and has made none");
     }
     EXPECT_LT(members.group().scheduler().now() - begun, 3 * kSecond);
-    // It comes once it has been told, to the same error.
+    // The third member calls after it has been told, and gets the same error.
     members.group().scheduler().run_for(kSecond);
     expect_failure(failure_of(*members.mesh(2).collective(sum_of({2}))), Status::kDeadline, "waits for worker \"w2\"");
     members.shut_down();
@@ -395,7 +395,7 @@ TEST(Collectives, AKilledMemberEndsItWithItsName) {
         EXPECT_TRUE(same_bits(result->value(), expected_sum(std::vector<Tensor>(4, numbers({count}, 1)))));
       }
     }
-    // The survivors make a new one.
+    // The survivors make a new mesh.
     layout::MeshRequest request = members.request_;
     request.shape = {3};
     for (int32_t rank = 0; rank < 4; ++rank) {
@@ -431,8 +431,8 @@ TEST(Collectives, AMemberMayLeaveBeforeOthersHaveFinished) {
   });
 }
 
-// A part goes in pieces, of which 8 MiB are on their way at most: MESH_END would overtake the rest.
-// Not by many seeds: a part above the window of chunks is 20 MB.
+// A part goes in pieces, of which 8 MiB are on their way at most: MESH_END would overtake the rest. Few seeds run,
+// since a part above the window of chunks is 20 MB.
 TEST(Collectives, AMemberThatLeavesHasSentItsLargePartsBefore) {
   for (const uint64_t seed : {1u, 2u, 3u}) {
     MeshGroup members(seed, {2});
@@ -448,8 +448,8 @@ TEST(Collectives, AMemberThatLeavesHasSentItsLargePartsBefore) {
   }
 }
 
-// The parts of calls that its program has made, small and in pieces, come whole to members that are still to ask for
-// them.
+// Parts of the calls that its program has made, small parts and parts in pieces, come whole to members that ask for
+// them later.
 TEST(Collectives, AMemberThatShutsDownHasSentItsPartsBefore) {
   for_each_seed(12, [](uint64_t seed) {
     SimGroupOptions options;
@@ -473,7 +473,7 @@ TEST(Collectives, AMemberThatShutsDownHasSentItsPartsBefore) {
   });
 }
 
-// Without a vote it waits for nobody: the others get all of its parts, or its leave by name.
+// Without a vote the member waits for no peer: the others get all of its parts, or an error with its name.
 TEST(Collectives, AMemberThatShutsDownAtOnceGivesItsPartsOrItsName) {
   for_each_seed(24, [](uint64_t seed) {
     MeshGroup members(seed, {3});
@@ -494,7 +494,7 @@ TEST(Collectives, AMemberThatShutsDownAtOnceGivesItsPartsOrItsName) {
   });
 }
 
-// A line remembers its last 64 calls, and one that is under way may be older.
+// A line remembers its last 64 calls, and a call that is under way may be older.
 TEST(Collectives, AMemberMayBeFarAhead) {
   MeshGroup members(1, {2});
   const int count = 3 * static_cast<int>(Line::kRemembered);
@@ -573,7 +573,7 @@ class ForgedPartsTest : public ::testing::Test {
       peers_.push_back(members_.group().worker(0).group().membership().find_by_rank(rank)->peer);
     }
   }
-  // As if it came now to w0.
+  // Delivers the message to w0 as if it came now.
   std::optional<Heard> deliver(size_t from, wire::Body body) {
     std::optional<Heard> heard;
     members_.group().loop(0).run([&] {
@@ -584,7 +584,7 @@ class ForgedPartsTest : public ::testing::Test {
   void expect_violation(size_t from, const wire::Body& body) {
     EXPECT_THROW(deliver(from, body), Violation) << wire::body_name(body);
   }
-  // Of the call that w0 has made and w1 has not: the part that w1 will send, but for its values.
+  // Makes a call of w0 that w1 has not made, and returns the part that w1 will send, except for its values.
   wire::Part part() {
     std::optional<wire::Part> caught;
     members_.group().network().set_tap([&caught](const std::string&, const std::string& to, const Frames& frames) {
@@ -661,7 +661,7 @@ TEST_F(ForgedPartsTest, WhereAMemberIsMayBeToldTwiceUnaskedAndOfAnyLine) {
   EXPECT_EQ(deliver(1, wire::Where{real.mesh, "nobody's", {}}), Heard::kHandled);
 }
 
-// Parts of it that come later are dropped; the other lines go on.
+// Parts of a closed line that come later are dropped; the other lines go on.
 TEST(Collectives, ALineThatIsClosedEndsItsCallsAndNotTheMesh) {
   MeshGroup members(3, {2});
   const auto add_up = [&members](int32_t rank, const char* line) {
@@ -699,7 +699,7 @@ TEST(Collectives, ALineThatIsClosedEndsItsCallsAndNotTheMesh) {
   members.shut_down();
 }
 
-// Each waits for the other in a call that sends nothing. Whose calls are fewer is asked, and told.
+// Each member waits for the other in a call that sends nothing. The member with fewer calls is asked, and told.
 TEST(Collectives, MembersThatWaitForEachOtherInCallsThatDifferHearSo) {
   for (const bool is_ahead : {false, true}) {
     MeshGroup members(2, {2});
@@ -742,8 +742,8 @@ void tell_where_it_is(Nanos timeout) {
   expect_failure(failure_of(*row), Status::kDeadline, "and waits for rank 3; worker");
 }
 
-// The newest answer counts, and grows older. The one that does not come is named, also where others wait for it, and
-// where there is time to ask them but once.
+// The newest answer counts, and ages. The missing member is named, also where others wait for it, and where there is
+// time to ask them only once.
 TEST(Collectives, ADeadlineTellsWhereTheMissingMemberIs) {
   for (const Nanos timeout : {20 * kSecond, 1400 * kMillisecond}) tell_where_it_is(timeout);
 }

@@ -1,4 +1,4 @@
-// Gradients of gradients across workers: passes through what earlier passes gave equal those in one process.
+// Gradients of gradients across workers: passes through gradients of earlier passes equal those in one process.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -43,7 +43,7 @@ BackwardOptions creating(BackwardMode mode = BackwardMode::kSmart) {
   return options;
 }
 
-// A graph over several workers, of which each offers the penalty of its own gradients.
+// A graph over several workers, each of which offers the penalty of its own gradients.
 class Program {
  public:
   Program(uint64_t seed, GraphOptions of_graph, SimGroupOptions options = {}) : graph_(seed, of_graph) {
@@ -70,7 +70,7 @@ class Program {
     return first_roots();
   }
   Tensors first_roots() const { return make_roots(outputs_, graph_.roots[0]); }
-  // Those of all workers, as roots.
+  // The penalties of all workers, as roots.
   Tensors penalties() {
     Tensors roots;
     for (int32_t rank = 0; rank < group_->size(); ++rank) {
@@ -93,7 +93,7 @@ class Program {
   Tensors outputs_;
 };
 
-// The same in one process.
+// The same program in one process.
 class LocalProgram {
  public:
   explicit LocalProgram(const RandomGraph& graph) : graph_(graph), outputs_(run_locally(graph)) {}
@@ -158,7 +158,7 @@ TEST(CreateGraphTest, TheyDoOverSlowConnections) {
   for_each_seed(200, [&options](uint64_t seed) { run_passes(seed, options); });
 }
 
-// FAST takes all that was recorded: roots are those of the first pass, and the penalties of all workers.
+// FAST uses everything that was recorded: roots are those of the first pass, and the penalties of all workers.
 TEST(CreateGraphTest, FastPassesDoWhereEverythingIsUsed) {
   for_each_seed(300, [](uint64_t seed) {
     Program program(seed, graph_options(seed, true));
@@ -193,7 +193,7 @@ Counts counts_of(SimWorkerGroup& group, const Id& context) {
       const ContextInfo info = group.worker(rank).dautograd().find_context(context)->info();
       counts.back() = {info.send_count, info.recv_count};
     } catch (const Error&) {
-      // The forward never reached it.
+      // The forward never reached this worker.
     }
   }
   return counts;
@@ -215,7 +215,7 @@ struct Attempts {
   size_t committed = 0;
 };
 
-// Begins passes and cancels them soon, until one is committed: those before leave no pair.
+// Begins passes and cancels them soon, until one is committed: cancelled passes leave no pair.
 void cancel_until_committed(Program& program, const Tensors& roots, const BackwardOptions& options,
                             Attempts* attempts) {
   SimScheduler& scheduler = program.group().scheduler();
@@ -259,8 +259,8 @@ TEST(CreateGraphTest, CancelledPassesLeaveNoPair) {
   EXPECT_GT(attempts.aborted, attempts.committed / 10);
 }
 
-// A worker dies in the first pass, between both, or in the second: each gives all gradients or an error and none, and
-// nothing is left with the survivors.
+// A worker dies in the first pass, between both, or in the second: each pass gives all gradients, or an error and none,
+// and the survivors keep nothing.
 TEST(CreateGraphTest, ADeathEndsPassesWithAnError) {
   size_t failures = 0;
   size_t between = 0;
@@ -392,7 +392,7 @@ TEST_F(HessianTest, TimesAVectorIsThatOfOneProcess) {
       const Tensor& weight = weights_[static_cast<size_t>(rank)];
       expect_near(autograd::detach(*there->find(weight)), autograd::detach(*local->gradients()->find(weight)));
     }
-    // What the last pass went through is freed.
+    // The pairs that the last pass went through are freed.
     EXPECT_EQ(context_->info().send_count, 0u);
     EXPECT_EQ(context_->info().recv_count, 0u);
     context_.reset();
@@ -465,7 +465,7 @@ TEST_F(OvertakingTest, APassFindsThePairsThatAwaitTheirVerdict) {
   }
 }
 
-// The second one is begun by w1, so that its verdict comes first: the pairs that it frees do not come back.
+// The second pass is begun by w1, so that its verdict comes first: the pairs that it frees do not come back.
 TEST_F(OvertakingTest, APassFreesThePairsThatAwaitTheirVerdict) {
   SimGroupOptions options;
   options.lineage = kNoLineage;

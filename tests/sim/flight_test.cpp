@@ -31,7 +31,7 @@ class FlightTest : public ::testing::Test {
     wait(*snapshot, kForever);
     return json::parse(write_report(snapshot->value()));
   }
-  // Those of the program: the library makes calls as well.
+  // The last events of that name, which is one of the program: the library makes calls as well.
   std::vector<json> last(int32_t rank, const std::string& name) {
     std::vector<json> found;
     const json whole = report(rank);
@@ -145,7 +145,7 @@ TEST_F(FlightTest, TheLossOfAPeerEndsCallsOnBothSides) {
   }
   EXPECT_NE(events[0]["kind"], events[1]["kind"]);
   EXPECT_EQ(blocks(0).size(), 1u);
-  // One that finds the peer gone was never under way: it is in the report alone.
+  // A call that finds the peer gone was never under way: it is in the report alone.
   request.function = "echo";
   EXPECT_THROW(group_.call(0, request), Error);
   group_.scheduler().run_for(2 * kSecond);

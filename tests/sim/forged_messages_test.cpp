@@ -1,4 +1,4 @@
-// Messages about contexts and passes that no correct peer sends, and shortages that nobody is to blame for.
+// Messages about contexts and passes that no correct peer sends, and shortages that are no violation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class ForgedMessagesTest : public SquareTest {
     SquareTest::make(options, elements);
   }
 
-  // As if it came now from a peer's stream.
+  // Delivers the message as if it came now from the peer's stream.
   void deliver(int32_t to, size_t from, wire::Body body) {
     group_->loop(to).run([&] {
       wire::Message message{0, 0, {}, std::move(body)};
@@ -46,14 +46,14 @@ class ForgedMessagesTest : public SquareTest {
   void expect_violation(int32_t to, size_t from, const wire::Body& body) {
     EXPECT_THROW(deliver(to, from, body), Violation) << wire::body_name(body);
   }
-  // As if it had come, and nothing had been left to take it with.
+  // As if the message had come, and no memory had been left to take it.
   void fall_short(int32_t to, size_t from, wire::Body body) {
     group_->loop(to).run([&] {
       const wire::Message outline{0, 0, {}, std::move(body)};
       group_->worker(to).dautograd().refuse(peers_[from], outline, Error(Status::kOutOfMemory, "no memory"));
     });
   }
-  // Begins a pass, and gives the first message of this kind that goes to w1.
+  // Begins a pass, and returns the first message of this kind that goes to w1.
   template <typename Body>
   Body catch_next(BackwardMode mode, std::shared_ptr<Future<Value>>* pass) {
     std::optional<Body> caught;
@@ -70,14 +70,14 @@ class ForgedMessagesTest : public SquareTest {
     group_->network().set_tap({});
     return *caught;
   }
-  // Of the only pass there.
+  // The only pass at w1.
   PassSnapshot pass_at_w1() {
     PassSnapshot pass;
     group_->loop(1).run([&] { pass = group_->worker(1).dautograd().contexts().at(0).passes.at(0); });
     return pass;
   }
   static Tensor sum(const Tensor& tensor) { return autograd::apply(ops::kSum, std::vector<Tensor>{tensor}, {})[0]; }
-  // Nobody was given up, and the context is as good as before.
+  // No peer was given up, and the context works as before.
   void expect_sound(double gradient = 6) {
     group_->scheduler().run_for(20 * kSecond);
     for (int32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(stats(rank).passes_open, 0u) << "w" << rank;
@@ -155,7 +155,7 @@ TEST_F(ForgedMessagesTest, ADiscoverIsAnsweredByWhomItWentTo) {
   EXPECT_EQ(pass->error(), nullptr);
 }
 
-// Its gradients would be none where they are not known.
+// The pass would have no gradients where its gradients are unknown.
 TEST_F(ForgedMessagesTest, ACommitOfAPassThatHasNotRunIsNotTakenForItsGradients) {
   make();
   std::shared_ptr<Future<Value>> pass;
@@ -195,7 +195,7 @@ TEST_F(ForgedMessagesTest, OfAPlannedPassTooGradientsComeFromWhereTheValuesWent)
   expect_violation(1, 0, grad);
 }
 
-// The plan of the last one is false: the initiator searches, and its caller hears nothing of it.
+// A worker answers a false plan: the initiator then searches, and its caller does not notice.
 TEST_F(ForgedMessagesTest, APlanThatDoesNotHoldIsAnsweredAndLeavesNothing) {
   make(1, true);
   const Id pass{incarnation(0), 77};
@@ -226,7 +226,7 @@ TEST_F(ForgedMessagesTest, APlanThatDoesNotHoldIsAnsweredAndLeavesNothing) {
   expect_sound();
 }
 
-// The values that it carries gradients for are those of the plan.
+// A gradient has to be for the values of the plan.
 TEST_F(ForgedMessagesTest, AGradientForOtherValuesThanPlannedIsNotTaken) {
   make(1, true);
   const Id pair{incarnation(1), 1};
@@ -246,7 +246,7 @@ TEST_F(ForgedMessagesTest, AGradientForOtherValuesThanPlannedIsNotTaken) {
   expect_sound();
 }
 
-// It waits for the EXPECT; the initiator hears of it, and whoever sends another one for the same values is found out.
+// The gradient waits for the EXPECT; the initiator hears of it, and a second gradient for the same values is found out.
 TEST_F(ForgedMessagesTest, AGradientThatComesBeforeItsPlanWaits) {
   make(1, true);
   const Id pair{incarnation(1), 1};
@@ -275,7 +275,7 @@ TEST_F(ForgedMessagesTest, AGradientThatComesBeforeItsPlanWaits) {
 
 // ---- gradients with a history ----
 
-// A peer of a distag that knows nothing of it: its gradients would be silently missing from a second pass.
+// A peer whose distag knows no history: its gradients would be silently missing from a second pass.
 TEST_F(ForgedMessagesTest, APeerThatGivesGradientsNoHistoryEndsThePass) {
   make();
   group_->freeze(1);

@@ -135,7 +135,7 @@ TEST(GraphsTest, FastEqualsItWhereEverythingIsUsed) {
   });
 }
 
-// Words that come late, or one long after the other, are no sign that nothing can move.
+// Messages that come late, or long after each other, are no sign that nothing can move.
 TEST(GraphsTest, FastEqualsItOverSlowConnections) {
   for_each_seed(1000, [](uint64_t seed) {
     GraphOptions options = graph_options(seed);
@@ -184,7 +184,7 @@ TEST(GraphsTest, FastEqualsItOrNamesTheResultsThatWereNotUsed) {
         EXPECT_FALSE(graph.reaches_every_pair());
         EXPECT_NE(error.message().find("block"), std::string::npos) << error.message();
         ++unreached;
-        // All gradients or none; and SMART can still do it.
+        // All gradients or none; and SMART can still run the pass.
         expect_gradients(group, graph, context->global_id(), Gradients());
         backward.mode = BackwardMode::kSmart;
         context->backward(make_roots(outputs, graph.roots[0]), backward);

@@ -140,7 +140,7 @@ TEST(SimGroupTest, ASilentWorkerIsFencedAfterItsLease) {
     EXPECT_GE(group.scheduler().now() - begin, 2 * kSecond);
     EXPECT_LE(group.scheduler().now() - begin, 12 * kSecond);
     group.network().join("w0", "w1");
-    // Pairwise and for good: the other side learns of it too.
+    // The loss is mutual and final: the other side learns of it too.
     const Error back = failure_of(group, 1, 0, "double");
     EXPECT_EQ(back.status(), Status::kDisconnected) << back.message();
   });
@@ -159,7 +159,7 @@ TEST(SimGroupTest, WhoBreaksTheProtocolIsLostForThat) {
     group.start();
     auto rogue = group.scheduler().spawn([&group, begun] {
       wait(*begun, kForever);
-      // It cancels a call that is not its own.
+      // The rogue cancels a call that is not its own.
       group.loop(1).post_or_drop([&group] {
         const Incarnation victim = group.worker(0).group().membership().find_by_rank(0)->peer.incarnation;
         group.worker(1).group().session().send(victim, wire::Cancel{{victim, 1}});

@@ -11,7 +11,7 @@
 
 namespace distag::sim {
 
-// Keeps account of who could not hear whom, and for how long at a stretch: whether one may have given up the other.
+// Records which workers could not hear each other, and for how long at a stretch: whether one may give up the other.
 class Hearing {
  public:
   Hearing(const SimScheduler& scheduler, int32_t workers) : scheduler_(scheduler), workers_(workers) {}
@@ -44,7 +44,7 @@ class Hearing {
     }
     look();
   }
-  // A clock that jumps ahead in a silence, or right before it, has seen one that is as much longer.
+  // A clock that jumps ahead in a silence, or right before it, sees that silence as longer by the jump.
   void note_jump(int32_t rank, Nanos ahead) {
     look();
     jumps_.push_back({rank, scheduler_.now(), ahead});
@@ -62,7 +62,7 @@ class Hearing {
   }
 
  private:
-  // Two that follow each other like this are one: what was lost has to be sent again, and may fall into the second.
+  // Silences that follow each other this closely are one: a lost message is sent again, and may fall into the second.
   static constexpr Nanos kGap = 2500 * kMillisecond;
 
   using Pair = std::pair<int32_t, int32_t>;

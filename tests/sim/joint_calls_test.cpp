@@ -1,5 +1,5 @@
 // The members of a mesh call functions of each other and of workers outside in a joint context, each with its part of a
-// tensor. A joint pass goes through those calls, and is that of one process.
+// tensor. A joint pass goes through those calls, and equals that of one process.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ struct Script {
   int passes = 1;
 };
 
-// With a history all the same, as the parts of others have.
+// The result has a history all the same, as the parts of others have.
 Tensor without_gradient(const Tensor& part) {
   Tensor nothing = Tensor::empty(Dtype::kFloat64, part.shape());
   ops::assign(nothing, Tensor::scalar(Dtype::kFloat64, 0));
@@ -120,7 +120,7 @@ class Joint {
     std::optional<Error> error;
   };
 
-  // On each member the program of a training step, or what it is given.
+  // Runs a program on each member, such as that of a training step.
   using Program = std::function<void(int32_t rank, Ended& mine)>;
   std::vector<Ended> run(const Program& body, std::optional<int32_t> killed = std::nullopt) {
     auto ended = std::make_shared<std::vector<Ended>>(static_cast<size_t>(group_->size()));
@@ -153,7 +153,7 @@ class Joint {
       mine.loss = spmd::gather(mine.root, -1).item();
     };
   }
-  // The two halves of it.
+  // The two halves of a training step.
   std::vector<Ended> run_forward() {
     auto all = run([this](int32_t rank, Ended& mine) {
       mine.context = make_context(rank);
@@ -163,7 +163,7 @@ class Joint {
     for (const Ended& mine : all) EXPECT_FALSE(mine.error) << mine.error->message();
     return all;
   }
-  // Each member's error, or none.
+  // Leaves each member's error, or none, in `all`.
   void run_backward(std::vector<Ended>& all, const BackwardOptions& options, std::optional<int32_t> killed = {}) {
     const auto passes = run(
         [&all, options](int32_t rank, Ended&) {
@@ -192,7 +192,7 @@ class Joint {
     return apply("mean", {apply("square", {x})});
   }
 
-  // All numbers, the same bits on all members.
+  // All numbers are right, with the same bits on all members.
   void expect_right(const std::vector<Ended>& all, int passes = 0) {
     const Expected expected = run_alone(passes == 0 ? script_.passes : passes);
     for (const int32_t rank : script_.ranks) {
@@ -228,7 +228,7 @@ class Joint {
     }
   }
 
-  // Each has it, or all know that it was not to be had: then the same error, of the same rank.
+  // No member has an error, or all have the same error, of the same rank.
   void expect_alike(const std::vector<Ended>& all) {
     const Ended& first = all[static_cast<size_t>(script_.ranks[0])];
     for (const int32_t rank : script_.ranks) {
@@ -241,7 +241,7 @@ class Joint {
     }
   }
 
-  // Soon, once the members have let go of them.
+  // No context is left, soon after the members have released theirs.
   void expect_no_context_left(Nanos within = 10 * kSecond) {
     const auto left = [this] {
       uint64_t count = 0;
@@ -432,7 +432,7 @@ class Joint {
   SeededRandom random_;
   Script script_;
   std::unique_ptr<SimWorkerGroup> group_;
-  std::vector<std::shared_ptr<spmd::Program>> programs_;  // by rank; none of those outside
+  std::vector<std::shared_ptr<spmd::Program>> programs_;  // by rank; nullptr outside of the mesh
   std::vector<Tensors> weights_;                          // of members
   std::vector<Tensors> kept_;                             // their parts
   Tensors own_;                                           // the plain matrix of each worker
@@ -464,7 +464,7 @@ TEST(JointCalls, WorkersThatStandStillAreWaitedFor) {
   });
 }
 
-// All members hear of the same end, and can run it again.
+// All members get the same end, and can run the pass again.
 TEST(JointCalls, APassThatEndsAtItsDeadlineCanBeRepeated) {
   size_t late = 0;
   for_each_seed(200, [&late](uint64_t seed) {
@@ -509,7 +509,7 @@ TEST(JointCalls, AFailureAtACalleeIsThatOfAllMembers) {
     EXPECT_FALSE(joint.has_mesh_ended());
     joint.expect_alike(all);
     const auto& error = all[static_cast<size_t>(joint.script().ranks[0])].error;
-    if (!error) return joint.expect_right(all, 1);  // it calls no such function there
+    if (!error) return joint.expect_right(all, 1);  // no call reaches the function of that worker
     ++failed;
     EXPECT_NE(error->message().find("not this time"), std::string::npos) << error->message();
     EXPECT_EQ(error->origin_rank(), rank) << error->message();
@@ -521,7 +521,7 @@ TEST(JointCalls, AFailureAtACalleeIsThatOfAllMembers) {
   EXPECT_GT(failed, 10u);
 }
 
-// A member, or a worker outside, at any moment of the pass.
+// A member, or a worker outside, is lost at any moment of the pass.
 TEST(JointCalls, ALostWorkerIsNamedOnAllMembers) {
   size_t outside = 0;
   for_each_seed(300, [&outside](uint64_t seed) {
@@ -557,7 +557,7 @@ TEST(JointCalls, ALostWorkerIsNamedOnAllMembers) {
     std::vector<int32_t> left = ranks;
     std::erase(left, victim);
     if (left.empty()) return;
-    // Those that are left go on, without calls of the lost one.
+    // The survivors go on, without calls of the lost worker.
     for (auto& step : joint.script().steps) std::replace(step.to.begin(), step.to.end(), victim, left[0]);
     for (auto& step : joint.script().steps)
       std::replace(step.uses.begin(), step.uses.end(), Use::kRelay, Use::kProject);
@@ -568,7 +568,7 @@ TEST(JointCalls, ALostWorkerIsNamedOnAllMembers) {
   EXPECT_GT(outside, 10u);
 }
 
-// One worker gets no memory at some moment of the pass, its loop included: the pass is right, or fails on all.
+// A worker gets no memory at some moment of the pass, its loop included: the pass is right, or fails on all.
 TEST(JointCalls, AShortageEndsThePassAtWorst) {
   size_t refused = 0;
   for_each_seed(300, [&refused](uint64_t seed) {
@@ -600,7 +600,7 @@ TEST(JointCalls, AShortageEndsThePassAtWorst) {
   EXPECT_GT(refused, 20u);
 }
 
-// Nobody reaches the first part by the roots alone: some do behind the second one, which others come to.
+// No member reaches the first part by its roots alone: some reach it behind the second part, which others come to.
 TEST(JointCalls, PartsOfOtherMembersLeadToPartsOfOthersAgain) {
   Joint joint(4);
   const size_t members = joint.script().ranks.size();
@@ -627,7 +627,7 @@ int32_t outside_of(const Joint& joint) {
   return rank;
 }
 
-// Its program comes to it when the others have used it, and let go of it.
+// The creator makes the context after the others have used it, and let go of it.
 TEST(JointCalls, AContextThatItsCreatorMakesLastIsThatOfTheOthers) {
   for_each_seed(100, [](uint64_t seed) {
     Joint joint(seed);
@@ -671,7 +671,7 @@ TEST(JointCalls, AContextThatItsCreatorLetsGoOfFirstIsThatOfTheOthers) {
   joint.expect_no_context_left();
 }
 
-// Others may step them there.
+// Other members may still step them there.
 TEST(JointCalls, GradientsStayUntilAllMembersHaveLetGo) {
   Joint joint(4);
   ASSERT_GE(joint.script().ranks.size(), 2u);
@@ -719,7 +719,7 @@ TEST(JointCalls, AFunctionBeginsNoPassOfItsOwnInIt) {
   }
 }
 
-// Only those are kept that the creator may come to make, and a few of them.
+// A worker keeps only contexts that it may come to make itself, and a bounded number of them.
 TEST(JointCalls, AWorkerThatNamesContextsAtWillFillsNoMemory) {
   Joint joint(4);
   const auto& ranks = joint.script().ranks;

@@ -1,7 +1,7 @@
-// Descriptors are short for those whom the caller dials, or the callee, or both, once or again and again, before the
-// workers have met or after their connections dropped; a worker may die meanwhile, with a word or without. Each call
-// ends soon, without a deadline: with its answer, or with OUT_OF_MEMORY and the cure. It runs at most once. No worker
-// is given up but a dead one; that one is, once there is room. Then calls go well again.
+// Descriptors are short for dials of the caller, or of the callee, or of both, once or again and again, before the
+// workers have met or after their connections dropped; a worker may die meanwhile, by its process or by its network.
+// Each call ends soon, without a deadline: with its answer, or with OUT_OF_MEMORY and the cure. It runs at most once.
+// Only a dead worker is given up, once there is room. Then calls go well again.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -111,7 +111,7 @@ class Places {
     });
   }
 
-  // What it failed with.
+  // Makes a call, and returns its error if it failed.
   std::optional<Error> call(int32_t from, int32_t to) {
     CallRequest request;
     request.to = SimWorkerGroup::name(to);

@@ -1,7 +1,7 @@
-// A worker that lacks descriptors or local ports, or cannot accept those who dial it, for many leases, and then has
-// them again. Its calls fail soon with OUT_OF_MEMORY and the cure, a deadline that comes first names it too, it gives
-// up no peer for it, and its calls go well once there is room. A peer may give it up meanwhile, by its own lease, as it
-// hears nothing: then that is what the worker hears when it is back, with the lack.
+// A worker lacks descriptors or local ports, or cannot accept dials, for many leases, and then has them again. Its
+// calls fail soon with OUT_OF_MEMORY and the cure, a deadline that comes first names the lack too, the worker gives up
+// no peer for it, and its calls go well once there is room. A peer may give the worker up meanwhile, by its own lease,
+// as it hears nothing: then the worker learns that when it is back, with the lack.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -49,7 +49,7 @@ class Lacks {
     kind_ = below(2);
     set_lack(true);
     for (int32_t other = 1; other < group_.size(); ++other) group_.network().cut("w0", SimWorkerGroup::name(other));
-    group_.scheduler().run_for(10 * kMillisecond);  // what is sent before may have run
+    group_.scheduler().run_for(10 * kMillisecond);  // an earlier message may have run
     const Nanos begin = group_.scheduler().now();
     const Nanos until = begin + static_cast<Nanos>(5 + below(20)) * kLackLease;
     while (group_.scheduler().now() < until) fail_soon();
@@ -76,7 +76,7 @@ class Lacks {
   }
   const char* cure() const { return kind_ == 0 ? "ulimit -n" : "ip_local_port_range"; }
 
-  // What it failed with; 0: without a deadline.
+  // Makes a call, and returns its error if it failed. `timeout` 0: without a deadline.
   std::optional<Error> call(int32_t from, int32_t to, Nanos timeout) {
     CallRequest request;
     request.to = SimWorkerGroup::name(to);
@@ -162,7 +162,7 @@ TEST(LacksTest, APassEndsWithTheLack) {
   });
 }
 
-// Gradients go from "w2" by "w1", which cannot reach it: it tells "w0", whose pass that is.
+// "w1" has to send gradients to "w2" and cannot reach it: it tells "w0", which initiated the pass.
 TEST(LacksTest, APassEndsWithTheLackBetweenTwoOthers) {
   for_each_seed(50, [](uint64_t seed) {
     SimGroupOptions options;
@@ -195,7 +195,7 @@ TEST(LacksTest, APassEndsWithTheLackBetweenTwoOthers) {
   });
 }
 
-// "w1" waits for what "w0" cannot send to it. The others, who wait for nothing, hear of it by the end of the mesh.
+// "w1" waits for a part that "w0" cannot send. The others wait for nothing, and hear of it by the end of the mesh.
 TEST(LacksTest, AMeshWithACallUnderWayEndsWithTheLackOnAllMembers) {
   for_each_seed(50, [](uint64_t seed) {
     SimGroupOptions options;

@@ -1,4 +1,4 @@
-// A group as large as they come, in one thread: what starting, calling, gathering and leaving cost each worker.
+// A very large group, in one thread: how much starting, calling, gathering and leaving cost each worker.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -81,7 +81,7 @@ TEST(LargeGroup, StartsCallsARingGathersAndLeavesWithFewMessagesOfEachWorker) {
   const Traffic::Cost gathering = traffic.take("all_gather");
   EXPECT_LE(gathering.mean, 16);
   EXPECT_LE(gathering.most, 4u * kSize);  // the lowest rank answers and acknowledges each of the others
-  // Twice the values of all, with ranks and turns, and an answer for each. All values to each of the others were 9 MB.
+  // Twice the values of all, with ranks and turns, and an answer for each. Sending all values to each other is 9 MB.
   EXPECT_LE(gathering.most_bytes, kSize * size_t{410});
 
   for (const ShutdownReport& report : group.shutdown()) EXPECT_TRUE(report.clean);

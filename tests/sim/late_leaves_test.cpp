@@ -1,4 +1,4 @@
-// Passes through large products, whose gradients of leaves wait until those of other workers have left.
+// Passes through large products: gradients of leaves wait until gradients for other workers have left.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -35,7 +35,7 @@ Tensor leaf_of(int32_t rank) {
   return leaf;
 }
 
-// Of a stage: its leaf twice, in two products.
+// A stage uses its leaf twice, in two products.
 Tensor stage(const Tensor& x, const Tensor& leaf) {
   return apply(ops::kAdd, {apply(ops::kMatmul, {x, leaf}), apply(ops::kLinear, {x, leaf})});
 }
@@ -107,7 +107,7 @@ TEST(LateLeavesTest, GetTheGradientsOfOneProcess) {
   });
 }
 
-// A pass that ends while gradients of leaves wait leaves none of them, and the next one is whole.
+// A pass that ends while gradients of leaves wait gives none of them, and the next pass is whole.
 TEST(LateLeavesTest, LeaveNothingOfAPassThatIsCancelled) {
   size_t runs = 0, cancelled = 0;
   for_each_seed(200, [&runs, &cancelled](uint64_t seed) {
@@ -136,7 +136,7 @@ TEST(LateLeavesTest, LeaveNothingOfAPassThatIsCancelled) {
   }
 }
 
-// A worker that is killed while gradients of leaves wait ends the pass by its name, and the others are well.
+// A worker that is killed while gradients of leaves wait ends the pass with its name, and the others go on.
 TEST(LateLeavesTest, EndWithAPassThatLosesAWorker) {
   size_t runs = 0, failed = 0;
   for_each_seed(200, [&runs, &failed](uint64_t seed) {
@@ -166,7 +166,7 @@ TEST(LateLeavesTest, EndWithAPassThatLosesAWorker) {
   }
 }
 
-// Begins the passes at once, and gives the tasks of pools that it took until they were over.
+// Begins the passes at once, and returns how many tasks of pools ran until they were over.
 size_t count_tasks_of(SimWorkerGroup& group, const std::vector<std::shared_ptr<Context>>& contexts,
                       const Tensors& roots) {
   const auto begun = [&group] { return group.tasks_begun(0) + group.tasks_begun(1); };
@@ -180,7 +180,7 @@ size_t count_tasks_of(SimWorkerGroup& group, const std::vector<std::shared_ptr<C
   return begun() - before;
 }
 
-// Passes over memory alone; several of them are for several threads.
+// The pass only goes over memory; several open passes are for several threads.
 TEST(FewBytesTest, APassOverThemRunsOnTheLoopUnlessAnotherIsOpen) {
   for (const size_t count : {size_t{1}, size_t{3}}) {
     SimWorkerGroup group(1, SimGroupOptions());

@@ -1,4 +1,4 @@
-// Messages that are late, or of workers that are gone or never were: what they would make is refused.
+// Messages that are late, or of workers that are gone or never existed: they are refused, and make nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class LateMessagesTest : public SquareTest {
     wait(*report, kForever);
     group_->scheduler().run_for(kSecond);
   }
-  // As if it came now from a peer's stream.
+  // Delivers the message as if it came now from the peer's stream.
   void deliver(int32_t to, int32_t from, wire::Body body) {
     group_->loop(to).run([&] {
       Dautograd& dautograd = group_->worker(to).dautograd();
@@ -82,7 +82,7 @@ TEST_F(LateMessagesTest, OneInitiatorHasSoManyPassesOpenAndNoMore) {
   EXPECT_EQ(stats(1).passes_open, 0u);
 }
 
-// The word that it holds the context comes after its leave.
+// The message that w2 holds the context comes after the leave of w2.
 TEST_F(LateMessagesTest, AFastPassGoesOnWithoutAHolderThatHasLeft) {
   leave(2);
   group_->loop(0).run([&] {
@@ -98,7 +98,7 @@ TEST_F(LateMessagesTest, AFastPassGoesOnWithoutAHolderThatHasLeft) {
   EXPECT_EQ(context_->gradients()->find(x_)->item(), 6);
 }
 
-// The gradient of what was computed there cannot come any more.
+// The gradient of a result of the worker that left cannot come any more.
 TEST_F(LateMessagesTest, AFastPassThatNeedsOneThatHasLeftNamesIt) {
   const Tensor z = group_->call(0, 2, "square", {Value(x_)}, context_->global_id()).as_tensor();
   leave(2);
@@ -113,7 +113,7 @@ TEST_F(LateMessagesTest, AFastPassThatNeedsOneThatHasLeftNamesIt) {
   }
 }
 
-// Whether w0 hears soon of the w2 that comes back.
+// Whether w0 learns soon of the w2 that comes back.
 bool knows_returned(SimWorkerGroup& group, Incarnation before) {
   const auto is_known = [&group, before] {
     const auto member = group.worker(0).group().membership().find_by_rank(2);
@@ -170,7 +170,7 @@ class EarlyCalls {
   bool is_known_ = false;
 };
 
-// With each that is refused another one has room to go.
+// Each refused call leaves its room to another call.
 TEST(EarlyMessagesTest, AWorkerThatStartsKeepsSoManyAndRefusesTheRest) {
   constexpr size_t kCalls = 40;
   EarlyCalls early(17 * EarlyCalls::kCost, [](Invocation&) {});
@@ -194,7 +194,7 @@ TEST(EarlyMessagesTest, AWorkerThatStartsKeepsSoManyAndRefusesTheRest) {
     EXPECT_EQ(line.find("broke the protocol"), std::string::npos) << line;
 }
 
-// Nothing but CREDIT tells that they have begun.
+// Only CREDIT reports that calls have begun.
 TEST(EarlyMessagesTest, TheWishForRoomIsKeptForTheStart) {
   constexpr size_t kCalls = 10;
   std::vector<std::shared_ptr<PendingReply>> held;
@@ -230,7 +230,7 @@ TEST(EarlyMessagesTest, AHelloBeforeTheRosterIsAnsweredWithIt) {
   }
 }
 
-// It has called, and died, while the one that starts still waits for another.
+// The caller has died, while the worker that starts still waits for another member.
 TEST(EarlyMessagesTest, ACallOfOneThatDiedMeanwhileDoesNotRun) {
   SimGroupOptions options;
   options.size = 3;
@@ -261,7 +261,7 @@ TEST(EarlyMessagesTest, ACallOfOneThatDiedMeanwhileDoesNotRun) {
 
 // ---- strangers ----
 
-// The answer of w0 to a HELLO of somebody with this rank, name and generation.
+// The answer of w0 to a HELLO of a stranger with this rank, name and generation.
 wire::Body answer_to_hello(SimWorkerGroup& group, int32_t rank, const std::string& name, uint64_t generation) {
   SimLoop loop(group.scheduler(), "stranger");
   SimTransport transport(group.network(), loop, "stranger");
@@ -292,8 +292,8 @@ wire::Body answer_to_hello(SimWorkerGroup& group, int32_t rank, const std::strin
   return answer ? answer->body : wire::Body();
 }
 
-// A place belongs to the name that had it. Neither the place of a living member nor, in an open world, one of its own:
-// nobody gets in whom the rendezvous does not know, whatever generation it says.
+// A place belongs to the name that had it. A stranger that the rendezvous does not know is not admitted, whatever
+// generation it says: neither to the place of a living member nor, in an open world, to a place of its own.
 TEST(StrangersTest, AreAskedForAtTheRendezvous) {
   for (const bool is_open : {false, true}) {
     SimGroupOptions options;
@@ -315,7 +315,7 @@ TEST(StrangersTest, AreAskedForAtTheRendezvous) {
   }
 }
 
-// w1 wants to stop, and w2 asks as if it led the vote, which is the part of w0.
+// w1 wants to stop, and w2 asks as if it led the vote, which w0 leads.
 TEST(StrangersTest, WhoseVoteIsNotTheirsToLeadAreLoggedAndCounted) {
   SimGroupOptions options;
   options.size = 3;

@@ -43,8 +43,8 @@ TEST(LeavingMembers, AMemberThatWaitsForOneThatNeededTheOneThatLeftIsTold) {
   });
 }
 
-// A broadcast of the one that leaves has come; a member that is slower makes the call when another one has failed
-// since.
+// A broadcast of the member that leaves has come; a slower member makes that call after another member has failed in a
+// later call.
 TEST(LeavingMembers, WhatHasComeIsGivenThoughAnotherMemberNeedsTheOneThatLeft) {
   MeshGroup members(1, {3});
   CollectiveCall broadcast = call_of(CollectiveKind::kBroadcast, members.all_axes(), numbers({2}, 1));
@@ -60,7 +60,7 @@ TEST(LeavingMembers, WhatHasComeIsGivenThoughAnotherMemberNeedsTheOneThatLeft) {
                  "worker \"w2\" (rank 2) has left it");
 }
 
-// Parts that are larger than a message go in pieces, which what is smaller would overtake.
+// Parts that are larger than a message go in pieces, which smaller messages would overtake.
 TEST(LeavingMembers, AMemberThatEndsBehindHasSentItsLargePartsBefore) {
   MeshGroup members(1, {3});
   CollectiveCall gather = call_of(CollectiveKind::kReduce, members.all_axes(), numbers({2'500'001}, 1));
@@ -75,7 +75,7 @@ TEST(LeavingMembers, AMemberThatEndsBehindHasSentItsLargePartsBefore) {
   EXPECT_TRUE(same_bits(value_of(root), expected_sum(std::vector<Tensor>(3, gather.tensor))));
 }
 
-// The word goes to each once its own parts have come, whatever becomes of parts for others.
+// Each member is told once its own parts have come, whatever becomes of parts for others.
 TEST(LeavingMembers, AMemberThatEndsBehindTellsTheOthersThoughOneIsGone) {
   MeshGroup members(1, {4});
   CollectiveCall broadcast = call_of(CollectiveKind::kBroadcast, members.all_axes(), numbers({2}, 1));
@@ -91,7 +91,7 @@ TEST(LeavingMembers, AMemberThatEndsBehindTellsTheOthersThoughOneIsGone) {
   EXPECT_EQ(error.origin_rank(), 2);
 }
 
-// It has an asynchronous call under way when it releases the mesh, and then fails in that.
+// The member has an asynchronous call under way when it releases the mesh, and then that call fails.
 TEST(LeavingMembers, AMemberThatLeavesAndEndsBehindAnotherNamesThat) {
   MeshGroup members(1, {3});
   const Result sum = members.mesh(0).collective(sum_of({2}));
@@ -104,7 +104,7 @@ TEST(LeavingMembers, AMemberThatLeavesAndEndsBehindAnotherNamesThat) {
   EXPECT_EQ(error.origin_rank(), 2);
 }
 
-// All have used the line; the member that ended behind another one says no last word on it.
+// All members have used the line; the member that ended behind another one sends no last message on it.
 TEST(LeavingMembers, AnOwnLineEndsWithAMemberThatEndedBehindAnother) {
   MeshGroup members(1, {3});
   CollectiveCall own = sum_of({2});
@@ -124,7 +124,7 @@ TEST(LeavingMembers, AnOwnLineEndsWithAMemberThatEndedBehindAnother) {
                  "worker \"w2\" (rank 2) has left it");
 }
 
-// A line of the library's own that the member has used ends by its last call; one that it never used ends with the
+// A line of the library's own that the member has used ends by its last call; a line that it never used ends with the
 // mesh.
 TEST(LeavingMembers, AnOwnLineThatAMemberThatLeftNeverUsedEnds) {
   for (const bool leaves_first : {false, true}) {

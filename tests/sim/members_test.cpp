@@ -1,5 +1,5 @@
-// The workers that come to a running group and those that come back, over streams that drop, with the news that
-// everyone is told of it.
+// Workers that join a running group and workers that come back, over streams that drop, with the news that every member
+// is told.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -22,7 +22,7 @@ void register_functions(SimWorkerGroup& group, int32_t rank) {
     const Tensor x = invocation.args().at(0).as_tensor();
     invocation.set_result(Value(autograd::apply(ops::kMul, std::vector<Tensor>{x, x}, {})[0]));
   });
-  // Calls "square" of another: rank, argument.
+  // Calls "square" of another worker: rank, argument.
   rpc.register_function("relay", [&group, rank](Invocation& invocation) {
     const auto to = static_cast<int32_t>(invocation.args().at(0).as_int64());
     invocation.set_result(group.call(rank, to, "square", {invocation.args().at(1)}, invocation.context()));
@@ -72,7 +72,7 @@ struct World {
   const char* rendezvous;
 };
 
-// Static and open alike: killed by SIGKILL, and started again under the same name and rank.
+// In static and open worlds alike, a worker is killed by SIGKILL and started again under the same name and rank.
 class ReturnTest : public testing::TestWithParam<World> {
  protected:
   static SimGroupOptions options(int32_t size = 3) {
@@ -122,7 +122,7 @@ TEST_P(ReturnTest, WhatTheOldIncarnationWasAskedAnswersThatItRestarted) {
     request.to = "w1";
     request.function = "hang";
     auto open = group.worker(0).rpc().call(std::move(request));
-    // The sockets of the old one hang, so that nothing but its return tells of its end.
+    // The sockets of the old process hang, so that only its return shows its end.
     group.scheduler().run_for(10 * kMillisecond);
     group.freeze(1);
     Worker& again = group.restart(1);
@@ -142,7 +142,7 @@ TEST_P(ReturnTest, ContextsOfTheOldIncarnationAnswerThatItRestarted) {
     SimWorkerGroup group(seed, options());
     register_all(group);
     group.start();
-    // One that it made, of which worker 0 keeps a handle, and one of worker 0 that it takes part in.
+    // A context that worker 1 made, with a handle on worker 0, and a context of worker 0 that worker 1 takes part in.
     auto theirs = group.worker(1).dautograd().create_context();
     const Id id = theirs->global_id();
     group.call(1, 0, "square", {Value(leaf(3))}, id);
@@ -166,7 +166,7 @@ TEST_P(ReturnTest, ContextsOfTheOldIncarnationAnswerThatItRestarted) {
     EXPECT_EQ(error.status(), Status::kPeerRestarted) << error.message();
     error = error_of([&] { ours->backward({loss}, {}); });
     EXPECT_EQ(error.status(), Status::kPeerRestarted) << error.message();
-    // A new one with the new incarnation works.
+    // A new context with the new incarnation works.
     auto fresh = group.worker(0).dautograd().create_context();
     const Tensor x = leaf(3);
     const Tensor y = group.call(0, 1, "square", {Value(x)}, fresh->global_id()).as_tensor();
@@ -219,8 +219,8 @@ TEST_P(ReturnTest, AWorkerComesBackAgainAndAgain) {
   });
 }
 
-// Others may have met the one whose start was cancelled. Of rank 0, which serves it, that ends a tcp rendezvous: those
-// who had met there come to no other one.
+// Others may have met the worker whose start was cancelled. If rank 0 serves a tcp rendezvous, its cancel ends that:
+// workers that had met there come to no other one.
 TEST_P(ReturnTest, AStartMayBeCancelledAtAnyMomentAndMadeAgain) {
   for_each_seed(200, [](uint64_t seed) {
     SimWorkerGroup group(seed, options());
@@ -294,7 +294,7 @@ TEST(OpenWorldTest, WhoJoinsAtOnceMeets) {
   });
 }
 
-// The third hears of the first one's context from the second, having joined before all others or after them.
+// The third worker hears of the first one's context from the second, having joined before all others or after them.
 TEST(OpenWorldTest, AContextReachesThoseWhoMetItsCreatorLate) {
   for_each_seed(20, [](uint64_t seed) {
     SimWorkerGroup group(seed, open_world(3));
@@ -451,7 +451,7 @@ TEST(MemberNewsTest, MayCallBackIntoTheWorker) {
   ASSERT_TRUE(group.scheduler().run_until([&answer] { return answer == 42; }, 10 * kSecond));
 }
 
-// They may be 65,536: a task of the loop ends 64 of them, and others get their turn in between.
+// There may be 65,536 contexts: a task of the loop ends 64 of them, and other tasks get their turn in between.
 TEST(Members, TheContextsOfOneThatLeavesEndInSlices) {
   SimGroupOptions options;
   options.size = 2;

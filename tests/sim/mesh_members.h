@@ -1,6 +1,6 @@
 #pragma once
 
-// Collectives of a mesh over whole workers, for tests: the members, their calls and what comes of these.
+// Collectives of a mesh over whole workers, for tests: the members, their calls and their results.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -108,7 +108,7 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && values_of<double>(a) == values_of<double>(b);
 }
 
-// Sum in the one order: ascending positions.
+// The sum in the only order: ascending positions.
 inline Tensor expected_sum(const std::vector<Tensor>& operands) {
   auto sum = values_of<double>(operands[0]);
   for (size_t k = 1; k < operands.size(); ++k) {

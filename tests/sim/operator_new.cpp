@@ -14,7 +14,7 @@ void* __wrap__Znam(size_t size);
 
 namespace {
 
-// Of its own, for a breakpoint.
+// A function of its own, for a breakpoint.
 __attribute__((noinline, cold)) void refuse_allocation() { throw std::bad_alloc(); }
 
 void ask() {

@@ -1,5 +1,5 @@
-// Optimizers whose parameters live on other workers, over the calls of whole workers. Parameters go by name here, as
-// "w1/0", which stands for what remote references do.
+// Optimizers whose parameters live on other workers, over the calls of whole workers. Parameters have names here, as
+// "w1/0", in the place of remote references.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// Workers that flood each other with calls within calls, while next to nothing may be on its way: all of them end. And
-// a member of a mesh that is far ahead of another one.
+// Workers that flood each other with calls within calls, while next to nothing may be on its way: all calls end. Also a
+// member of a mesh that is far ahead of another one.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -64,7 +64,7 @@ class Flood {
     made.has_time = true;
     return made;
   }
-  // Its answer: how deep it went, and some load.
+  // Answers with the depth that it reached, and some load.
   void descend(int32_t rank, Invocation& call) {
     const int64_t left = call.args()[0].as_int64();
     int64_t depth = 0;
@@ -124,7 +124,7 @@ class SimMeshPair {
   std::vector<std::shared_ptr<Mesh>> meshes_;
 };
 
-// w0 is the root of broadcasts, which waits for nobody.
+// w0 is the root of broadcasts, and as such waits for no member.
 class BroadcastTest : public ::testing::Test {
  protected:
   static constexpr uint64_t kMost = 64'000;

@@ -1,4 +1,4 @@
-// Contexts and passes across workers: counts, ends, failures, and what people are told.
+// Contexts and passes across workers: counts, ends, failures, and the messages for people.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -47,7 +47,7 @@ class PassesTest : public ::testing::Test {
       const Tensor x = invocation.args()[0].as_tensor();
       invocation.set_result(Value(apply(ops::kMul, {x, x})));
     });
-    // Calls the next one: rank, then the arguments of "add" there.
+    // Calls the next worker: rank, then the arguments of "add" there.
     rpc.register_function("hand_on", [this, rank](Invocation& invocation) {
       Values rest(invocation.args().begin() + 1, invocation.args().end());
       const auto to = static_cast<int32_t>(invocation.args()[0].as_int64());
@@ -295,7 +295,7 @@ TEST_F(PassesTest, AFailureHereSaysSo) {
   }
 }
 
-// The initiator and the last worker of a chain have lost each other; the one between them hears both.
+// The initiator and the last worker of a chain have lost each other; the worker between them hears both.
 TEST_F(PassesTest, WhoIsLostToTheInitiatorAloneEndsThePassByName) {
   make();
   const auto context = make_context(1);
@@ -454,7 +454,7 @@ TEST_F(PassesTest, AVerdictLostWithItsInitiatorIsNotTakenForNoGradients) {
   request.function = "pass";
   request.args = {Value(y)};
   auto answer = group_->worker(1).rpc().call(std::move(request));
-  // Until w1 has said DONE: from then on its gradients are in doubt.
+  // Runs until w1 has said DONE: from then on its gradients are in doubt.
   Error in_doubt;
   while (true) {
     group_->scheduler().step();

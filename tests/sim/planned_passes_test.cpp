@@ -170,7 +170,7 @@ TEST_F(PlannedPassTest, OfOneCallIsFourMessages) {
   EXPECT_EQ(stats(0).passes_searched, 0u);
 }
 
-// Two messages a hop, and two more for each who takes part.
+// Two messages for each hop, and two more for each worker that takes part.
 TEST_F(PlannedPassTest, OfAChainIsItsGradientsAndTwoMore) {
   y_ = group_->call(0, 1, "square", {Value(y_)}, id()).as_tensor();
   y_ = group_->call(0, 1, "square", {Value(y_)}, id()).as_tensor();
@@ -180,7 +180,7 @@ TEST_F(PlannedPassTest, OfAChainIsItsGradientsAndTwoMore) {
   EXPECT_EQ(context_->gradients()->find(x_)->item(), 8 * std::pow(3.0, 7));
 }
 
-// Among the workers of a line each is told of its part, and the far end says itself that it is done.
+// In a chain of workers, each is told its part, and the far end reports itself that it is done.
 TEST_F(PlannedPassTest, ThroughAnotherWorkerIsOneMessageForEachHop) {
   group_->worker(1).rpc().register_function("via", [this](Invocation& invocation) {
     invocation.set_result(group_->call(1, 2, "square", invocation.args(), invocation.context()));
@@ -205,7 +205,7 @@ TEST_F(PlannedPassTest, OverAGraphThatIsFreedSaysSo) {
   EXPECT_EQ(context_->gradients()->find(x_)->item(), 6);
 }
 
-// The records have gone with the graph: another pass does not have to find out that its plan does not hold.
+// The records have gone with the graph: another pass need not discover that its plan does not hold.
 TEST_F(PlannedPassTest, ForgetsWhatItFreed) {
   context_->backward({y_}, {});
   EXPECT_THROW(context_->backward({y_}, {}), Error);
@@ -213,7 +213,7 @@ TEST_F(PlannedPassTest, ForgetsWhatItFreed) {
   EXPECT_EQ(stats(0).passes_searched, 1u);
 }
 
-// The records of an answer that nobody waits for any more are kept: its sender does not tell them again.
+// Records of an answer that no caller waits for any more are kept: its sender does not send them again.
 TEST_F(PlannedPassTest, KnowsWhatALateAnswerHasTold) {
   Tensor kept;
   group_->worker(1).rpc().register_function("keep", [&](Invocation& invocation) {

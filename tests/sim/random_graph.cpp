@@ -15,8 +15,8 @@ namespace {
 constexpr size_t kMaxDepth = 4;
 constexpr size_t kLeavesPerWorker = 3;
 
-// Runs a block on values of any kind: `machine` gives leaves, results of ops, and answers of calls. An answer may be
-// one to be awaited: get() is called before a value is used.
+// Runs a block on values of any kind: `machine` gives leaves, results of ops, and answers of calls. An answer may have
+// to be awaited: get() is called before a value is used.
 template <typename Machine>
 std::vector<typename Machine::Item> run_block(Machine& machine, const RandomGraph& graph, size_t index, int32_t rank,
                                               std::vector<typename Machine::Item> values) {
@@ -69,7 +69,7 @@ struct LocalMachine {
   }
 };
 
-// The answer of a call, as long as nobody has looked.
+// The answer of a call, until it is looked at.
 struct LateTensor {
   Tensor tensor;
   std::shared_ptr<Future<Value>> answer;
@@ -119,7 +119,7 @@ struct TracingMachine {
   struct Node {
     std::vector<size_t> inputs;
     bool needs_gradient = false;
-    size_t pair = kNoPair;  // it arrived with
+    size_t pair = kNoPair;  // the message that it arrived with
   };
   const RandomGraph& graph;
   std::vector<Node> nodes;
@@ -173,7 +173,7 @@ RandomGraph::RandomGraph(uint64_t seed, GraphOptions given) : options(given), ra
     if (outputs[i]) candidates.push_back(i);
   }
   if (candidates.empty()) {
-    // Everything came out detached: a leaf saves the day.
+    // Every output is detached: a leaf is added, so that there is a root.
     blocks[last].steps.push_back({Step::Kind::kLeaf, {0}, 0, 0, false});
     size_t count = 0;
     for (const Step& step : blocks[last].steps) {
@@ -240,7 +240,7 @@ size_t RandomGraph::make_block(int32_t rank, const std::vector<bool>& arguments,
     if (steps_left_ == 0) break;
   }
   if (options.use_everything) {
-    // The values that nobody used go into one last sum, which is the output.
+    // Values that were not used go into one last sum, which is the output.
     size_t sum = values.size() - 1;
     for (size_t i = 0, end = values.size(); i < end; ++i) {
       if (used[i] || i == sum) continue;
@@ -257,8 +257,8 @@ size_t RandomGraph::make_block(int32_t rank, const std::vector<bool>& arguments,
   return blocks.size() - 1;
 }
 
-// The gradients of a message come together, zeros among them: if one of its values is reached, all that lead to any of
-// them are.
+// The gradients of a message come together, zeros among them: if one of its values is reached, so is everything that
+// leads to any of them.
 bool RandomGraph::reaches_every_pair() const {
   TracingMachine machine{*this, {}, {}};
   const std::vector<size_t> outputs = run_block(machine, *this, blocks.size() - 1, options.home, {});
@@ -275,7 +275,7 @@ bool RandomGraph::reaches_every_pair() const {
     if (reached[node] || !machine.nodes[node].needs_gradient) continue;
     reached[node] = true;
     work.insert(work.end(), machine.nodes[node].inputs.begin(), machine.nodes[node].inputs.end());
-    // One gradient message answers for all values of a pair, those without a gradient included.
+    // A single gradient message answers for all values of a pair, including values without a gradient.
     const size_t pair = machine.nodes[node].pair;
     if (pair == TracingMachine::kNoPair) continue;
     work.insert(work.end(), machine.pairs[pair].begin(), machine.pairs[pair].end());

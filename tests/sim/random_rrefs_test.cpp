@@ -1,5 +1,5 @@
 // Functions pass references around at random, through drops of connections and deaths of workers. Whatever happened,
-// nothing is left when all have let go.
+// nothing is left when all references are released.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -61,7 +61,7 @@ class RandomPassing {
 
   void register_functions(int32_t rank) {
     Rpc& rpc = group_->worker(rank).rpc();
-    // Its result is made of its arguments alone: no value comes to refer to itself.
+    // Results of "make" consist of its arguments alone: no value comes to refer to itself.
     rpc.register_function("make", [this, rank](Invocation& invocation) {
       invocation.set_result(make(rank, invocation.args(), invocation.context()));
     });
@@ -106,7 +106,7 @@ class RandomPassing {
       } catch (const Error& error) {
         EXPECT_NE(error.status(), Status::kInternal) << error.message();
         EXPECT_NE(error.status(), Status::kProtocol) << error.message();
-        // Nested calls end with their context; one that makes a value goes out all the same, without time.
+        // Nested calls end with their context; a call that makes a value goes out all the same, without time.
         const std::set<Status> expected{static_cast<Status>(1001), Status::kCancelled, Status::kInvalidState,
                                         Status::kDeadline};
         EXPECT_TRUE(has_faults_ || expected.contains(error.status())) << error.message();
@@ -151,7 +151,7 @@ class RandomPassing {
   Value call(int32_t from, int32_t to, const std::string& function, Values args, const Id& context) {
     return group_->call(from, to, function, std::move(args), context);
   }
-  // Also what the value refers to, some links further.
+  // Also fetches what the value refers to, some links further.
   Value fetch(int32_t rank, Value value, const Id& context) {
     for (int links = 0; links < 4; ++links) {
       if (value.kind() == ValueKind::kList && !value.as_list().empty()) value = Value(value.as_list().front());
@@ -168,7 +168,7 @@ class RandomPassing {
   void put(int32_t rank, const Value& value) {
     if (!group_->is_killed(rank)) store(rank).push_back(value);
   }
-  // Of the store, up to the depth that a message may have.
+  // A value of the store, up to the depth that a message may have.
   Value any_value(int32_t rank) {
     if (store(rank).empty()) return Value(scalar());
     const Value value = store(rank)[below(store(rank).size())];

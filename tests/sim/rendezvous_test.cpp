@@ -1,6 +1,6 @@
-// Groups that meet by the rendezvous of rank 0, over a network that drops, refuses and parts: members who come at any
+// Groups that meet by the rendezvous of rank 0, over a network that drops, refuses and parts: members that come at any
 // moment, give a start up and begin again, are killed or leave and come back; rivals for a place that is taken; and the
-// end of rank 0, after which the others go on and nobody joins any more.
+// end of rank 0, after which the others go on and no worker joins any more.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -72,7 +72,7 @@ class Meetings {
         "double", [](Invocation& invocation) { invocation.set_result(Value(2 * invocation.args().at(0).as_int64())); });
   }
 
-  // Something that the rendezvous has to bear while they join.
+  // A fault that the rendezvous has to tolerate while workers join.
   void plan_trouble() {
     const int32_t rank = static_cast<int32_t>(below(static_cast<uint64_t>(group_.size())));
     const Nanos when = between(0, 300 * kMillisecond);
@@ -164,7 +164,7 @@ class Meetings {
         30 * kSecond));
   }
 
-  // Away, by SIGKILL or by leaving.
+  // Ends a worker, by SIGKILL or by leaving.
   void end(int32_t rank) {
     gone_.insert(name(rank));
     if (is_open_ && below(2) == 0) {
@@ -186,7 +186,7 @@ class Meetings {
     group_.scheduler().run_for(3 * kSecond);  // the trouble is over
   }
 
-  // Its connection to rank 0 drops, and the next dials find no descriptor: its place is its own all the same.
+  // The connection of a guest to rank 0 drops, and its next dials find no descriptor: the guest keeps its place.
   void expect_no_place_for_a_rival() {
     const int32_t rank = any_guest();
     group_.network().set_short(name(rank), below(2) == 0);
@@ -205,14 +205,14 @@ class Meetings {
     request.self.endpoint = "sim://rival";
     request.self.incarnation = 1 + rivals_++;
     request.deadline = deadline_after(group_.scheduler().now(), kPatience);
-    distag::testing::FakeEtcd etcd(group_.scheduler());  // which nobody asks
+    distag::testing::FakeEtcd etcd(group_.scheduler());  // never asked
     distag::testing::Joiner rival(group_.scheduler(), group_.network(), etcd, {}, kUri, std::move(request));
     rival.join();
     EXPECT_EQ(rival.error().status(), Status::kInvalidState) << rival.error().message();
     group_.network().faults.drop = drop;
   }
 
-  // Nobody joins any more, and says so at its deadline.
+  // Without rank 0 no worker joins any more, and its start fails at its deadline.
   void end_without_host() {
     end(0);
     is_away_.insert(0);
@@ -237,7 +237,7 @@ class Meetings {
       if (line.find(" is lost: ") == std::string::npos) continue;
       const size_t quote = line.find('"') + 1;
       const std::string lost = line.substr(quote, line.find('"', quote) - quote);
-      // A worker that gave up a start that others had heard of comes as another. That one is not silent.
+      // Others may know a worker from a start that it gave up, and lose that incarnation. The new one is not silent.
       if (began_again_.contains(lost) && line.find("acknowledged nothing") == std::string::npos) continue;
       EXPECT_TRUE(gone_.contains(line.substr(0, line.find(':'))) || gone_.contains(lost)) << line;
     }

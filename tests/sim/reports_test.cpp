@@ -1,4 +1,4 @@
-// The facts that reports tell of passes that are under way and of members that are gone.
+// Facts in reports about passes that are under way and members that are gone.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -74,7 +74,7 @@ TEST_F(ReportsTest, ARunningPassTellsWhomItWaitsFor) {
   EXPECT_EQ(report(0)["contexts"].at(0)["passes"], json::array());
 }
 
-// Without lineage.
+// The same group without lineage.
 class SearchReportsTest : public ReportsTest {
  protected:
   static SimGroupOptions options() {

@@ -217,7 +217,7 @@ TEST_F(RrefsTest, AFailureIsKeptAndAnswersEveryUse) {
   expect_nothing_left();
 }
 
-// The owner has never heard of it. The worker that passes it on needs nothing of it; a use of it fails.
+// The owner has never heard of the reference. The worker that passes it on needs nothing of it; a use of it fails.
 TEST_F(RrefsTest, AReferenceWhoseCreationHasFailedIsPassedOn) {
   make(4);
   const Id ended = group_->worker(1).dautograd().create_context()->global_id();
@@ -246,8 +246,8 @@ TEST_F(RrefsTest, AReferenceWhoseCreationHasFailedIsPassedOn) {
   expect_nothing_left();
 }
 
-// Neither does a call need the owner of a reference that it carries when that one leaves, before the call that makes
-// the value or after.
+// A call that carries a reference does not need its owner either. The owner is killed before the call that makes the
+// value, or after it.
 TEST_F(RrefsTest, AReferenceToAValueOfAWorkerThatHasLeftIsPassedOn) {
   for_each_seed(40, [this](uint64_t seed) {
     make(3, seed);
@@ -256,7 +256,7 @@ TEST_F(RrefsTest, AReferenceToAValueOfAWorkerThatHasLeftIsPassedOn) {
     if (seed % 2 == 0) settle();
     group_->kill(1);
     std::vector<Ref> references = {std::move(made)};
-    // It is lost at some moment between these: then it cannot be called at all.
+    // The owner is lost at some moment between these calls: then it cannot be called at all.
     try {
       for (int i = 0; i < 20; ++i) {
         references.push_back(remote(0, 1, "make", {whole(1)}));
@@ -319,7 +319,7 @@ TEST_F(RrefsTest, AFetchOfAValueInTheMakingEndsByItsDeadline) {
   EXPECT_EQ(fetch(0, near).as_int64(), 5);
 }
 
-// It leaves its room to others, who may have to make the value.
+// The request leaves its room to others, which may have to make the value.
 TEST_F(RrefsTest, ARequestThatWaitsForAValueHoldsUpNoOther) {
   make(2, 1, 1500);
   const Ref far = remote(0, 1, "slow");
@@ -513,7 +513,7 @@ TEST_F(RrefsTest, WhatIsReleasedRightBeforeAShutdownIsNoLeak) {
   });
 }
 
-// Of three, the two others have nothing to say to the leader while the word of it is on its way between them.
+// Two of three workers have nothing to say to the leader while the release is on its way between them.
 TEST_F(RrefsTest, AShutdownWaitsForAReleaseThatIsSlow) {
   make(3);
   Ref reference = remote(2, 1, "make", {whole(1)});
@@ -529,7 +529,7 @@ TEST_F(RrefsTest, AShutdownWaitsForAReleaseThatIsSlow) {
   }
 }
 
-// They could not tell each other of it any more, and the leader hears both.
+// The two could not tell each other of the release any more, and the leader hears both.
 TEST_F(RrefsTest, AShutdownDoesNotWaitForWhatTwoThatLostEachOtherSaid) {
   make(3);
   Ref reference = remote(2, 1, "make", {whole(1)});

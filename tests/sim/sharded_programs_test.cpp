@@ -1,6 +1,6 @@
 // Random programs of sharded tensors, which all members of a mesh run, over whole workers: with dropped connections and
 // members that stand still they end as one process does; a member that is lost, missing or runs another program is
-// named to all others, and nobody gets a wrong number.
+// named to all others, and no member gets a wrong number.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -88,7 +88,7 @@ Script random_script(SeededRandom& random, const Specs& specs) {
   return script;
 }
 
-// A step of another program, which differs from it by what members compare.
+// Makes a step of another program, which differs in something that members compare.
 void change(Script::Step& step) {
   if (step.op.empty()) {
     step = {"tanh", step.inputs, -1, nullptr};
@@ -104,7 +104,7 @@ struct Results {
   Tensors parameters;
 };
 
-// By one member, or without a line by one process. `stop`: it makes no step from that one on.
+// A run by one member, or without a line by one process. `stop`: it makes no step from that one on.
 class Run {
  public:
   Run(const Script& script, size_t stop) : script_(script), stop_(stop) {}
@@ -166,13 +166,13 @@ class Run {
 
 constexpr size_t kAll = SIZE_MAX;
 
-// One member of a run, as it ended.
+// The outcome of a run on a member.
 struct Ended {
   std::optional<Results> results;
   std::optional<Error> error;
 };
 
-// One member that does not do as the others.
+// A member that does not do as the others.
 struct Other {
   int32_t rank = -1;
   Script script = {};                          // with steps: it runs this one
@@ -202,8 +202,8 @@ class Programs {
   SimWorkerGroup& group() { return *group_; }
   Script& script() { return script_; }
 
-  // All members that live make a mesh of that shape, and run the script, each on a thread of its own. Of one that is
-  // killed nothing is told.
+  // All living members make a mesh of that shape, and run the script, each on a thread of its own. The run does not
+  // wait for a member that is killed.
   std::vector<Ended> run(const Dims& sizes, const Other& other = {}) {
     make_mesh(sizes);
     if (other.killed || other.frozen) threads_.push_back(group_->scheduler().spawn([this, other] { disturb(other); }));
@@ -231,7 +231,7 @@ class Programs {
     return *ended;
   }
   Nanos taken() const { return taken_; }  // by the last run
-  // Within a run as long as the last one, or the first tenth of a second.
+  // A moment within a run as long as the last one; without one, within 100 ms.
   Nanos any_moment() {
     return static_cast<Nanos>(below(static_cast<uint64_t>(taken_ != 0 ? taken_ : 100 * kMillisecond)));
   }
@@ -250,7 +250,7 @@ class Programs {
     }
   }
 
-  // The same bits on all.
+  // All results are right, with the same bits on all members.
   void expect_all_right(const std::vector<Ended>& all) const {
     for (const Ended& ended : all) {
       expect_right(ended);
@@ -308,7 +308,7 @@ TEST(ShardedPrograms, AreExactWhateverDropsOrStandsStill) {
   });
 }
 
-// At any moment of the run. The others end at once, and go on as a mesh of their own.
+// A member is lost at any moment of the run. The others end at once, and go on as a mesh of their own.
 TEST(ShardedPrograms, ALostMemberIsNamedAndTheOthersTrainOn) {
   for_each_seed(300, [](uint64_t seed) {
     Programs programs(seed, 0);
@@ -338,7 +338,7 @@ TEST(ShardedPrograms, ALostMemberIsNamedAndTheOthersTrainOn) {
   });
 }
 
-// Also where the calls that differ send nothing to those who could compare them.
+// Also where the calls that differ send nothing to a member that could compare them.
 TEST(ShardedPrograms, AMemberWithAnotherProgramIsToldToAll) {
   for_each_seed(300, [](uint64_t seed) {
     Programs programs(seed, seed % 2 == 0 ? 0.01 : 0);

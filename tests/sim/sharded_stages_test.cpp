@@ -1,5 +1,5 @@
 // A driver calls a function on each member of a mesh, which computes with sharded tensors and gives back its part. One
-// backward pass of the driver runs through all of it, and is that of one process.
+// backward pass of the driver runs through all of it, and equals that of one process.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -140,7 +140,7 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& expe
   for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-12);
 }
 
-// Rank 0 drives, or 1; those from 1 on are the mesh, and the last one is the relay.
+// The driver has rank 0 or 1; ranks from 1 on are the mesh, and the last rank is the relay.
 class Stages {
  public:
   explicit Stages(uint64_t seed, double drop = 0) : random_(seed) {
@@ -194,7 +194,7 @@ class Stages {
       expect_weight(context->global_id(), i, expected.weights[i]);
     }
   }
-  // The mesh, on all members, by one error.
+  // The mesh has ended on all members, by one error.
   void expect_ended(Status status, const std::string& words) {
     for (int32_t rank = 1; rank <= members_; ++rank) {
       const auto ended = programs_[static_cast<size_t>(rank)]->mesh().when_ended();
@@ -211,7 +211,7 @@ class Stages {
     group_->scheduler().run_for(group_->scheduler().between(0, 3 * kMillisecond));
     return pass;
   }
-  // No part of a pass is open on any worker that lives, nor its joint steps, soon.
+  // Soon no living worker has a part of a pass open, nor its joint steps.
   void expect_no_pass_open(Nanos within = kSecond) {
     const auto open = [this] {
       uint64_t count = 0;
@@ -226,14 +226,14 @@ class Stages {
     };
     EXPECT_TRUE(group_->scheduler().run_until([&open] { return open() == 0; }, within)) << open();
   }
-  // A tensor of the first member; the others give one alike.
+  // Marks a tensor of the first member; each other member marks a copy of it.
   void mark_on_all(const Tensor& tensor) {
     on_all_members([this, &tensor](int32_t rank) {
       const Tensor own = rank == 1 ? tensor : tensor.clone();
       spmd::mark_sharding(own, spmd::Line{programs_[static_cast<size_t>(rank)], ""}, kSpecs[1], -1);
     });
   }
-  // The mesh goes on.
+  // The mesh still works.
   void expect_mesh_works() {
     on_all_members([this](int32_t rank) {
       const Tensor& weight = weights_[static_cast<size_t>(rank)][0];
@@ -253,7 +253,7 @@ class Stages {
     return false;
   }
   const Id& mesh() { return programs_[1]->mesh().id(); }
-  // Of the members; soon on all, or on none.
+  // Whether the mesh has ended: soon on all members, or on none.
   bool has_mesh_ended() {
     const auto count = [this] {
       return std::count_if(programs_.begin(), programs_.end(), [](const auto& program) {
@@ -264,7 +264,7 @@ class Stages {
     EXPECT_TRUE(group_->scheduler().run_until([&] { return count() == members_; }, kSecond)) << count();
     return true;
   }
-  // As if it came now from a peer's stream.
+  // Delivers the message as if it came now from the peer's stream.
   Heard deliver(int32_t to, int32_t from, wire::Body body) {
     const Peer peer = group_->worker(0).group().membership().find_by_rank(from)->peer;
     Heard heard = Heard::kStale;
@@ -277,14 +277,14 @@ class Stages {
   // Changes the part of a member before it gives it back.
   using Change = std::function<Tensor(int32_t rank, Tensor part)>;
   void set_change(Change change) { change_ = std::move(change); }
-  // The members give back copies of the whole, of which they say that all get the same gradient.
+  // The members give back copies of the whole, and claim that all copies get the same gradient.
   void claim_copies(const std::vector<double>& factors) {
     script_.output = kSpecs[0];
-    script_.is_chain = false;  // which takes one of them
+    script_.is_chain = false;  // a chain takes one of the copies
     claims_copies_ = true;
     for (auto& of_batch : script_.parts) of_batch = factors;
   }
-  // The members' graphs are alike only where all have it.
+  // The graphs of the members are alike only if all have the hook.
   void add_hook_to_weight(int32_t rank, autograd::Hook hook) {
     autograd::add_hook(weights_[static_cast<size_t>(rank)][script_.layers[0].weight], std::move(hook));
   }
@@ -328,7 +328,7 @@ class Stages {
     for (const auto& thread : threads) ASSERT_TRUE(wait(*thread, kLongest)) << "a member hangs";
   }
 
-  // Of the parts that the members gave back.
+  // The whole tensor, from the parts that the members gave back.
   Tensor whole_of(std::span<const std::shared_ptr<Call>> calls) const {
     Tensors parts;
     for (const auto& call : calls) {
@@ -394,7 +394,7 @@ class Stages {
     return group_->worker(from).rpc().call(std::move(request));
   }
 
-  // The whole, on each member.
+  // The whole gradient of weight `i`, on each member.
   std::vector<std::vector<double>> weight_gradients(const Id& context, size_t i) {
     std::vector<std::vector<double>> got(programs_.size());
     on_all_members([&](int32_t rank) {
@@ -418,7 +418,7 @@ class Stages {
   int32_t members_ = 0;
   Script script_;
   std::unique_ptr<SimWorkerGroup> group_;
-  std::vector<std::shared_ptr<spmd::Program>> programs_;  // by rank; none of the driver
+  std::vector<std::shared_ptr<spmd::Program>> programs_;  // by rank; nullptr for the driver
   std::vector<Tensors> weights_;
   Change change_;
   bool claims_copies_ = false;
@@ -438,7 +438,7 @@ TEST(ShardedStages, OnePassOfADriverIsThatOfOneProcess) {
   });
 }
 
-// Lines go on in the order in which their gradients come; sums over them are made in that of the program.
+// Lines go on in the order in which their gradients come; sums over lines are made in the order of the program.
 TEST(ShardedStages, TheTimingOfLinesChangesNoBit) {
   for_each_seed(100, [](uint64_t seed) {
     std::vector<std::vector<double>> weights;
@@ -455,7 +455,7 @@ TEST(ShardedStages, TheTimingOfLinesChangesNoBit) {
   });
 }
 
-// By a cancel, or its deadline. The next one finds nothing of it.
+// A pass ends by a cancel, or by its deadline. The next pass finds nothing of it.
 TEST(ShardedStages, APassThatEndsEarlyCanBeRepeated) {
   size_t ended_early = 0;
   for_each_seed(300, [&ended_early](uint64_t seed) {
@@ -558,7 +558,7 @@ TEST(ShardedStages, ALostDriverLeavesNothingBehind) {
   });
 }
 
-// One worker gets no memory at some moment of the pass, its loop included: the pass is right, or fails everywhere.
+// A worker gets no memory at some moment of the pass, its loop included: the pass is right, or fails everywhere.
 TEST(ShardedStages, AShortageEndsThePassAtWorst) {
   size_t refused = 0;
   size_t meshes_ended = 0;
@@ -597,7 +597,7 @@ TEST(ShardedStages, AShortageEndsThePassAtWorst) {
   EXPECT_LT(meshes_ended, refused);
 }
 
-// A pass holds from its walks on what it needs: one that frees the graph meanwhile takes nothing from it.
+// From its walks on, a pass holds what it needs: a pass that frees the graph meanwhile takes nothing from it.
 TEST(ShardedStages, APassThatFreesTheGraphLeavesItToThoseThatHaveWalked) {
   for_each_seed(100, [](uint64_t seed) {
     Stages stages(seed);
@@ -648,7 +648,7 @@ TEST(ShardedStages, ALeafIsShardedBeforeOpsTakeIt) {
   }
 }
 
-// Its ops are calls of the line of the pass.
+// The ops of a hook are calls of the line of the pass.
 TEST(ShardedStages, AHookOfAShardedTensorRunsWhereHostCodeMay) {
   for_each_seed(100, [](uint64_t seed) {
     Stages stages(seed);
@@ -762,7 +762,7 @@ TEST(ShardedStages, AMemberThatDoesNotHoldTheContextSaysSo) {
   }
 }
 
-// Several members and a driver that is none of them, after the forward pass.
+// Several members and a driver that is no member, after the forward pass.
 struct DrivenStages {
   Stages stages{4};
   std::shared_ptr<Context> context;
@@ -789,7 +789,7 @@ TEST(ShardedStages, GoIsHeardOfTheInitiatorAlone) {
   stages.expect_right(context, leaf, loss.item());
 }
 
-// Of an entry that the pass has reached, and while it runs.
+// A member may say so of an entry that the pass has reached, and while the pass runs.
 TEST(ShardedStages, OnlyMembersSayThatAGradientHasCome) {
   DrivenStages driven;
   Stages& stages = driven.stages;
@@ -821,7 +821,7 @@ TEST(ShardedStages, CopiesThatADriverUsesInItsOwnWaysAreTold) {
   for_each_seed(20, [](uint64_t seed) {
     Stages stages(seed);
     if (stages.members() == 1) return;
-    // All alike; another of one; none of one.
+    // All factors are alike; one differs; one copy is unused.
     std::vector<double> factors(static_cast<size_t>(stages.members()), 1.5);
     if (seed % 3 != 0) factors.back() = seed % 3 == 1 ? 2.0 : 0.0;
     stages.claim_copies(factors);

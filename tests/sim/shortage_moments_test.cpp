@@ -16,8 +16,8 @@
 namespace distag::sim {
 namespace {
 
-// Runs `scenario` for each moment at which an allocation is refused to worker `rank`, with so many after it, until one
-// is past the last.
+// For each of `counts`, runs `scenario` for each moment from which that many allocations are refused to worker `rank`,
+// until a moment is past the last allocation.
 void for_each_moment(int32_t rank, const std::vector<uint64_t>& counts, const SimGroupOptions& options,
                      const std::function<void(SimWorkerGroup& group, const std::function<void()>& begin)>& scenario) {
   for (const uint64_t count : counts) {
@@ -45,7 +45,7 @@ std::shared_ptr<Future<Value>> call_worker(SimWorkerGroup& group, int32_t from, 
   return group.worker(from).rpc().call(std::move(request));
 }
 
-// Whether it ends within ten seconds, well or for want of memory.
+// The future is done within ten seconds, with success or for lack of memory.
 void expect_end(SimWorkerGroup& group, Future<Value>& future) {
   group.scheduler().run_until([&future] { return future.is_done(); }, 10 * kSecond);
   ASSERT_TRUE(future.is_done());
@@ -68,7 +68,7 @@ TEST(ShortageMoments, AShutdownEndsOnAllSides) {
                   });
 }
 
-// Nothing but CREDIT tells that those before have begun, and each of them takes all of the room.
+// Only CREDIT reports that earlier requests have begun, and each of them takes all of the room.
 TEST(ShortageMoments, RequestsThatWaitForRoomGoOn) {
   constexpr size_t kCalls = 6;
   SimGroupOptions options;
@@ -100,7 +100,7 @@ TEST(ShortageMoments, RequestsThatWaitForRoomGoOn) {
   }
 }
 
-// Its values end, and no retry of a refused message makes a violator of its sender.
+// The values of the call end, and a retry of a refused message makes no violator of its sender.
 TEST(ShortageMoments, ARemoteCreationLosesNobody) {
   for_each_moment(1, {1, 2, 5, 8}, SimGroupOptions(), [](SimWorkerGroup& group, const std::function<void()>& begin) {
     group.worker(1).rpc().register_function("one", [](Invocation& call) { call.set_result(Value(int64_t{1})); });
@@ -163,7 +163,7 @@ TEST(ShortageMoments, EarlyMessagesAreHeld) { expect_early_calls_to_end(true); }
 
 TEST(ShortageMoments, EarlyMessagesAreAnswered) { expect_early_calls_to_end(false); }
 
-// Its chunks go ahead; then it gets its number, for which its reference takes memory. The next one finds its way, too.
+// Chunks go ahead; then the call gets its number, for which its reference takes memory. The next call ends, too.
 TEST(ShortageMoments, ALargeCallWithAReferenceEnds) {
   for_each_moment(0, {1, 2, 3, 5}, SimGroupOptions(), [](SimWorkerGroup& group, const std::function<void()>& begin) {
     group.worker(1).rpc().register_function("take", [](Invocation& call) { call.set_result(Value(int64_t{1})); });
@@ -180,7 +180,7 @@ TEST(ShortageMoments, ALargeCallWithAReferenceEnds) {
   });
 }
 
-// Where one is given up, the next one of its ranks begins.
+// After a gathering that is given up, the next one of the same ranks begins.
 TEST(ShortageMoments, GathersOfTheSameRanksEnd) {
   for_each_moment(1, {1, 2, 3, 5}, SimGroupOptions(), [](SimWorkerGroup& group, const std::function<void()>& begin) {
     group.start();
@@ -219,7 +219,7 @@ TEST(ShortageMoments, OpenCallsEndAndAreCountedOnce) {
   });
 }
 
-// Those who took part have its gradients: also when the word to them finds no memory, nor the retry of it.
+// All workers that took part have the gradients, even if the verdict to them finds no memory, and its retry neither.
 TEST(ShortageMoments, ACommittedPassIsToldToAll) {
   GraphOptions shape;
   shape.workers = 2;
@@ -254,7 +254,7 @@ TEST(ShortageMoments, ACommittedPassIsToldToAll) {
   EXPECT_GT(committed, 5u);  // the last one of each row has met no refusal
 }
 
-// Three calls, of which the second goes in chunks and the third moves boxes, and the leave. Nobody waits for the
+// Three calls and the leave: the second call goes in chunks, and the third moves boxes. No member waits for the
 // deadline.
 TEST(ShortageMoments, CollectivesEndOnAllMembers) {
   size_t fulfilled = 0;

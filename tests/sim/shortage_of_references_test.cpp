@@ -1,6 +1,6 @@
 // References that pass around, an all_gather and the vote of a shutdown, while allocations on one worker's loop are
-// refused. All ends in its time, with a value or a named error; nobody is given up, and no reference is left, unless
-// the worker that lacked memory has ended.
+// refused. Everything ends in time, with a value or a named error; no peer is given up, and no reference is left,
+// unless the worker that lacked memory has ended.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,8 +59,8 @@ class ShortageOfReferences {
     if (short_phase == 3) run_short();
     shut_down();
     tally_->refused += memory().refused() != 0;
-    // One that ended by failure may not have found the memory to say LEAVE. Others may have left before one that the
-    // verdict did not reach speaks to them for the first time.
+    // A worker that ended by failure may not have found the memory to say LEAVE. Others may have left before a worker
+    // that the verdict did not reach speaks to them for the first time.
     const std::string loss_of_ended =
         "worker \"" + SimWorkerGroup::name(victim_) + "\" (rank " + std::to_string(victim_) + ") is lost: ";
     for (const std::string& line : group_->log_lines()) {
@@ -104,7 +104,7 @@ class ShortageOfReferences {
     });
   }
 
-  // Of the store, up to the depth that a message may have.
+  // A value of the store, up to the depth that a message may have.
   Value any_value(int32_t rank) {
     if (store(rank).empty()) return Value(int64_t{1});
     const Value value = store(rank)[below(store(rank).size())];
@@ -236,7 +236,7 @@ class ShortageOfReferences {
     EXPECT_EQ(describe_left(), "");
   }
 
-  // Of a worker that has ended only others' state counts.
+  // After the end of a worker, only the state of the others counts.
   std::string describe_left() {
     std::string left;
     for (int32_t rank = 0; rank < group_->size(); ++rank) {

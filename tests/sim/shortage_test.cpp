@@ -1,6 +1,6 @@
-// Forwards and passes of workers one of which gets no memory at some moment, on its pools: for one allocation, or for
-// several that follow each other. The result is right or OUT_OF_MEMORY; nobody is given up, nothing hangs, and
-// afterwards all goes well again. Tasks of the loop, and what is posted to them, have the reserve (base/reserve.h).
+// Forwards and passes while one worker gets no memory at some moment, on its pools: for one allocation, or for several
+// that follow each other. The result is right or OUT_OF_MEMORY; no peer is given up, nothing hangs, and afterwards all
+// goes well again. Tasks of the loop, and what is posted to them, have the reserve (base/reserve.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -83,7 +83,7 @@ class Shortage {
     return options;
   }
 
-  // Whether it is to be tried again: memory was short.
+  // Whether to run the program again: memory was short.
   bool try_program() {
     try {
       run_program();
@@ -106,7 +106,7 @@ class Shortage {
     options.timeout = 20 * kSecond;
     size_t committed = 0;
     for (int pass = 0; pass < 4 && committed < 2; ++pass) committed += try_pass(*context, roots, options);
-    // Where it could not keep what was committed, a read says so.
+    // If the victim could not keep the committed gradients, a read says so.
     if (with_loop_) read_gradients_of_victim(context->global_id());
     expect_gradients(group_, graph_, context->global_id(), *local_gradients_of_repeats(graph_, committed));
   }
@@ -130,8 +130,8 @@ class Shortage {
     return false;
   }
 
-  // Where the loop of the victim had no memory for what nothing smaller could be failed for, it has left. It takes at
-  // most a lease for that.
+  // Whether the victim has left: its loop had no memory, and nothing smaller than the worker could be failed for that.
+  // Leaving takes at most a lease.
   bool has_ended() { return with_loop_ && !group_.worker(victim_).is_started(); }
   bool expect_end(const Error& error) {
     const Status status = error.status();

@@ -1,4 +1,4 @@
-// The simulator itself: what the other simulations stand on.
+// The simulator itself, which the other simulations rely on.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -149,7 +149,7 @@ TEST(SimExecutorTest, AWaitInATaskLetsOthersRunAndEndsWhenItIsDone) {
 }
 
 TEST(SimExecutorTest, WaitsMayEndInAnyOrder) {
-  // The one that began first is done first although the other lies above it: each has a stack of its own.
+  // The task that began first is done first although the other lies above it: each has a stack of its own.
   SimScheduler scheduler(3);
   SimExecutor executor(scheduler, "pool");
   auto first = Future<Unit>::make();
@@ -303,7 +303,7 @@ class SimNetworkTest : public testing::Test {
       connection = b->dial(endpoint, std::move(events));
     });
   }
-  // Sends the numbers from `next` to `last` as far as they are taken; on_writable goes on.
+  // Sends the numbers from `next` to `last` until one is refused; on_writable goes on.
   void pump() {
     while (next <= last && connection->send(message(next))) ++next;
   }

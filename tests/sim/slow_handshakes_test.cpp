@@ -1,5 +1,5 @@
-// Starts in which handshakes take long: all members call each other at once, and what the handshakes of a host take
-// together is more than a lease. Members that live lose nobody; one that dies meanwhile is lost in time.
+// Starts in which handshakes take long: all members call each other at once, and the handshakes of a host take longer
+// than a lease together. Living members lose no peer; a member that dies meanwhile is lost in time.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -18,16 +18,15 @@ constexpr Nanos kLease = kSecond;
 constexpr uint64_t kSeeds = 40;
 constexpr int kWordsOfHandshake = 3;
 
-// How many start, and what the handshakes of a host take together.
+// How many workers start, and how long the handshakes of a host take together.
 struct Load {
   int32_t fewest;
   int32_t most;
   Nanos all_handshakes;
 };
-// Its words take up to a quarter of a lease while eight have their turn.
+// Words of these handshakes take up to a quarter of a lease while eight have their turn.
 constexpr Load kMany = {28, 32, 5 * kLease / 2};
-// Handshakes that are silent for longer: a word of the first takes up to two thirds of a lease where eight begin at
-// once.
+// Handshakes that are silent for longer: if eight begin at once, a word of the first takes up to two thirds of a lease.
 constexpr Load kSilent[] = {{16, 20, 4 * kLease}, {12, 16, 4 * kLease}, {24, 28, 4 * kLease}, {28, 32, 3 * kLease}};
 
 class SlowStart {
@@ -44,7 +43,7 @@ class SlowStart {
     begin_ = now();
   }
 
-  // All at once.
+  // Each worker calls every other one at once.
   void call_all() {
     for (int32_t from = 0; from < size_; ++from) {
       for (int32_t to = 0; to < size_; ++to) {
@@ -52,13 +51,13 @@ class SlowStart {
       }
     }
   }
-  // Connections that are being made, most of them, while the handshakes go on.
+  // Drops connections while the handshakes go on, most of them while they are being made.
   void plan_drops() {
     for (int64_t drops = between(size_ / 2, size_); drops > 0; --drops) {
       soon([this, from = any_rank(), to = any_rank()] { group_.network().hang_up(name(from), name(to)); });
     }
   }
-  // A process that ends, or a machine of which nothing is heard any more.
+  // A process ends, or a machine falls silent.
   void plan_death() {
     victim_ = any_rank();
     soon([this, is_told = between(0, 1) == 0] {
@@ -81,7 +80,7 @@ class SlowStart {
     for (const ShutdownReport& report : group_.shutdown()) EXPECT_TRUE(report.clean);
   }
 
-  // Others lose the one that is dead, each within `bound`, and nobody else.
+  // Each of the others loses the dead worker within `bound`, and no other peer.
   void expect_loss_within(Nanos bound) {
     group_.scheduler().run_until([this] { return died_at_ >= 0; });
     group_.scheduler().run_for(bound);
@@ -118,7 +117,7 @@ class SlowStart {
     options.lease = kLease;
     return options;
   }
-  // Each handshake is one of two hosts.
+  // Each handshake is work of two hosts.
   Nanos work() const { return load_.all_handshakes / (2 * (size_ - 1) * kWordsOfHandshake); }
   void soon(Task task) {
     const auto most = static_cast<uint64_t>(load_.all_handshakes);
@@ -167,7 +166,7 @@ TEST(SlowHandshakesTest, ThatAreSilentForLongLoseNobody) {
   }
 }
 
-// Those return to the line, and go on.
+// Handshakes that drop return to the line, and go on.
 TEST(SlowHandshakesTest, ThatDropInTheMiddleLoseNobody) {
   for_each_seed(kSeeds, [](uint64_t seed) {
     SlowStart start(seed, kMany);

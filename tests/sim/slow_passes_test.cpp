@@ -35,7 +35,7 @@ class SlowPassesTest : public ::testing::Test {
   void register_functions(int32_t rank) {
     Rpc& rpc = group_->worker(rank).rpc();
     rpc.register_function("nothing", [](Invocation&) {});
-    // Keeps nothing of its input for the pass.
+    // This op keeps nothing of its input for the pass.
     rpc.register_function("double", [](Invocation& invocation) {
       const Tensor x = invocation.args()[0].as_tensor();
       invocation.set_result(Value(apply(ops::kAdd, {x, x})));
@@ -48,7 +48,7 @@ class SlowPassesTest : public ::testing::Test {
       const Tensor& own = leaves_[static_cast<size_t>(rank)];
       invocation.set_result(Value(apply(ops::kAdd, {own, own})));
     });
-    // Its backward waits for the gate.
+    // The backward of this op waits for the gate.
     rpc.register_function("slow", [this](Invocation& invocation) {
       autograd::CustomOp op;
       op.name = "slow";
@@ -149,8 +149,8 @@ TEST_F(SlowPassesTest, AFastPassWaitsForAWorkerThatOnlyAnotherKnows) {
   EXPECT_EQ(there->item(), 6);
 }
 
-// The initiator and the last of a chain have lost each other, and a FAST pass finds out when it gets there: by the DONE
-// of the one between them, or, when that waits for the lost one, by its answer to a probe.
+// The initiator and the last worker of a chain have lost each other. A FAST pass finds out when it gets there: by the
+// DONE of the worker between them or, when that waits for the lost one, by its answer to a probe.
 TEST_F(SlowPassesTest, AFastPassNamesWhoIsLostToTheInitiatorAlone) {
   Tensor root;
   group_->worker(0).rpc().register_function("forward", [this, &root](Invocation& invocation) {
@@ -205,7 +205,7 @@ TEST_F(SlowPassesTest, ASecondFastPassOverAFreedGraphSaysSo) {
   EXPECT_EQ(context->gradients()->find(x)->item(), 2);
 }
 
-// A cancel that its caller has made is kept, though the last DONE is there before it.
+// A cancel that the caller has made holds, though the last DONE comes before it.
 TEST(CancelTest, IsKeptAtAnyMomentOfAPass) {
   size_t cancelled = 0;
   for (size_t run = 0; run < 200; ++run) {

@@ -14,7 +14,7 @@ namespace {
 
 using distag::testing::tensor_of;
 
-// They keep no member from leaving. What waits on them ends then.
+// Waiting lines keep no member from leaving. Calls that wait on them end then.
 TEST(WaitingLines, EndWhenTheirMemberLeavesTheMesh) {
   SimGroupOptions options;
   options.size = 2;

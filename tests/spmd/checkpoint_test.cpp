@@ -1,4 +1,4 @@
-// What members of a mesh save, as they, others and one process load it; and what was changed on the disk meanwhile.
+// Checkpoints of a mesh, as its members, others and one process load them; and files that were changed meanwhile.
 #include "spmd/checkpoint.h"
 
 #include <fmt/format.h>
@@ -158,7 +158,7 @@ size_t count_descriptors() {
   return static_cast<size_t>(std::distance(begin(all), end(all)));
 }
 
-// The first ones are closed for those that follow.
+// The files that were opened first are closed for those that follow.
 TEST_F(CheckpointTest, OfManyFilesSomeAreOpenAndOneThatWasReplacedIsNotRead) {
   constexpr size_t kFiles = spmd::OpenFiles::kMostOpen + 10;
   const size_t before = count_descriptors();
@@ -206,7 +206,7 @@ TEST_F(CheckpointTest, AFileThatIsCutIsRefused) {
   EXPECT_EQ(status_of([&] { load_checkpoint_alone(folder_, Value()); }), Status::kProtocol);
 }
 
-// Files of others have no sums.
+// Files of other programs have no sums.
 TEST_F(CheckpointTest, EntriesOfOthersAreReadAsTheyAreOrNamed) {
   std::vector<store::StoredTensor> tensors{{"whole", Dtype::kFloat32, {2}}, {"mask", Dtype::kBool, {2}}};
   tensors.push_back({"half", Dtype::kFloat32, {3}, 0, store::find_other_dtype("F16")});

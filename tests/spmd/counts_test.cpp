@@ -1,4 +1,4 @@
-// How many communications steps take, and how many bytes they bring: exactly those of the rules.
+// How many communications steps take, and how many bytes they bring: exactly as the rules say.
 #include <gtest/gtest.h>
 
 #include "autograd/autograd.h"
@@ -17,7 +17,7 @@ namespace {
 
 using ops::make_attributes;
 
-// A leaf that requires grad; sharded where there is a member.
+// A leaf that requires grad; sharded if there is a member.
 Tensor leaf(Member* member, const Dims& shape, int64_t seed, const char* spec) {
   Tensor tensor = numbers(shape, seed);
   if (member != nullptr) spmd::mark_sharding(tensor, member->line, spec, -1);
@@ -36,7 +36,7 @@ constexpr int64_t kLength = 4;
 constexpr int64_t kWidth = 8;
 constexpr int64_t kHeads = 4;
 
-// Attention and two linear layers, each behind a layer_norm and beside a residual. Heads and hidden units are cut.
+// Attention and two linear layers, each after a layer_norm and with a residual. Heads and hidden units are cut.
 struct Block {
   explicit Block(Member* member)
       : norm1(leaf(member, {kWidth}, 1, "(None,)")),
@@ -156,13 +156,13 @@ TEST(Counts, TensorUsedThreeTimesIsSummedOnceEachWay) {
     const Tensor x = leaf(&member, {6, 6}, 2, "('x', None)");
     const Mesh& mesh = member.line.program->mesh();
     const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
-    // Three uses on what is cut: each gives a part of a sum.
+    // Three uses of a tensor that is cut: each gives a part of a sum.
     Tensor sum = apply("mul", {x, weight});
     sum = apply("add", {sum, apply("mul", {apply("square", {x}), weight})});
     sum = apply("add", {sum, apply("mul", {apply("tanh", {x}), weight})});
     context->backward({apply("sum", {sum})}, {});
     EXPECT_EQ(mesh.stats().all_reduces, 1u);
-    // A sum that two read is made once.
+    // A sum that two ops read is made once.
     const Tensor partial = apply("sum", {x}, make_attributes({{"dims", Dims{0}}}));
     EXPECT_STREQ(spmd::Sharding::of(partial)->spec_text(), "(None,) sum('x')");
     apply("exp", {partial});
@@ -214,7 +214,7 @@ TEST(Counts, DataParallelStepTakesOneSum) {
   });
 }
 
-// The number of rows of the whole is known to all; their weights, and which of them are ignored, are not.
+// All members know the number of rows of the whole; they do not know all weights, nor which rows are ignored.
 TEST(Counts, TheMeanOfALossOfRowsSendsNothingUnlessRowsHaveWeights) {
   MeshGroup group({3});
   group.run([](Member& member) {
@@ -248,7 +248,7 @@ TEST(Counts, TheMeanOfALossOfRowsSendsNothingUnlessRowsHaveWeights) {
   });
 }
 
-// It would count as a row of the mean: all members hear of it. Where each has all rows it is ignored.
+// The target would count as a row of the mean: all members get the error. If each has all rows, the target is ignored.
 TEST(Counts, ATargetToIgnoreIsRefusedWhereRowsAreCutUnlessIgnoreIndexIsGiven) {
   MeshGroup group({2}, {}, 20 * kSecond);
   const Tensor targets = tensor_of<int64_t>({4}, {1, 0, -100, 2});
@@ -268,7 +268,7 @@ TEST(Counts, ATargetToIgnoreIsRefusedWhereRowsAreCutUnlessIgnoreIndexIsGiven) {
   }
 }
 
-// Its program sees each call at once, also one that sends nothing.
+// The program sees each call at once, also a call that sends nothing.
 TEST(Counts, EachCallCountsAsSoonAsItReturns) {
   MeshGroup group({1});
   group.run([](Member& member) {
@@ -291,7 +291,7 @@ TEST(Counts, AHiddenMoveThatIsRefusedIsNoMove) {
   });
 }
 
-// An axis of one member cuts nothing, and is named by the results as by the inputs.
+// An axis of one member cuts nothing, and results name it as the inputs do.
 TEST(Counts, AnAxisOfOneMemberStaysInTheSpec) {
   MeshGroup group({1, 2});
   group.run([](Member& member) {

@@ -28,7 +28,7 @@ std::string bytes_of(const Tensor& x) {
   return bytes;
 }
 
-// Copies boxes of a plain tensor, and remembers which were wanted. Fails while it is told to.
+// Copies boxes of a plain tensor, and remembers which were wanted. Fails as long as `fails` is set.
 class Source final : public Initialiser {
  public:
   explicit Source(Tensor whole, bool is_broken = false) : fails(is_broken), whole_(std::move(whole)) {}
@@ -76,7 +76,7 @@ std::vector<Pair> pairs_of(Dtype dtype, const Dims& shape) {
   return pairs;
 }
 
-// Whole, uneven and empty boxes.
+// Boxes that are whole, uneven and empty.
 struct Case {
   Dims shape;
   const char* spec;
@@ -176,7 +176,7 @@ TEST(Deferred, TrainsLikeThePlainOne) {
   });
 }
 
-// Others cannot know: the mesh ends with that error on all. The tensor stays deferred, here and for the next mesh.
+// Others cannot know it: the mesh ends with that error on all. The tensor stays deferred, also for the next mesh.
 TEST(Deferred, FailingSourceEndsTheMeshAndLosesNothing) {
   for (const int64_t from : {-1, 1}) {
     const Tensor numbers = apply("rand", {}, ops::make_attributes({{"seed", int64_t{3}}, {"shape", Dims{4, 2}}}));
@@ -238,7 +238,7 @@ TEST(Deferred, FailingSourceInAnOpEndsTheMesh) {
   }
 }
 
-// A refusal that is the same on all leaves it deferred, and the mesh as it was.
+// A refusal that is the same on all members leaves the tensor deferred, and the mesh as it was.
 TEST(Deferred, RefusedMarkLeavesItDeferred) {
   MeshGroup group({2});
   group.run([](Member& member) {

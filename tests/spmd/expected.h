@@ -5,13 +5,13 @@
 
 namespace distag::testing {
 
-// Gradients to begin with: another number for each element.
+// Gradients to begin with: a different number for each element.
 Tensor weights_like(const Tensor& output);
 
 // The result of the op on the whole.
 struct Expected {
   Tensors outputs;
-  Tensors gradients;  // empty for an op without
+  Tensors gradients;  // empty for an op without gradient
 };
 
 Expected expected_of(const Sample& sample);

@@ -1,5 +1,5 @@
-// Programs that fail: alike on all members, on one alone, or because members differ. All get the same named error, and
-// the mesh ends only where it must.
+// Programs that fail: alike on all members, on a single member, or because members differ. All get the same named
+// error, and the mesh ends only where it must.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -50,7 +50,7 @@ BackwardOptions retaining() {
   return options;
 }
 
-// That ops, passes and gatherings still work, on all members.
+// Ops, passes and gatherings still work, on all members.
 void expect_works(Member& member) {
   const Tensor x = leaf(member, "('x', None)");
   const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
@@ -119,7 +119,7 @@ TEST(Failures, MembersThatDifferAllHearOfBothCalls) {
     EXPECT_NE(error->message().find("tanh("), std::string::npos) << error->message();
     EXPECT_NE(error->message().find("exp("), std::string::npos) << error->message();
   }
-  // Own parts can still be read; calls answer with the end.
+  // The member's own parts can still be read; calls answer with the end.
   for (const auto& error : group.try_run([](Member& member) { leaf(member, "('x', None)"); })) {
     ASSERT_TRUE(error);
     EXPECT_EQ(error->status(), Status::kDiverged);
@@ -170,7 +170,7 @@ TEST(Failures, HooksSeeShardedGradientsAndMayScaleThem) {
   });
 }
 
-// The same number, by code of this worker alone, whose backward fails on the second member.
+// Returns the same numbers, by code of this worker alone, whose backward fails on the second member.
 Tensor apply_mine(Member& member, const Tensor& part) {
   const bool fails = member.position() == 1;
   autograd::CustomOp custom{"mine", [](std::span<const Tensor> in, size_t) { return Tensors{in[0].clone()}; },
@@ -197,7 +197,7 @@ TEST(Failures, OwnCodeOfOneMemberFailsThePassOfAll) {
   });
 }
 
-// Its calls are calls of the line, which the others make.
+// The calls of a hook are calls of the line, which the others make.
 TEST(Failures, HooksRunAlsoWhereOwnCodeHasFailed) {
   MeshGroup group({2}, {}, 20 * kSecond);
   group.run([](Member& member) {
@@ -215,7 +215,7 @@ TEST(Failures, HooksRunAlsoWhereOwnCodeHasFailed) {
   });
 }
 
-// The gradient of its copy is missing, which is not what went wrong.
+// The failed member has no gradient of its copy, but that is not the failure.
 TEST(Failures, AFailureOfOneMemberIsNotTakenForOtherCopies) {
   MeshGroup group({2}, {}, 20 * kSecond);
   group.run([](Member& member) {
@@ -250,7 +250,7 @@ TEST(Failures, PartThatOneMemberUsesAloneReachesTheGraphOfAll) {
   });
 }
 
-// All of them hear the same, and every later call repeats it, also one that sends nothing.
+// All members get the same error, and every later call repeats it, also a call that sends nothing.
 void expect_ended(Member& member, const std::string& words) {
   const Tensor plain = Tensor::scalar(Dtype::kFloat64, 1);
   std::string first;
@@ -272,13 +272,13 @@ void expect_ended(Member& member, const std::string& words) {
   }
 }
 
-// Its gradient_spec claims that all bring the same: a sum of it, or of one alone, would be wrong.
+// The gradient_spec claims that all copies get the same gradient: a sum of them, or a single one, would be wrong.
 TEST(Failures, CopiesThatMembersGoOnWithInTheirOwnWaysAreTold) {
   for (const bool is_used_by_all : {true, false}) {
     MeshGroup group({2, 2}, {}, 20 * kSecond);
     group.run([is_used_by_all](Member& member) {
       const Tensor x = leaf(member, "('x', None)");
-      Tensors parts;  // that are held here, whoever uses them
+      Tensors parts;  // kept here, whether they are used or not
       const auto loss_by = [&](double factor, bool uses) {
         const Tensor part = spmd::to_local(apply("square", {x}), std::nullopt);
         parts.push_back(part);
@@ -290,7 +290,7 @@ TEST(Failures, CopiesThatMembersGoOnWithInTheirOwnWaysAreTold) {
         return spmd::from_local(member.line, sum, "() sum('x')", Dims(), std::nullopt);
       };
       const auto right = spmd::make_joint_context(member.line, member.worker.dautograd());
-      // Copies along x differ, and may.
+      // Copies along x may differ, and do here.
       right->backward({loss_by(member.position() < 2 ? 2.0 : 3.0, true)}, {});
       EXPECT_NE(right->gradients()->find(x), nullptr);
       const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
@@ -303,7 +303,7 @@ TEST(Failures, CopiesThatMembersGoOnWithInTheirOwnWaysAreTold) {
   }
 }
 
-// All of it on the first member, and zeros on the others: as a sum it counts once.
+// The first member has all of the gradient, and the others zeros: as a sum it counts once.
 TEST(Failures, WholeGradientThatIsWantedAsASumIsThereOnce) {
   MeshGroup group({3});
   group.run([](Member& member) {
@@ -319,8 +319,8 @@ TEST(Failures, WholeGradientThatIsWantedAsASumIsThereOnce) {
   });
 }
 
-// Their gradients travel together, one after the other: in one order, also where other steps wait on some members
-// alone.
+// Gradients of these leaves travel together, one after the other: in one order, even if other steps wait on some
+// members alone.
 TEST(Failures, LeavesOfOneNameKeepTheirOrder) {
   MeshGroup group({2});
   group.run([](Member& member) {
@@ -358,7 +358,7 @@ TEST(Failures, LeavesOfOneNameKeepTheirOrder) {
         const auto of_weight = values_of<double>(spmd::gather(*gradients->find(leaves[i]), -1));
         const auto of_bias = values_of<double>(spmd::gather(*gradients->find(leaves[i + 1]), -1));
         const double four = 4 * (1.0 + static_cast<double>(i));
-        // Each row is (-1, 1) once it is normal, but for the small number that layer_norm adds.
+        // Each row is (-1, 1) once it is normal, except for the small number that layer_norm adds.
         EXPECT_NEAR(of_weight[0], -four, 1e-2) << parts;
         EXPECT_NEAR(of_weight[1], four, 1e-2) << parts;
         EXPECT_EQ(of_bias, (std::vector<double>{four, four})) << parts;
@@ -393,7 +393,7 @@ TEST(Failures, PassesFromOtherRootsEndTheMesh) {
   }
 }
 
-// A member that does not come is missed in a call of the host, of which a step waits.
+// A call of the host names the member that does not come to one of its steps.
 TEST(Failures, AWaitIsNamedByTheCallOfTheHost) {
   const std::vector<std::pair<const char*, std::function<void(Member&, const Tensor&)>>> calls = {
       {"gather: redistribute(", [](Member&, const Tensor& x) { spmd::gather(x, -1); }},
@@ -422,7 +422,7 @@ TEST(Failures, AWaitIsNamedByTheCallOfTheHost) {
   for (std::future<void>& one : side_by_side) one.get();
 }
 
-// The same roots, but another graph: a hook that one member alone has.
+// The roots are the same, but not the graph: only one member has a hook.
 TEST(Failures, PassesWithOtherStepsEndTheMesh) {
   MeshGroup group({2}, {}, 20 * kSecond);
   std::latch made(2);
@@ -541,7 +541,7 @@ TEST(Failures, AnotherThreadIsRefusedWhileAHookRuns) {
   });
 }
 
-// A reader on its own line may sum it at any time: elsewhere nobody knows which of both they have.
+// A reader on its own line may sum it at any time: elsewhere it is unknown which of both forms a tensor has.
 TEST(Failures, SumOfPartsOfAnotherLineIsRefused) {
   MeshGroup group({2});
   group.run([](Member& member) {
@@ -666,7 +666,7 @@ TEST(Failures, StateOfOptimizersLiesLikeTheParameters) {
     const Tensor before = spmd::to_local(x, std::nullopt).clone();
     step(*adam);
     const Tensor after = spmd::to_local(x, std::nullopt).clone();
-    // The same step again, from what was saved.
+    // The same step again, from the saved state.
     Tensor part = spmd::to_local(apply("detach", {x}), std::nullopt);
     Tensor target = spmd::Sharding::of(x)->lying().shard;
     ops::assign(target, before);

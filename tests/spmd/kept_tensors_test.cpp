@@ -1,4 +1,4 @@
-// What plans say of the tensors that ops keep for a backward pass, beside what the ops keep.
+// Compares the tensors that ops keep for a backward pass with those that plans expect.
 #include "spmd/kept_tensors.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ struct Seen {
   bool has_as_large = false;
 };
 
-// What an application keeps.
+// The tensors that an application keeps.
 Seen kept_by(const ops::Op& op, const Tensors& inputs, const ops::Attributes& attributes, uint64_t needed) {
   ops::Saved saved;
   saved.needed = needed;
@@ -48,8 +48,8 @@ Seen kept_by(const ops::Op& op, const Tensors& inputs, const ops::Attributes& at
   return seen;
 }
 
-// An op makes a copy of some layouts, and keeps that: over all samples it keeps all that is said. A tensor of the size
-// of the first input counts as its own where each sample has one.
+// An op copies some layouts, and keeps the copy: over all its samples it keeps every tensor that the table names. A
+// tensor of the size of the first input counts as its own if each sample has one.
 TEST(KeptTensors, AreThoseThatOpsKeep) {
   std::map<std::pair<std::string, uint64_t>, Seen> all;
   for (const Sample& sample : gradient_samples()) {

@@ -1,4 +1,4 @@
-// Boxes that go in several pieces, along each dim: every element comes to its place, and few pieces are held at once.
+// Boxes that go in several pieces, along each dim: every element reaches its place, and few pieces are held at once.
 #include <gtest/gtest.h>
 
 #include "coll/move_boxes.h"
@@ -17,7 +17,7 @@ Tensor counted(const Dims& shape) {
   return x;
 }
 
-// Of the elements of a shard those that are not the numbers of its box.
+// The number of elements of a shard that differ from the numbers of its box.
 int64_t wrong_in(const Tensor& sharded, const Member& member) {
   const spmd::Lying lying = spmd::Sharding::of(sharded)->lying();
   const layout::Box box = box_of(member.mesh(), lying.spec, sharded.shape(), member.position());

@@ -31,7 +31,7 @@ struct Input {
   const char* spec;
 };
 
-// Collectives of one way, and numbers of 8 bytes that a member sends to each of the others.
+// Collectives of one direction, and numbers of 8 bytes that a member sends to each of the others.
 struct Sent {
   uint64_t all_reduces = 0;
   uint64_t all_gathers = 0;
@@ -55,7 +55,7 @@ void expect_sent(const MeshStats& before, const MeshStats& after, const Sent& se
   EXPECT_EQ(after.hidden_moves, 0u);
 }
 
-// As leaves, and as results of an op: which are moved less readily.
+// Inputs are leaves, or results of an op, which are moved less readily.
 void run_case(Member& member, const Case& each, bool as_leaves, uint64_t others) {
   const Mesh& mesh = member.line.program->mesh();
   Tensors inputs;
@@ -126,7 +126,7 @@ TEST(MergedCounts, AreThoseOfTheTableOfOps) {
   }
 }
 
-// The weights of the classes are cut with them: that of the target comes as one more number.
+// The weights of the classes are cut as the classes are: the weight of the target comes as one more number.
 TEST(MergedCounts, WeightsOfClassesComeWithTheTargets) {
   const Input x{numbers({kRows, kColumns}, 1), "(None, 'x')"};
   for (const char* spec : {"(None,)", "('x',)"}) {
@@ -143,7 +143,7 @@ TEST(MergedCounts, WeightsOfClassesComeWithTheTargets) {
   }
 }
 
-// Rows cut by the one axis, what is merged by the other: of half of the rows, and over the members of a row of the
+// Rows are cut by one axis, and values are merged along the other: half of the rows, over the members of a row of the
 // mesh.
 TEST(MergedCounts, AreOfTheOwnRowsAlone) {
   const Input x{numbers({kRows, kColumns}, 1), "('y', 'x')"};
@@ -155,14 +155,14 @@ TEST(MergedCounts, AreOfTheOwnRowsAlone) {
   const Input weight{numbers({6}, 2), "('x',)"};
   const Input bias{numbers({6}, 3), "('x',)"};
   check({"layer_norm", {even, weight, bias}, {}, {0, 1, 3 * rows}, {2, 0, 2 * rows + 2 * 3}}, {2, 2}, 1, true);
-  // Where some may be ignored the number of all rows: one more, among those that have other rows.
+  // If rows may be ignored, their total is one more number, from the members that have other rows.
   const auto ignoring = make_attributes({{"ignore_index", int64_t{-100}}});
   check({"cross_entropy", {x, {targets(), "('y',)"}}, ignoring, {3, 0, 4 * rows + 1}, {}}, {2, 2}, 1);
   const Tensor all = tensor_of<int64_t>({kRows}, {6, 0, 2, 3});
   check({"cross_entropy", {x, {all, "('y',)"}}, {}, {2, 0, 4 * rows}, {}}, {2, 2}, 1);
 }
 
-// So many rows that what is merged goes in chunks of which each member adds up one.
+// With this many rows, merged values go in chunks of which each member adds up one.
 TEST(MergedCounts, ManyRowsAreMergedInChunks) {
   constexpr int64_t kMany = 70000;
   static_assert(2 * kMany * 8 > layout::kMostDirectBytes);
@@ -192,7 +192,7 @@ TEST(MergedCounts, ManyRowsAreMergedInChunks) {
   }
 }
 
-// A dim that is whole is worked on as on one process.
+// A dim that is whole is computed as on one process.
 TEST(MergedCounts, NothingIsSentWhereTheDimIsWhole) {
   for (const char* op : {"softmax", "log_softmax", "layer_norm"}) {
     check({op, {{numbers({kRows, kColumns}, 1), "('x', None)"}}, {}, {}, {}}, {2}, 1);
@@ -202,8 +202,8 @@ TEST(MergedCounts, NothingIsSentWhereTheDimIsWhole) {
   }
 }
 
-// A target or an index that no class or row has fails before anything is sent, where all see it alike; the mesh goes
-// on.
+// A target beyond all classes, or an index beyond all rows, fails before anything is sent if all members see it alike;
+// the mesh goes on.
 TEST(MergedCounts, WhatIsBeyondAllClassesOrRowsEndsNothing) {
   MeshGroup group({2}, refusing());
   group.run([](Member& member) {
@@ -224,7 +224,7 @@ TEST(MergedCounts, WhatIsBeyondAllClassesOrRowsEndsNothing) {
                 apply("embedding", {beyond, table});
               }),
               "INVALID_ARGUMENT: embedding: index 7 out of range [0, 7)");
-    // An index that is whole is alike on all, though what it chooses from is cut, and of whole numbers.
+    // A whole index is alike on all members, although the tensor that it chooses from is cut, and has whole numbers.
     const Tensor chosen = marked(tensor_of<int64_t>({2, 4}, {1, 2, 3, 4, 5, 6, 7, 8}), "(None, 'x')");
     EXPECT_EQ(failure_of([&] {
                 apply("index_add", {chosen, beyond, chosen});
@@ -256,7 +256,7 @@ TEST(MergedCounts, WhatIsBeyondAllClassesOrRowsEndsNothing) {
   });
 }
 
-// A setting that is no number would spoil the results of all members, and what they make of them.
+// A setting that is not finite would spoil the results of all members, and everything computed from them.
 TEST(MergedCounts, SettingsThatAreNotFiniteFailBeforeAnythingIsSent) {
   MeshGroup group({2}, refusing());
   group.run([](Member& member) {
@@ -280,7 +280,7 @@ TEST(MergedCounts, SettingsThatAreNotFiniteFailBeforeAnythingIsSent) {
   });
 }
 
-// An index that some members alone have fails there, before anything is sent, and ends the mesh with that failure.
+// If only some members have a bad index, it fails there, before anything is sent, and ends the mesh with that failure.
 TEST(MergedCounts, WhatSomeMembersAloneHaveBeyondATableEndsTheMesh) {
   for (const char* op : {"embedding", "cross_entropy", "nll_loss"}) {
     SCOPED_TRACE(op);
@@ -300,7 +300,7 @@ TEST(MergedCounts, WhatSomeMembersAloneHaveBeyondATableEndsTheMesh) {
       }
       spmd::Sharding::of(table)->sum_over_members(1, 0);
     });
-    // The second one may hear of the end before it comes to its call.
+    // The second failing member may hear of the end before it comes to its call.
     EXPECT_FALSE(failures[2].empty() && failures[3].empty());
     for (size_t i : {size_t{2}, size_t{3}}) {
       EXPECT_TRUE(failures[i].empty() || failures[i].find("INVALID_ARGUMENT: ") == 0) << failures[i];
@@ -314,7 +314,7 @@ TEST(MergedCounts, WhatSomeMembersAloneHaveBeyondATableEndsTheMesh) {
   }
 }
 
-// The same of each op that chooses by whole numbers, where the part of one member has the one that fits nothing.
+// The same for each op that chooses by whole numbers, where the bad index is in the part of one member.
 TEST(MergedCounts, AnIndexInThePartOfOneMemberEndsTheMesh) {
   struct Chooser {
     const char* op;
@@ -351,7 +351,7 @@ TEST(MergedCounts, AnIndexInThePartOfOneMemberEndsTheMesh) {
       Chooser own = choosers()[which];
       for (size_t i = 0; i < own.inputs.size(); ++i) spmd::mark_sharding(own.inputs[i], member.line, own.specs[i], -1);
       apply(own.op, own.inputs, own.attributes);
-      // Members whose parts are right go on, and hear of it.
+      // Members whose parts are right go on, and then get the error.
       spmd::Sharding::of(own.inputs[chooser.index])->sum_over_members(1, 0);
     });
     for (size_t i = 0; i < errors.size(); ++i) {
@@ -368,13 +368,13 @@ TEST(MergedCounts, AnIndexInThePartOfOneMemberEndsTheMesh) {
   }
 }
 
-// Collectives inside of an op are compared like all others: nobody waits for a member that is not in it.
+// Collectives inside of an op are compared like all others: no member waits for a member that is not in the op.
 TEST(MergedCounts, MembersThatAreNotInTheSameOpHearOfIt) {
   MeshGroup group({3});
   const auto errors = group.try_run([](Member& member) {
     const Tensor x = numbers({2, kColumns}, 1);
     spmd::mark_sharding(x, member.line, "(None, 'x')", -1);
-    // A plain target counts as repeated: one member alone has one beyond all classes.
+    // A plain target counts as repeated: only one member has a target beyond all classes.
     const Tensor target = tensor_of<int64_t>({2}, {1, member.position() == 1 ? kColumns : 2});
     apply("cross_entropy", {x, target});
   });
@@ -382,7 +382,7 @@ TEST(MergedCounts, MembersThatAreNotInTheSameOpHearOfIt) {
     ASSERT_TRUE(errors[i]);
     const std::string text = errors[i]->what();
     if (i == 1) {
-      // Unless the others' word came before its own.
+      // The end that the others declare may come before its own error.
       EXPECT_TRUE(errors[i]->status() == Status::kInvalidArgument || errors[i]->status() == Status::kDiverged) << text;
     } else {
       EXPECT_EQ(errors[i]->status(), Status::kDiverged) << text;

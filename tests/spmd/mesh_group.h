@@ -28,9 +28,9 @@ class MeshGroup {
 
   size_t size() const { return workers_.size(); }
   ThreadedWorker& worker(size_t rank) { return *workers_[rank]; }
-  // Throws what the program of a member threw; of several, that of the lowest rank.
+  // Throws what the program of a member threw; if several threw, the error of the lowest rank.
   void run(const std::function<void(Member&)>& program);
-  // The same, but of each member what it threw, or nothing.
+  // The same, but returns the error of each member, or nothing.
   std::vector<std::optional<Error>> try_run(const std::function<void(Member&)>& program);
   MeshStats stats(size_t rank);
   spmd::Program& program(size_t rank) { return *programs_[rank]; }

@@ -1,5 +1,5 @@
-// Steps of programs whose specs were searched for: they send exactly what the plan says, and give what one process
-// does.
+// Steps of programs whose specs were searched for: they send exactly what the plan says, and their results are those of
+// one process.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -59,7 +59,7 @@ Made run_alone(uint64_t seed, size_t steps, Tensor (*leaf)(const RandomProgram::
   return made;
 }
 
-// Some leaves lie as a rule says that moves more than it has to.
+// Rules for some leaves, at random: they move more than needed.
 std::vector<spmd::PlanRule> random_rules(std::mt19937_64& random, const layout::MeshShape& mesh,
                                          const std::vector<spmd::PlanLeaf>& leaves) {
   std::vector<spmd::PlanRule> rules;
@@ -90,7 +90,7 @@ Json counts_of(const MeshStats& before, const MeshStats& after) {
           {"bytes_received", after.bytes_received - before.bytes_received}};
 }
 
-// By the plan: on all members the counts and bytes that it says, and the loss and gradients of one process.
+// Runs by the plan: all members have its counts and bytes, and the loss and gradients of one process.
 void run_planned(Member& member, uint64_t seed, size_t steps, uint64_t& sent) {
   SCOPED_TRACE(seed);
   const Mesh& mesh = member.line.program->mesh();
@@ -177,7 +177,7 @@ TEST(PlanSteps, SendWhatThePlanSaysInBucketsOfAFewLeaves) {
   run_all({2}, 4001, 40, 9, policy);
 }
 
-// One is told which class to ignore, if only that by which nothing is ignored: the rows that count are added up.
+// A loss that is given ignore_index, even its default, adds up the rows that count.
 TEST(PlanSteps, LossesAlikeButForASettingThatIsADefaultTakeOtherSteps) {
   MeshGroup group({2});
   group.run([](Member& member) {
@@ -209,7 +209,7 @@ TEST(PlanSteps, LossesAlikeButForASettingThatIsADefaultTakeOtherSteps) {
   });
 }
 
-// A mesh that refuses hidden moves could not run what would be cheapest: leaves that lie by rules as no op wants them.
+// A mesh that refuses hidden moves could not run the cheapest plan: rules lay the leaves as no op wants them.
 TEST(PlanSteps, HiddenMovesThatTheMeshRefusesAreNotPlanned) {
   const layout::MeshShape mesh = mesh_of({2});
   PlanSettings settings;

@@ -44,7 +44,7 @@ Tensor counting(int64_t size, bool fails = false) {
   return Tensor::deferred(Dtype::kFloat64, {size}, std::make_shared<Counting>(fails));
 }
 
-// A scalar, an empty one, one of bools, one of the size of no word, a deferred one, one that requires grad.
+// A scalar, an empty one, one of bools, one of an odd size, a deferred one, one that requires grad.
 PlanSettings leaves_of(int64_t position, bool fails = false) {
   const auto own = static_cast<double>(position);
   PlanSettings settings;
@@ -93,7 +93,7 @@ TEST(PlanApply, LeavesOfAllKindsLieAsPlannedWithTheValuesOfTheSource) {
   }
 }
 
-// One exchange for all that is sent, and one for each with `together` off; deferred leaves send nothing.
+// A single exchange sends everything, or one for each leaf with `together` off; deferred leaves send nothing.
 TEST(PlanApply, AllThatIsSentGoesAtOnce) {
   for (const bool together : {true, false}) {
     MeshGroup group({2, 1});
@@ -102,7 +102,7 @@ TEST(PlanApply, AllThatIsSentGoesAtOnce) {
   }
 }
 
-// The others learn of it before anything is marked, and the mesh goes on.
+// The others learn of the failure before anything is marked, and the mesh goes on.
 TEST(PlanApply, AMemberThatCannotMakeItsPartIsHeardByAll) {
   MeshGroup group({3, 1});
   const auto failures = group.try_run([](Member& member) {
@@ -127,7 +127,7 @@ TEST(PlanApply, AMemberThatCannotMakeItsPartIsHeardByAll) {
   }
 }
 
-// Names, shapes, specs, the source, what is deferred, what requires grad, and what is marked already.
+// Names, shapes, specs, the source, which leaves are deferred, require grad, or are marked already.
 TEST(PlanApply, MembersWithOtherPlansDiverge) {
   const std::vector<std::function<void(PlanSettings&, Member&)>> differences = {
       [](PlanSettings& s, Member&) { s.leaves[0].name = "other"; },

@@ -8,11 +8,11 @@ namespace distag::testing {
 
 // Parts of the programs that members run.
 
-// float64 within -0.5 .. 0.5: others for each seed.
+// float64 within -0.5 .. 0.5: different numbers for each seed.
 Tensor numbers(const Dims& shape, int64_t seed);
-// The first result, recorded.
+// The first result of the op, recorded.
 Tensor apply(const char* op, const Tensors& inputs, const ops::Attributes& attributes = {});
-// Of a mesh that refuses hidden moves.
+// The policy of a mesh that refuses hidden moves.
 MeshPolicy refusing();
 
 }  // namespace distag::testing

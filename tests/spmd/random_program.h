@@ -11,14 +11,14 @@
 namespace distag::testing {
 
 // A program of products, sums, norms, tables and losses that is the same for each seed, over leaves that the caller
-// makes: of real elements, or of shapes alone.
+// makes: with elements, or as shapes only.
 class RandomProgram {
  public:
   struct Leaf {
     std::string name;
     Dims shape;
     bool is_trained;
-    int64_t rows = 0;  // not 0: int64 from 0 to there
+    int64_t rows = 0;  // not 0: int64 below it
   };
   using MakeLeaf = std::function<Tensor(const Leaf&)>;
 
@@ -26,12 +26,12 @@ class RandomProgram {
 
   size_t below(size_t n) { return random_() % n; }
 
-  // Its result, a number. At most that many leaves.
+  // Returns the result, a single number. Stops adding leaves at `most_leaves`.
   Tensor run(size_t steps, size_t most_leaves) {
     const Dims shape{static_cast<int64_t>(3 << below(3)), static_cast<int64_t>(2 << below(3))};
     const bool is_trained = below(3) == 0;
     made_.push_back(leaf(shape, is_trained));
-    // So that something is trained.
+    // The weight of this layer is always trained.
     made_.push_back(apply("linear", {made_[0], leaf({4, shape[1]}, true)}));
     for (size_t i = 0; i < steps; ++i) made_.push_back(step(leaves_ < most_leaves));
     const size_t end = below(4);
@@ -39,7 +39,7 @@ class RandomProgram {
     const bool has_classes = end == 0 && leaves_ < most_leaves;
     if (end == 1) loss = apply("square", {loss});
     loss = has_classes ? classes_of(loss) : apply(end == 1 ? "sum" : "mean", {loss});
-    // It hangs on all that was made.
+    // The loss depends on everything that was made.
     used_.resize(made_.size());
     for (size_t i = 1; i < made_.size(); ++i) {
       if (!used_[i]) loss = apply("add", {loss, apply("mean", {made_[i]})});
@@ -64,7 +64,7 @@ class RandomProgram {
     return make_leaf_({"l" + std::to_string(leaves_++), shape, is_trained, rows});
   }
   Tensor classes_of(const Tensor& x) { return apply("cross_entropy", {x, leaf({x.shape()[0]}, false, x.shape()[1])}); }
-  // Bounded, so that numbers stay where they can be compared.
+  // Results are bounded, so that numbers can be compared.
   Tensor step(bool may_add_leaf) {
     const Tensor x = any();
     const int64_t width = x.shape()[1];
@@ -103,7 +103,7 @@ class RandomProgram {
         return apply("add", {x, leaf({width}, is_trained)});
       case 11:
         return apply("layer_norm", {x, leaf({width}, is_trained)});
-      // Leaves that backward needs once more, and one that it does not.
+      // Some leaves that backward needs once more, and one that it does not need.
       case 12: {
         const Tensor square = apply("square", {x});
         return apply(

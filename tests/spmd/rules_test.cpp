@@ -22,10 +22,10 @@ using layout::MeshShape;
 using layout::Spec;
 using ops::make_attributes;
 
-// Of each sample on each mesh; fewer where all takes ten times as long.
+// Specs of each sample on each mesh; fewer under sanitizers, where everything takes ten times as long.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kSpecs = 2;
-constexpr int kFewest = 1;  // on parts; chance decides about so few specs
+constexpr int kFewest = 1;  // on parts; so few specs leave it to chance
 #else
 constexpr int kSpecs = 20;
 constexpr int kFewest = 2 * kSpecs;
@@ -65,7 +65,7 @@ std::vector<Sample> other_samples() {
   samples.push_back({"detach", {x}, {}});
   samples.push_back({"cast", {x}, make_attributes({{"dtype", Dtype::kInt64}})});
   samples.push_back({"cast", {flags}, make_attributes({{"dtype", Dtype::kFloat64}})});
-  // Rows that are ignored count for nothing, in the mean as well.
+  // Ignored rows count for nothing, in the mean as well.
   const auto ignoring = make_attributes({{"ignore_index", int64_t{-100}}});
   samples.push_back({"cross_entropy", {x, tensor_of<int64_t>({3}, {2, -100, 0})}, ignoring});
   samples.push_back({"cross_entropy", {x, tensor_of<int64_t>({3}, {-100, -100, -100})}, ignoring});
@@ -88,7 +88,7 @@ std::string title(const Sample& sample, const MeshShape& mesh, const std::vector
   return text;
 }
 
-// Ops that have run as others than on the whole, and how often.
+// Ops that have run as another op than on the whole, and how often.
 using OnParts = std::map<std::string, int>;
 
 void check(const Sample& sample, const Expected& expected, const SimulatedMesh& mesh,
@@ -111,7 +111,7 @@ void check(const Sample& sample, const Expected& expected, const SimulatedMesh& 
     SCOPED_TRACE("gradient " + std::to_string(i) + " as " + print_spec(mesh.shape(), gradients[i].spec));
     ASSERT_EQ(gradients[i].shards.size(), static_cast<size_t>(mesh.shape().count()));
     expect_close(mesh.whole(gradients[i]), expected.gradients[i]);
-    // Where it goes then: to the dual of the input's own spec.
+    // The gradient goes on to the dual of the input's own spec.
     expect_close(mesh.whole(mesh.redistribute(gradients[i], inputs[i].spec.dual())), expected.gradients[i]);
   }
 }
@@ -139,7 +139,7 @@ void check_over_specs(const Sample& sample, int count, Random& random, OnParts& 
   }
 }
 
-// Of all ops, one of a few parts: all samples of an op are in one.
+// Each test takes a part of all ops: all samples of an op are in one part.
 class RulesOfOpsTest : public ::testing::TestWithParam<size_t> {
  public:
   static constexpr size_t kParts = 4;
@@ -195,7 +195,7 @@ TEST(Rules, RefuseSettingsOfConvolutionsThatOverflow) {
   }
 }
 
-// Also an op that is new: it has a rule, or makes tensors of nothing, or refuses sharded tensors.
+// This holds for a new op, too: it has a rule, or makes tensors of nothing, or refuses sharded tensors.
 TEST(Rules, EveryOpHasOne) {
   std::set<std::string> sampled;
   for (const Sample& sample : gradient_samples()) sampled.insert(sample.op);

@@ -68,7 +68,7 @@ Got run_sample(Member& member, const Sample& sample, const std::vector<Spec>& sp
   const Tensors outputs = autograd::apply(*ops::find_op(sample.op), leaves, sample.attributes);
   Got got;
   BackwardOptions options;
-  Tensors roots;  // indices are none
+  Tensors roots;  // without indices
   for (const Tensor& output : outputs) {
     got.specs.push_back(spmd::Sharding::of(output)->lying().spec);
     if (!is_floating(output.dtype())) continue;
@@ -144,7 +144,7 @@ void check_all_ops(const Dims& sizes, uint32_t seed) {
   }
 }
 
-// Members whose parts have other shapes save other views: all of them gather a parameter again, or none.
+// Members whose parts have other shapes save other views: either all of them gather a parameter again, or none.
 TEST(ShardedOps, UnequalPartsAreGatheredAgainByAllOrNone) {
   MeshGroup group({2, 2});
   for (const Sample& sample : gradient_samples()) {
@@ -160,7 +160,7 @@ TEST(ShardedOps, UnequalPartsAreGatheredAgainByAllOrNone) {
   }
 }
 
-// A parameter that was gathered before, of which the op takes a part: what backward gathers again lies as before.
+// The op takes a part of a parameter that was gathered before: the gathered copy of backward lies as before.
 TEST(ShardedOps, BackwardUsesThePartOfAParameterThatWasGathered) {
   MeshGroup group({2});
   for (const char* lies : {"(None, 'x')", "('x', None)"}) {

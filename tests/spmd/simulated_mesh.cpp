@@ -37,7 +37,7 @@ Tensor scaled(const Tensor& x, double factor) {
   return run_op("mul_scalar", {x}, ops::make_attributes({{"value", factor}}));
 }
 
-// The factors of the parts of a sum: each sum of the first ones is -1, 0 or 1, so nothing is rounded.
+// The factors of the parts of a sum: each partial sum is -1, 0 or 1, so nothing is rounded.
 double part_factor(int64_t index, int64_t count) {
   if (count == 1) return 1;
   if (index == 0) return -1;
@@ -128,7 +128,7 @@ Tensor SimulatedMesh::whole(const Sharded& x) const {
   return everywhere.shards[0];
 }
 
-// Members that differ along the axes of the sum add up what they hold, in ascending order.
+// Members that differ along the axes of the sum add up their parts, in ascending order.
 Sharded SimulatedMesh::summed(const Sharded& x, const Move& move) const {
   Sharded result{x.shape, move.after_sum(), {}};
   for (int64_t position = 0; position < shape_.count(); ++position) {
@@ -186,13 +186,13 @@ Sharded SimulatedMesh::meet(const Spec& own, const std::vector<Sharded>& arrival
 
 namespace {
 
-// Members that merge what they have meet here, each on a thread of its own.
+// Members that merge values meet here, each on a thread of its own.
 class MeetingPlace {
  public:
   MeetingPlace(const layout::MeshShape& mesh, const Axes& axes) : mesh_(mesh), axes_(axes) {}
 
-  // The tensors of those who differ from the member along the axes only, in the order of positions. Throws once one
-  // gave up.
+  // The tensors of the members that differ from this one along the axes only, in the order of positions. Throws once
+  // one gave up.
   Tensors meet(int64_t position, const Tensor& x) {
     const std::vector<int64_t> group = mesh_.group_of(axes_, position);
     std::unique_lock lock(mutex_);
@@ -253,7 +253,7 @@ struct Part {
   double weights = 0;
 };
 
-// Runs what each member does: at the same time where they merge.
+// Runs the part of each member: at the same time if they merge values.
 void on_all(const layout::MeshShape& mesh, std::vector<Part>& parts,
             const std::function<void(Part& part, spmd::Across& across, size_t k)>& run) {
   MeetingPlace place(mesh, parts[0].call.part ? parts[0].call.part->merged : Axes());
@@ -281,7 +281,7 @@ void on_all(const layout::MeshShape& mesh, std::vector<Part>& parts,
   }
 }
 
-// The weights of a member's rows, as a loss of -1 everywhere adds them up.
+// The weights of a member's rows, added up by a loss of -1 everywhere.
 Tensor weights_of_rows(const Part& part) {
   if (part.call.part) return Tensor::scalar(Dtype::kFloat64, part.weights);
   Tensors inputs = part.inputs;

@@ -12,28 +12,28 @@ struct Sharded {
   Tensors shards;
 };
 
-// One application of an op by all members, and what backward needs of it.
+// An application of an op by all members, and the state that backward needs.
 struct Applied {
   layout::Placement placement;
   std::vector<Sharded> outputs;
-  bool is_on_parts = false;  // where the op is another one than on the whole
+  bool is_on_parts = false;  // the op differs from that on the whole
 
-  // The gradients of the inputs (without shards where there is none), from those of the outputs in the duals.
+  // The gradients of the inputs (without shards if there is none), from those of the outputs in the duals.
   std::function<std::vector<Sharded>(const std::vector<Sharded>& gradients)> backward;
 };
 
-// All members in one process: collectives are functions of lists. Where members merge what they have inside of an op,
-// each has a thread.
+// All members in one process: collectives are functions of lists. If members merge values inside of an op, each has a
+// thread.
 class SimulatedMesh {
  public:
   explicit SimulatedMesh(layout::MeshShape shape) : shape_(std::move(shape)) {}
 
   const layout::MeshShape& shape() const { return shape_; }
 
-  // The shards of a tensor. The parts of a sum are different ones, and add up to the very values.
+  // The shards of a tensor. The parts of a sum differ from each other, and add up to exactly its values.
   Sharded cut(const Tensor& whole, const layout::Spec& spec) const;
-  // The tensor that shards make up. Fails the test where a shard has another shape than its box, or members that hold
-  // the same box other bits.
+  // The tensor that shards make up. Fails the test if a shard has another shape than its box, or if members with the
+  // same box have different bits.
   Tensor whole(const Sharded& x) const;
   Sharded redistribute(const Sharded& x, const layout::Spec& to) const;
 
@@ -50,7 +50,7 @@ class SimulatedMesh {
 };
 
 Tensor box_of_tensor(const Tensor& whole, const layout::Box& box);
-// Each number within 1e-12 of the largest of them, and NaN where that is; the same bits of other dtypes.
+// Each number within 1e-12 of the largest of them, and NaN in the same places; for other dtypes the same bits.
 void expect_close(const Tensor& got, const Tensor& expected);
 
 }  // namespace distag::testing

@@ -1,4 +1,4 @@
-// Ops on shapes: what they give and what they refuse is what the ops on elements do.
+// Ops on shapes: their results and failures are those of the ops on elements.
 #include "spmd/trace.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ using spmd::TracedProgram;
 
 constexpr Dtype kDtypes[] = {Dtype::kFloat32, Dtype::kFloat64, Dtype::kInt64, Dtype::kBool};
 
-// Of ops without a gradient.
+// Samples of ops without a gradient.
 std::vector<Sample> more_samples() {
   std::vector<Sample> samples;
   const Tensor x = tensor_of<double>({2, 3}, {1, 0, 1, 1, 0, 0});
@@ -84,7 +84,7 @@ TEST(OpsOnShapes, GiveWhatOpsOnElementsGiveForAllDtypes) {
         if (inputs[i]) inputs[i] = ops::as_dtype(inputs[i], kDtypes[(choice >> (2 * i)) & 3]);
       }
       const std::string expected = outcome(op, inputs, sample.attributes);
-      // Bools are refused where they are multiplied, which they are not where there is nothing to multiply.
+      // Bools are refused when they are multiplied, which does not happen if there is nothing to multiply.
       const bool is_empty_product = (sample.op == "matmul" || sample.op == "linear") && expected.starts_with("bool");
       if (is_empty_product) continue;
       refused += expected.find('[') == std::string::npos ? 1 : 0;
@@ -104,7 +104,7 @@ TEST(OpsOnShapes, CoverAllOpsThatHaveARule) {
   }
 }
 
-// Some input is a shape, others are not: those are not read.
+// If an input is a shape, the other inputs may be tensors, which are not read.
 TEST(OpsOnShapes, TakeOtherTensorsAlong) {
   for (const Sample& sample : all_samples()) {
     for (size_t i = 0; i < sample.inputs.size(); ++i) {
@@ -150,7 +150,7 @@ class Nothing final : public Initialiser {
   void fill(const Dims&, const Dims&, std::byte*) const override {}
 };
 
-// Costs of moves are sums over inputs, so the bound is that of all tensors of a program, made or deferred.
+// Costs of moves are sums over inputs, so the bound is for all tensors of a program, made or deferred.
 TEST(OpsOnShapes, TakeNoTensorBeyondTheBound) {
   constexpr int64_t kMost = int64_t{1} << 53;
   EXPECT_NO_THROW(make_shape_only(Dtype::kFloat32, {kMost}));
@@ -178,7 +178,7 @@ Tensor chain(const Tensor& x, size_t length) {
   return y;
 }
 
-// Its ops are freed without recursion.
+// Ops of a program are freed without recursion.
 TEST(TracedPrograms, OfAnyLengthAreFreedAndHashedAlike) {
   const Tensor x = make_shape_only(Dtype::kFloat32, {2, 3});
   const Tensor long_one = chain(x, 100000);
@@ -195,7 +195,7 @@ uint64_t hash_of(const char* op, const Tensors& inputs, const ops::Attributes& a
   return TracedProgram(autograd::apply(*ops::find_op(op), inputs, attributes, record)).hash();
 }
 
-// A number whole or not, a default given or left out, null, an input left out at the end: the same ops.
+// A number as int or float, a default given or left out, null, an input left out at the end: the same ops.
 TEST(TracedPrograms, HaveTheHashOfTheProgramHoweverItIsSaid) {
   const Tensor x = make_shape_only(Dtype::kFloat32, {4, 4, 4, 4});
   const Value null;
@@ -247,7 +247,7 @@ TEST(TracedPrograms, HaveTheHashOfTheProgramHoweverItIsSaid) {
   EXPECT_NE(hash_of("relu", {x}, {}, true), hash_of("relu", {x}, {}, false));
 }
 
-// What computes no root is no part; leaves are in the order of their first use.
+// A step that no root needs is no part of the program; leaves are in the order of their first use.
 TEST(TracedPrograms, AreWhatTheRootsNeed) {
   const Tensor a = make_shape_only(Dtype::kFloat32, {4});
   const Tensor b = tensor_of<float>({4}, {1, 2, 3, 4});

@@ -1,5 +1,5 @@
 // A transformer of one block, trained twenty steps by Adam in float64, in five ways to cut it: equal to one process
-// within 1e-9, the same bits on all members that hold the same box, and no move that nobody asked for.
+// within 1e-9, the same bits on all members that hold the same box, and no hidden move.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -37,8 +37,8 @@ Tensor words(const Dims& shape, int64_t seed) {
   return tensor;
 }
 
-// The specs of one way to cut the model. What is between blocks is brought to `between`, and what goes into products to
-// `into`, where these are not empty.
+// The specs of one way to cut the model. Activations between blocks are brought to `between`, and inputs of products to
+// `into`, unless these are empty.
 struct Form {
   const char* name;
   const char* batch;    // [batch, length]

@@ -1,4 +1,4 @@
-// Traps that need members of their own: what is gathered, written, ended or told at an awkward moment.
+// Traps that need members of their own: tensors and meshes that are gathered, written or ended at an awkward moment.
 #include <gtest/gtest.h>
 
 #include <latch>
@@ -67,7 +67,7 @@ TEST(TrapsOfMembers, ALeafThatNoRootReachesHasNoGradientAndStaysAsItIs) {
   });
 }
 
-// Large enough that its parts are asked for, and lie with their owner meanwhile.
+// The tensor is large enough that its parts are asked for, and stay with their owner meanwhile.
 TEST(TrapsOfMembers, AStepWhileAGatherIsUnderWayChangesNothingInIt) {
   constexpr int64_t kRows = 64 << 10;
   MeshGroup group({2});
@@ -90,7 +90,7 @@ TEST(TrapsOfMembers, PartsOfAMeshThatHasEndedStayReadable) {
   group.run([&made](Member& member) {
     const Tensor x = leaf(member, {4, 2}, 1, "('x', None)");
     const Tensor y = apply("neg", {x});
-    made.arrive_and_wait();  // a member that has ended it would end the calls of the other
+    made.arrive_and_wait();  // a member that has ended the mesh would end the calls of the other
     member.line.program->mesh().end(Error(Status::kRemote, "it is over"));
     wait(*member.line.program->mesh().when_ended(), kForever);
     const auto whole = values_of<double>(numbers({4, 2}, 1));

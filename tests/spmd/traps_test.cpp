@@ -28,7 +28,7 @@ Tensor doubles(const Dims& shape) {
   return tensor;
 }
 
-// A mesh, tensors on it by the text of their spec, and an op on them beside the op on the whole.
+// A mesh, tensors on it by the text of their spec, and a comparison of an op on them with the op on the whole.
 class TrapsTest : public ::testing::Test {
  protected:
   TrapsTest() : mesh_(mesh_of({2, 3})) {}
@@ -38,7 +38,7 @@ class TrapsTest : public ::testing::Test {
     return mesh_.cut(whole, parse_spec(mesh_.shape(), spec, whole.rank()));
   }
 
-  // The spec of the result, which has been compared, as have the gradients of a seed of ones.
+  // Returns the spec of the result. Compares the result, and the gradients of a seed of ones.
   std::string run(const char* op, const std::vector<Sharded>& inputs, const ops::Attributes& attributes = {},
                   const std::vector<bool>& are_parameters = {}) {
     const ops::Op& whole = *ops::find_op(op);
@@ -135,7 +135,7 @@ TEST_F(TrapsTest, SoftmaxAndMaxOverEmptyShards) {
   }
   EXPECT_EQ(run("argmax", {cut(doubles({3, 2}), "(x, y)")}), "('x',)");
   EXPECT_EQ(run("layer_norm", {cut(doubles({3, 2}), "(x, y)")}), "('x', 'y')");
-  // Without any element there is nothing to choose from, on all members alike; nor a sum to divide by.
+  // Without any element there is nothing to choose from, on all members alike; other ops give results.
   for (const char* op : {"max", "amin"}) {
     const Tensor none = doubles({3, 0});
     const Sharded shards = mesh_.cut(none, parse_spec(mesh_.shape(), "(x, y)", 2));
@@ -147,7 +147,7 @@ TEST_F(TrapsTest, SoftmaxAndMaxOverEmptyShards) {
   EXPECT_EQ(run("var", {cut(doubles({3, 0}), "(x, y)")}, over(1)), "('x',)");
 }
 
-// Weights come where they are cut and the data is not; where the data is, they are cut with it.
+// Weights are gathered if they are cut and the data is not; if the data is cut, they are cut with it.
 TEST_F(TrapsTest, WeightsOfANormAreCutAsTheDataIs) {
   const Tensor data = doubles({6, 6});
   EXPECT_EQ(run("layer_norm", {cut(data, "(x, y)"), cut(doubles({6}), "(None,)"), cut(ones({6}), "(None,)")}),
@@ -171,7 +171,7 @@ TEST_F(TrapsTest, RowsOfATableAreWhereTheyAre) {
             "('x', None, None) sum('y')");
   EXPECT_EQ(moves_, MoveClass::kNone);
   EXPECT_EQ(gradients_[1], "('y', None) sum('x')");
-  // An axis on both: the table is gathered over it, and over no other where that would cost more than to sum the rows.
+  // An axis on both: the table is gathered over it, and over no other axis if that costs more than to sum the rows.
   EXPECT_EQ(run("embedding", {cut(index, "(x, None)"), cut(doubles({60, 2}), "((y, x), None)")}, {}, are_parameters),
             "('x', None, None) sum('y')");
   EXPECT_EQ(moves_, MoveClass::kParameters);
@@ -199,7 +199,7 @@ TEST_F(TrapsTest, LossesOfCutClassesTakeTheTargetWhereItIs) {
   }
 }
 
-// Numbers that are none, or infinite, on one member or on several: as on one process.
+// NaN or infinite numbers, on one member or on several, give the results of one process.
 TEST_F(TrapsTest, NumbersThatAreNoneGoThroughWhatIsMerged) {
   const double none = std::nan("");
   const double inf = INFINITY;
@@ -207,7 +207,7 @@ TEST_F(TrapsTest, NumbersThatAreNoneGoThroughWhatIsMerged) {
                                       {1, 2, -inf},  {-inf, -inf, -inf}, {none, inf, -inf}, {1e308, 1e308, -1e308},
                                       {1e200, 1e200}};
   for (const auto& row : rows) {
-    const auto count = static_cast<int64_t>(row.size());  // of two the last member has none
+    const auto count = static_cast<int64_t>(row.size());  // of two numbers the last member has none
     const Tensor x = tensor_of<double>({1, count}, row);
     for (const char* op : {"softmax", "log_softmax", "logsumexp", "max", "amin", "argmax", "var", "layer_norm"}) {
       SCOPED_TRACE(op);
@@ -236,7 +236,7 @@ double largest_of(const Tensor& exact) {
   return largest;
 }
 
-// Of numbers with a large mean: hardly further from what float64 gives than the op on one process.
+// Numbers with a large mean: errors against float64 are hardly larger than those of the op on one process.
 TEST_F(TrapsTest, FloatsAreMergedInDouble) {
   const auto last = make_attributes({{"dims", Dims{1}}});
   const std::pair<const char*, ops::Attributes> calls[] = {{"softmax", {}}, {"log_softmax", {}}, {"logsumexp", last},
@@ -278,7 +278,7 @@ TEST_F(TrapsTest, FloatsAreMergedInDouble) {
   }
 }
 
-// Rows in which one element outweighs all others, by members that hold some: each number as on one process, however
+// In each row one element outweighs all others. Members that hold a part give each number as one process does, however
 // small it is.
 TEST_F(TrapsTest, ConfidentRowsKeepTheirDigitsWhereTheyAreCut) {
   const Tensor x = tensor_of<double>(
@@ -314,7 +314,7 @@ TEST_F(TrapsTest, ConfidentRowsKeepTheirDigitsWhereTheyAreCut) {
   }
 }
 
-// Equal largest elements of several members.
+// Several members have equal largest elements.
 TEST_F(TrapsTest, EqualExtremesShareTheGradientOverMembers) {
   const Tensor x = tensor_of<double>({2, 6}, {3, 1, 3, 3, 0, 3, -1, -1, -1, -1, -1, -1});
   run("max", {cut(x, "(None, (x, y))")}, make_attributes({{"dims", Dims{1}}}));
@@ -399,7 +399,7 @@ TEST_F(TrapsTest, ParametersAreGatheredAndDataIsNot) {
   EXPECT_EQ(gradients_[1], "(None, None) sum('y')");
 }
 
-// A column-cut and then a row-cut weight: no communication but the one sum at the end.
+// A column-cut and then a row-cut weight: no communication except a single sum at the end.
 TEST_F(TrapsTest, TensorParallelLayersMoveNothing) {
   EXPECT_EQ(
       run("linear", {cut(doubles({4, 6}), "(x, None)"), cut(doubles({6, 6}), "(y, None)"), cut(doubles({6}), "(y,)")}),

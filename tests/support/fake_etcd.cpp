@@ -195,7 +195,7 @@ FakeEtcd::Answer FakeEtcd::handle(const std::string& path, const Json& request, 
   if (!user.empty() && token.empty()) return refuse(400, 3, "etcdserver: user name is empty");
   if (!user.empty() && !tokens.contains(token)) return refuse(401, 16, "etcdserver: invalid auth token");
   if (path == "/v3/kv/txn") {
-    const auto first = before;  // it may take itself away
+    const auto first = before;  // the hook may reset itself
     if (first) first(request.dump());
     return transact(request);
   }

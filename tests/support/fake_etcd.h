@@ -15,7 +15,7 @@
 
 namespace distag::testing {
 
-// An etcd in the memory of a simulation, as far as its JSON gateway is used here, and as bad as a test wants it.
+// An etcd in the memory of a simulation: as much of its JSON gateway as is used here, with faults that a test chooses.
 class FakeEtcd {
  public:
   using Json = nlohmann::json;
@@ -35,10 +35,10 @@ class FakeEtcd {
   void put(const std::string& key, const std::string& value) { put_entry(key, value, 0); }
   void erase(const std::string& key) { erase_range(key, ""); }
   size_t lease_count() const { return leases_.size(); }
-  // All leases end, as those of members that were stopped for long.
+  // Ends all leases, as if their members had been stopped for long.
   void end_leases();
-  // As an administrator does it, who stops all servers meanwhile: leases that were there get their time again, and
-  // watches end.
+  // An administrator does this while all servers are stopped: leases that were there get their time again, and watches
+  // end.
   void save_snapshot();
   void restore_snapshot();
   // Watches from an older revision are refused, and those that are open end.
@@ -46,12 +46,12 @@ class FakeEtcd {
 
   std::set<std::string> mute;                                 // servers ("host:port") that never answer
   std::set<std::string> down;                                 // that refuse connections
-  std::map<std::string, std::string> garbage;                 // what they answer with status 200, whatever is asked
-  std::string user, password;                                 // empty: nobody has to say who it is
-  std::function<bool(const std::string& path)> loses_answer;  // of what it has done all the same
-  std::function<void(const std::string& body)> before;        // each transaction
+  std::map<std::string, std::string> garbage;                 // answers with status 200, whatever is asked
+  std::string user, password;                                 // empty: no client has to authenticate
+  std::function<bool(const std::string& path)> loses_answer;  // to a request that is done all the same
+  std::function<void(const std::string& body)> before;        // called before each transaction
   int watches_begun = 0;
-  bool is_memory_short = false;    // of those who ask
+  bool is_memory_short = false;    // at the clients
   std::vector<std::string> asked;  // "host:port/path", in order
   std::set<std::string> tokens;
 
@@ -107,7 +107,7 @@ class FakeEtcd {
   Snapshot snapshot_;
 };
 
-// The way of one loop to it. Answers take a few milliseconds.
+// The HTTP client of a loop for the etcd. Answers take a few milliseconds.
 class FakeHttp final : public HttpClient {
  public:
   FakeHttp(FakeEtcd& etcd, Loop& loop) : etcd_(etcd), loop_(loop) {}
@@ -115,7 +115,7 @@ class FakeHttp final : public HttpClient {
 
   uint64_t send(HttpRequest request) override;
   void cancel(uint64_t id) override;
-  void stop();  // as the end of the process
+  void stop();  // as at the end of the process
 
  private:
   struct Open {

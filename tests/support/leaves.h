@@ -22,7 +22,7 @@ inline Tensor leaf(const std::vector<double>& values) {
   return tensor;
 }
 
-// The one output of an op.
+// The only output of an op.
 inline Tensor apply(const ops::Op& op, const std::vector<Tensor>& inputs) { return autograd::apply(op, inputs, {})[0]; }
 
 }  // namespace distag::testing

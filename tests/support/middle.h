@@ -32,7 +32,7 @@ class Middle {
   }
   ~Middle() { thread_.join(); }
   const std::string& endpoint() const { return endpoint_; }
-  // Once both sides have hung up.
+  // Waits until both sides have hung up.
   std::string client_bytes() {
     if (thread_.joinable()) thread_.join();
     thread_ = std::thread([] {});

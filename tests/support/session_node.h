@@ -21,7 +21,7 @@ using sim::SimNetwork;
 using sim::SimScheduler;
 using sim::SimTransport;
 
-// One worker's session on a simulated host, and what it was told.
+// A worker's session on a simulated host, and what it was told.
 class Node final : public SessionEvents {
  public:
   Node(SimScheduler& scheduler, SimNetwork& network, const std::string& name, int32_t rank, SessionConfig config = {})
@@ -73,7 +73,7 @@ class Node final : public SessionEvents {
     loop.run([&] { drained = session->is_drained(); });
     return drained;
   }
-  // A message that says `round`.
+  // Sends a message that carries `round`.
   Session::Ticket say(const Node& to, uint64_t round, SendOptions options = {}) {
     return send(to.id(), wire::ShutdownVerdict{round}, std::move(options));
   }
@@ -82,7 +82,7 @@ class Node final : public SessionEvents {
     loop.run([&] { ticket = session->send(to, std::move(body), std::move(options)); });
     return ticket;
   }
-  // A call with a tensor of so many bytes.
+  // A call with a tensor of this many bytes.
   wire::Call big_call(size_t bytes, const std::string& function = "big") {
     Tensor tensor = Tensor::empty(Dtype::kInt64, {static_cast<int64_t>(bytes / 8)});
     for (int64_t i = 0; i < tensor.count(); ++i) tensor.mutable_data_as<int64_t>()[i] = i * 31;
@@ -130,7 +130,7 @@ class Node final : public SessionEvents {
   std::vector<std::string> logged;
   std::function<void(const Peer&, wire::Message&)> on_each;
   bool takes_strangers = false;
-  bool vouches = true;  // at once, for those that it takes
+  bool vouches = true;  // at once, for strangers that it takes
   std::vector<Peer> strangers;
 
  private:

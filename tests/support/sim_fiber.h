@@ -9,7 +9,7 @@
 
 namespace distag::sim {
 
-// A stack of its own for a task that may pause in the middle. One thread; runs only while somebody is inside resume().
+// A stack of its own for a task that may pause in the middle. Single-threaded: it runs only inside resume().
 class Fiber {
  public:
   Fiber();

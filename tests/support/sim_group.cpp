@@ -21,13 +21,13 @@ SimGroupOptions with_budget(SimGroupOptions options, uint64_t seed) {
 
 }  // namespace
 
-// Tells those who join, each after a delay of its own, who is in the group.
+// Tells each worker that joins, after a delay of its own, who is in the group.
 class SimWorkerGroup::Meeting {
  public:
   Meeting(SimScheduler& scheduler, SimNetwork& network, int32_t world_size)
       : scheduler_(scheduler), network_(network), rank_table_("simulation", "default", world_size) {}
 
-  // The member that holds the name, if there is one, does not live: nobody restarts a worker that does.
+  // A member that holds the name is dead: no test restarts a living worker.
   void join(SimLoop& loop, const JoinRequest& request, Rendezvous::Callback done) {
     const wire::Member member = to_member(request.self);
     if (const Peer* rival = rank_table_.find_rival(member)) rank_table_.remove(rival->incarnation);
@@ -43,7 +43,7 @@ class SimWorkerGroup::Meeting {
     waiting_.clear();
   }
   void remove(Incarnation incarnation) { rank_table_.remove(incarnation); }
-  // A question and an answer take their time.
+  // The question and the answer take one delay together.
   void look_up(SimLoop& loop, Incarnation incarnation, Rendezvous::Answer answer) {
     const Nanos when = scheduler_.now() + scheduler_.between(0, network_.faults.max_delay);
     scheduler_.at(when, [this, &loop, incarnation, tell = std::move(answer)]() mutable {
@@ -190,7 +190,7 @@ SimWorkerGroup::~SimWorkerGroup() {
   }
 }
 
-// As ThreadedWorker does it. A shutdown that hangs here would hang in production, but a test that failed already
+// ThreadedWorker does the same. A shutdown that hangs here would hang in production, but a test that failed already
 // should end.
 void SimWorkerGroup::take_down(Node& node) {
   if (std::exchange(node.down, true)) return;

@@ -20,17 +20,17 @@ struct SimGroupOptions {
   Nanos lease = 5 * kSecond;
   Nanos call_timeout = 60 * kSecond;
   size_t max_message_bytes = size_t{1} << 30;
-  // None: as usual; with every fourth seed passes search, and with another fourth records are missing.
+  // None: the default; for one seed in four passes search, and for another one in four records are missing.
   std::optional<LineageLimits> lineage = std::nullopt;
   size_t max_sends = WorkerOptions{}.max_sends;
   uint64_t max_early = WorkerOptions{}.max_early;
-  uint64_t max_in_flight = 0;  // 0: as usual, and with every third seed so little that requests wait
-  std::function<size_t(int32_t rank)> max_message_bytes_of = nullptr;  // instead, of each
+  uint64_t max_in_flight = 0;  // 0: the default, and for every third seed so small that requests wait
+  std::function<size_t(int32_t rank)> max_message_bytes_of = nullptr;  // by rank, in place of the size above
   LogLevel log_level = LogLevel::kWarning;
-  // Where they meet: a stand-in that never fails, or, by its uri, the rendezvous that rank 0 serves over the network.
+  // The rendezvous: a stand-in that never fails, or, by its uri, the service of rank 0 over the network.
   std::string rendezvous = "inproc://simulation";
-  bool is_open = false;  // an open world, which start() lets all join
-  std::function<void(int32_t rank, const MemberRecord& member)> on_member = nullptr;  // what each is told
+  bool is_open = false;  // an open world, in which start() lets all workers join
+  std::function<void(int32_t rank, const MemberRecord& member)> on_member = nullptr;  // the news that each gets
   std::function<std::shared_ptr<FrameMemory>(int32_t rank)> memory = nullptr;         // for payload; none: their own
 };
 
@@ -40,7 +40,7 @@ inline constexpr LineageLimits kNoLineage{0, 0, 0, 0};
 class SimWorkerGroup {
  public:
   SimWorkerGroup(uint64_t seed, SimGroupOptions options);
-  ~SimWorkerGroup();  // with timeout 0, whatever state they are in
+  ~SimWorkerGroup();  // shuts workers down with timeout 0, whatever state they are in
   SimWorkerGroup(const SimWorkerGroup&) = delete;
   SimWorkerGroup& operator=(const SimWorkerGroup&) = delete;
 
@@ -58,7 +58,7 @@ class SimWorkerGroup {
   void start(Nanos timeout = 60 * kSecond);
   std::vector<ShutdownReport> shutdown(Nanos timeout = 60 * kSecond);
 
-  // Calls and waits, on the main thread, a host thread or in a function. Throws what the call fails with.
+  // Calls and waits, on the main thread, a host thread or in a function. Throws the error of the call.
   Value call(int32_t from, CallRequest request);
   Value call(int32_t from, int32_t to, const std::string& function, Values args, const Id& context = {});
 
@@ -92,12 +92,12 @@ class SimWorkerGroup {
   std::unique_ptr<Meeting> meeting_;
   std::vector<std::string> log_lines_;
   std::vector<std::unique_ptr<Node>> nodes_;
-  std::vector<std::unique_ptr<Node>> dead_;  // whose place another one has
+  std::vector<std::unique_ptr<Node>> dead_;  // their places are taken by restarted workers
 };
 
-// Runs `body` for the seeds 1 to `count`, up to the first that fails, for which it prints the line that replays it.
-// DISTAG_SIM_SEED=n runs that one alone, DISTAG_SIM_COUNT=n another number of them, and DISTAG_SIM_FIRST=n those that
-// begin with n. Under sanitizers there are fewer, a tenth of many.
+// Runs `body` for the seeds 1 to `count`, up to the first that fails, and prints the line that replays it.
+// DISTAG_SIM_SEED=n runs that seed alone, DISTAG_SIM_COUNT=n another number of seeds, and DISTAG_SIM_FIRST=n begins
+// with seed n. Under sanitizers fewer run, a tenth of many.
 void for_each_seed(uint64_t count, const std::function<void(uint64_t seed)>& body);
 
 }  // namespace distag::sim

@@ -91,7 +91,7 @@ bool SimLoop::post(TaskPlace& place, Task task) noexcept {
   return true;
 }
 
-// Of its worker's tasks: the threads of others have memory of their own.
+// Only tasks of its worker ask: the threads of others have memory of their own.
 void SimLoop::ask_for_memory() const {
   if (memory_ != nullptr && current_memory() == memory_ && !memory_->ask()) throw std::bad_alloc();
 }
@@ -254,7 +254,7 @@ void SimExecutor::resume(Fiber* fiber) {
     auto node = fibers_.extract(fiber);
     const bool aborted = node.mapped().aborted;
     scheduler_.give_fiber(std::move(node.mapped().fiber));
-    if (aborted) return;  // what it threw is the end that it was given
+    if (aborted) return;  // it threw because its wait was ended
   }
   if (thrown && memory_ != nullptr && is_shortage(thrown)) return;
   if (thrown) std::rethrow_exception(thrown);

@@ -16,16 +16,16 @@
 
 namespace distag::sim {
 
-// The time of one host, which need not be that of the others: it may run at a rate of its own, jump ahead, or stand.
+// The time of one host, which need not be that of the others: it may run at a rate of its own, jump ahead, or stop.
 class SimHostClock final : public Clock {
  public:
   explicit SimHostClock(const Clock& world) : world_(world) {}
 
   Nanos now() const override;
-  // From now on it is `ahead` further and gains `rate` for each of the world's; 0: it stands.
+  // From now on the clock is `ahead` further, and gains `rate` for each unit of the world's time; 0: it stands still.
   void set(Nanos ahead, double rate);
   double rate() const { return rate_; }
-  // The time of the world at which it shows `when`, if it goes on like this. kNever: it does not.
+  // The time of the world at which this clock shows `when`, at its present rate. kNever: it never does.
   Nanos world_time(Nanos when) const;
 
  private:
@@ -57,8 +57,8 @@ class SimLoop final : public Loop, public Lane {
   // Destroys what is left, as if on the loop; later tasks are destroyed unrun.
   void stop();
   size_t timer_count() const { return timers_.size(); }
-  // The memory that its tasks use, and that its own worker's posts and timers ask for; nullptr: one that is never
-  // short. A task that throws for want of it is told to `on_failure`, as by the loop of production.
+  // The memory that its tasks use, and that its own worker's posts and timers ask for; nullptr: memory that is never
+  // short. A task that throws for lack of memory is reported to `on_failure`, as by the loop of production.
   void set_memory(SimMemory* memory, std::function<void(const Error&)> on_failure) {
     memory_ = memory;
     on_failure_ = std::move(on_failure);
@@ -72,14 +72,14 @@ class SimLoop final : public Loop, public Lane {
   struct Timer {
     Nanos when;  // by the clock of the host
     Task task;
-    TaskPlace* place = nullptr;  // which has the task instead
+    TaskPlace* place = nullptr;  // which has the task in place of `task`
     uint64_t event = 0;          // 0: its time does not come
     bool is_due = false;
   };
   struct Entry {
     TimerId timer;  // 0: posted
     Task task;
-    TaskPlace* place = nullptr;  // which has the task instead
+    TaskPlace* place = nullptr;  // which has the task in place of `task`
   };
 
   TimerId add_timer(Timer timer);
@@ -94,7 +94,7 @@ class SimLoop final : public Loop, public Lane {
   bool stopped_ = false;
   SimMemory* memory_ = nullptr;
   std::function<void(const Error&)> on_failure_;
-  // Tables of production that ask for memory where they grow, and never shrink.
+  // Sizes of the tables that production has: these ask for memory when they grow, and never shrink.
   size_t queue_room_ = 0;
   size_t timer_room_ = 0;
 };
@@ -111,7 +111,7 @@ class SimExecutor final : public Executor, public Lane {
   void stop();
   size_t running() const { return fibers_.size(); }
   size_t begun() const { return begun_; }
-  // The memory that its tasks use; nullptr: one that is never short. A task that throws for want of it has ended.
+  // The memory that its tasks use; nullptr: memory that is never short. A task that throws for lack of it has ended.
   void set_memory(SimMemory* memory) { memory_ = memory; }
 
   bool is_ready() const override;

@@ -8,7 +8,7 @@ namespace distag::sim {
 namespace {
 
 constexpr Nanos kRetryParted = 5 * kMillisecond;
-// After which the acceptor hears of what is not whole.
+// The interval at which the acceptor hears of a message that is not whole.
 constexpr Nanos kPartEvery = 100 * kMillisecond;
 constexpr Nanos kDialTimeout = 2 * kSecond;
 constexpr Nanos kAcceptAgain = 20 * kMillisecond;
@@ -68,7 +68,7 @@ void SimLink::establish(const std::string& endpoint) {
   shake(network_.faults.handshake_work == 0 ? 0 : kHandshakeWords, endpoint);
 }
 
-// What it has cost is lost when the dialler gives it up.
+// The work of a handshake is lost when the dialler gives it up.
 void SimLink::shake(int words, const std::string& endpoint) {
   if (dropped_ || dialer_ == nullptr) return;
   if (words == 0) return connect(endpoint);
@@ -111,7 +111,7 @@ void SimLink::connect(const std::string& endpoint) {
   });
 }
 
-// The last event.
+// Reports the lack as the last event of the link.
 void SimLink::end_without_port() {
   dropped_ = true;
   dialer_loop_.post_or_drop([link = shared_from_this()] {

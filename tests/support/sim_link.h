@@ -9,8 +9,8 @@
 
 namespace distag::sim {
 
-// One connection, seen from both sides. The messages that are on their way in each direction lie in a queue; an event
-// per message takes one from the front, so that the order holds whatever the delays are. Outlives both sides as long as
+// A connection, seen from both sides. The messages that are on their way in each direction lie in a queue; an event per
+// message takes one from the front, so that the order holds whatever the delays are. Outlives both sides as long as
 // something is on its way.
 class SimLink : public std::enable_shared_from_this<SimLink> {
  public:
@@ -32,7 +32,7 @@ class SimLink : public std::enable_shared_from_this<SimLink> {
   }
   bool has_dead_side() const;
   uint64_t heard_bytes() const { return heard_bytes_; }
-  // Nobody can hear anything of it any more but those who hold it.
+  // No event of the link reaches anything but its holders any more.
   bool is_over() const { return dropped_ && forward_.queue.empty(); }
   const ConnectionToken& token() const { return token_; }
   const std::string& key_name() const { return key_name_; }

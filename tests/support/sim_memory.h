@@ -9,7 +9,7 @@ namespace distag::sim {
 // refuses any is linked with tests/sim/operator_new.cpp. One thread.
 class SimMemory {
  public:
-  // From now on the first ones are given, then `count` are refused.
+  // From now on grants `given` allocations, then refuses `count`.
   void refuse(uint64_t given, uint64_t count) {
     given_ = given;
     refusals_left_ = count;
@@ -34,7 +34,7 @@ class SimMemory {
   uint64_t refused_ = 0;
 };
 
-// Whose memory the calling thread uses. nullptr: that of the simulator, which is never short.
+// The memory that the calling thread uses. nullptr: that of the simulator, which is never short.
 SimMemory* exchange_memory(SimMemory* memory);
 SimMemory* current_memory();
 

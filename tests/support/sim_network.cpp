@@ -23,7 +23,7 @@ SimNetwork::SimNetwork(SimScheduler& scheduler, SimFaults given) : faults(given)
 
 SimNetwork::~SimNetwork() = default;
 
-// One byte of one frame; the sender keeps what it has.
+// Damages a byte of a frame, in a copy: the frames of the sender stay as they are.
 void SimNetwork::damage(Frames& frames) {
   Frame& frame = frames[scheduler_.below(frames.size())];
   if (frame.size() == 0) return;

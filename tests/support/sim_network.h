@@ -14,20 +14,20 @@
 
 namespace distag::sim {
 
-// The faults that come by themselves, and how often. All of it from the seed; may change while the simulation runs.
+// Random faults, and how often each happens. All follow from the seed; fields may change while the simulation runs.
 struct SimFaults {
   Nanos min_delay = 5 * kMicrosecond;
   Nanos max_delay = 300 * kMicrosecond;
   double drop = 0;           // chance for each message that its connection drops once it is on its way
-  double fail_dial = 0;      // chance for each dial that it comes to nothing, though somebody listens
+  double fail_dial = 0;      // chance for each dial that it comes to nothing, though a host listens
   double no_descriptor = 0;  // chance for each dial that it is refused at once, as no descriptor is left for it
   double flip = 0;    // chance for each message that bits of a byte flip on its way, where a transport is not exact
   double vanish = 0;  // chance for each message that it never comes, though the connection stays; the same
   double would_block = 0;   // chance for each send to be told to come back later
   Nanos delay_per_kib = 0;  // the larger, the later
   size_t capacity = 1000;   // messages on their way in one direction of a connection
-  // What each of the three words of a handshake costs the host that says it, and the one that hears it: a host works at
-  // one at a time, in the order in which they come. 0: a handshake takes no time.
+  // The work of each of the three words of a handshake, for the host that says it and the host that hears it. A host
+  // works at one word at a time, in the order in which they come. 0: a handshake takes no time.
   Nanos handshake_work = 0;
 };
 
@@ -43,9 +43,9 @@ class SimConnection;
 class SimLink;
 class SimTransport;
 
-// Connects the transports of a simulation. Each belongs to a host, by name: what is cut, parted or killed. Connections
-// keep their order, differ in delay, and lose only suffixes: when one drops, the receivers still get some first part of
-// what was on its way.
+// Connects the transports of a simulation. Each belongs to a host, by name; hosts are cut, parted or killed.
+// Connections keep their order, differ in delay, and lose only suffixes: when one drops, its receivers still get a
+// first part of what was on its way.
 class SimNetwork {
  public:
   explicit SimNetwork(SimScheduler& scheduler, SimFaults given = {});
@@ -56,28 +56,28 @@ class SimNetwork {
   // Drops the connections between two hosts, or all, at once. They may dial again.
   void cut(const std::string& a, const std::string& b);
   void cut_all();
-  // Drops the connection that the one has dialled to the other.
+  // Drops the connection that `from` has dialled to `to`.
   void hang_up(const std::string& from, const std::string& to);
-  // Nothing moves between two hosts, and nobody is told: what is on its way waits, dials hang until they fail.
+  // Nothing moves between two hosts, and neither is told: what is on its way waits, dials hang until they fail.
   void part(const std::string& a, const std::string& b);
   // The same in one direction.
   void part_one_way(const std::string& from, const std::string& to);
   void join(const std::string& a, const std::string& b);
-  // No descriptor is left on the host: it dials nobody, and who dials it waits.
+  // No descriptor is left on the host: it cannot dial, and dials to it wait.
   void set_short(const std::string& host, bool is_short);
-  // The same for those who dial it alone.
+  // The same only for dials to the host.
   void set_deaf(const std::string& host, bool is_deaf);
-  // The same for whom it dials alone.
+  // The same only for dials of the host.
   void set_mute(const std::string& host, bool is_mute);
   // The system has no port for a connection from the host: it says so once the dial is under way.
   void set_without_ports(const std::string& host, bool has_none);
   // The host has no memory to send: std::bad_alloc.
   void set_without_memory(const std::string& host, bool has_none);
-  // Who dials the host from now on hears a byte of a handshake each time so much has passed (0: none), and never the
-  // end of it.
+  // From now on a dial to the host hears a byte of a handshake at each such interval (0: none), and never the end of
+  // the handshake.
   void let_drip(const std::string& host, Nanos every) { drips_[host] = every; }
   void stop_drip(const std::string& host) { drips_.erase(host); }
-  // From now on the host has descriptors for redials alone.
+  // From now on the host has descriptors for redials only.
   void let_redial_only(const std::string& host) { redial_only_.insert(host); }
   // The host's process dies: its connections drop, its endpoints refuse. A transport made later on it lives.
   void kill(const std::string& host);
@@ -86,7 +86,7 @@ class SimNetwork {
   using Tap = std::function<void(const std::string& from, const std::string& to, const Frames& frames)>;
   void set_tap(Tap tap) { tap_ = std::move(tap); }
   const SimTraffic& traffic() const { return traffic_; }
-  // The hosts whose transport has to let last words go.
+  // The hosts whose transport was told to let last words go.
   const std::set<std::string>& orderly_ends() const { return orderly_ends_; }
 
  private:
@@ -100,7 +100,7 @@ class SimNetwork {
   bool is_short(const std::string& host) const { return short_.contains(host); }
   bool is_mute(const std::string& host) const { return is_short(host) || mute_.contains(host); }
   bool is_deaf(const std::string& host) const { return is_short(host) || deaf_.contains(host); }
-  // When the host has done a piece of work that begins now, or once it has done those before.
+  // The time at which the host has done a piece of work that begins now, or after all work before it.
   Nanos work_at(const std::string& host);
   Nanos delay() { return scheduler_.between(faults.min_delay, faults.max_delay); }
   void drop_where(const std::function<bool(const SimLink&)>& chosen);
@@ -146,10 +146,10 @@ class SimTransport final : public Transport {
   SocketReport socket_report() const override { return {}; }
   void check_descriptors(size_t) const override {}
 
-  // As far as it says. Hosts can be parted here, of which nobody is told.
+  // The answers of is_exact() and reports_every_loss(). Hosts that are parted here are not told.
   bool exact = true;
   bool reports_losses = false;
-  // Of whom the key is by which it dials; empty: it has none.
+  // The worker whose key this transport dials with; empty: it has no key.
   std::string key_name;
 
  private:

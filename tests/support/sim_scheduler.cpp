@@ -101,7 +101,7 @@ bool SimScheduler::step() {
 void SimScheduler::run_lane(Lane& lane) {
   if (longest_task_ != 0) {
     lane.keep_busy_until(now() + between(0, longest_task_));
-    at(now() + longest_task_, [] {});  // by then it is free
+    at(now() + longest_task_, [] {});  // by then the lane is free
   }
   lane.run_one();
 }
@@ -114,7 +114,7 @@ bool SimScheduler::run_until(const std::function<bool()>& condition, Nanos timeo
   while (!condition()) {
     if (now() >= deadline) return false;
     if (deadline == kNever && now() > limit) fail_stuck("a wait without end takes too long");
-    // The last event may have been the one that was waited for.
+    // The last event may have made the condition true.
     if (!step() && !condition() && now() < deadline) fail_stuck("nothing is left that could run");
   }
   cancel(alarm);

@@ -49,7 +49,7 @@ class Lane {
   bool is_busy(Nanos now) const { return now < busy_until_; }
   void keep_busy_until(Nanos when) { busy_until_ = when; }
   const std::string& name() const { return name_; }
-  // Where host code goes that comes up in tasks of this lane, as on a thread of distag. nullptr: right there.
+  // The executor for host code that comes up in tasks of this lane, as on a thread of distag. nullptr: run it here.
   void set_host_code_executor(Executor* executor) { host_code_ = executor; }
 
   virtual bool is_ready() const = 0;
@@ -67,10 +67,10 @@ class Lane {
   Nanos busy_until_ = 0;
 };
 
-// One thread that plays all threads of a simulation: it picks at random, from a seed, among everything that could run
-// now, and moves the clock on when nothing can. The thread that makes it is its main thread; host functions and host
-// threads run on fibers, so a wait anywhere lets all others go on. Everything it drives is made after it and destroyed
-// before it.
+// A single thread that plays all threads of a simulation: it picks at random, from a seed, among everything that could
+// run now, and moves the clock on when nothing can. The thread that makes it is its main thread; host functions and
+// host threads run on fibers, so a wait anywhere lets all others go on. Everything it drives is made after it and
+// destroyed before it.
 class SimScheduler {
  public:
   explicit SimScheduler(uint64_t seed);
@@ -107,7 +107,7 @@ class SimScheduler {
   // A wait without end fails as stuck after this much virtual time; timers that go on for ever would hide it.
   void set_longest_wait(Nanos longest) { longest_wait_ = longest; }
 
-  // Each task keeps its lane for up to so long.
+  // Each task keeps its lane busy for up to this long.
   void set_longest_task(Nanos longest) { longest_task_ = longest; }
   // Runs after every step, to see what it did.
   void set_observer(std::function<void()> observer) { observer_ = std::move(observer); }
@@ -120,7 +120,7 @@ class SimScheduler {
   friend class SimLoop;
   friend class SimExecutor;
 
-  // Where a fiber waits: the completion and the timer both point here, weakly, so that neither outlives the wait.
+  // A fiber that waits. The completion and the timer both point here, weakly, so that neither outlives the wait.
   struct Waiting {
     SimExecutor* pool;
     Fiber* fiber;

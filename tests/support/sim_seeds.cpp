@@ -19,7 +19,7 @@ constexpr bool kIsSanitized = true;
 #else
 constexpr bool kIsSanitized = false;
 #endif
-// Under sanitizers, where all takes ten times as long, a sweep has a tenth of its seeds, but no fewer than these.
+// Under sanitizers everything takes ten times as long: a sweep has a tenth of its seeds, but no fewer than these.
 constexpr uint64_t kFew = 100;
 
 }  // namespace

@@ -32,7 +32,7 @@ inline std::unique_ptr<SocketTransport> make_sockets(Engine engine, FdLoop& loop
 inline std::string name_of(Engine engine) { return engine == Engine::kZmq ? "zmq" : "zmtp"; }
 inline void PrintTo(Engine engine, std::ostream* out) { *out << name_of(engine); }
 
-// Whether the engine keeps what that row of SECURITY.md says, as in capi/support/engine.h.
+// Whether the engine keeps the promise of that row of SECURITY.md, as in capi/support/engine.h.
 inline bool engine_keeps(Engine engine, const char* row) {
   static_cast<void>(row);
   return engine == Engine::kZmtp;

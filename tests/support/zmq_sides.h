@@ -109,7 +109,7 @@ class Raw {
     greet();
     say(ready_of(properties));
   }
-  // The handshake of NULL up to the READY of the other side, which comes once ZAP has let this one in.
+  // The handshake of NULL up to the READY of the other side, which comes once ZAP has accepted this client.
   void greet() const {
     say(greeting_of("NULL"));
     std::string said;
@@ -136,12 +136,12 @@ class Raw {
     }
     return false;
   }
-  // Until the other side has hung up, too.
+  // Hangs up, and waits until the other side has hung up, too.
   void hang_up() const {
     shutdown(fd_, SHUT_WR);
     await_end();
   }
-  // Until the other side has hung up.
+  // Waits until the other side has hung up.
   void await_end() const {
     char bytes[256];
     while (recv(fd_, bytes, sizeof bytes, 0) > 0) {

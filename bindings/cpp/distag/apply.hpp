@@ -6,7 +6,7 @@
 
 namespace distag {
 
-// An attribute of an op: its name, and what it is.
+// An attribute of an op: its name and its value.
 class attribute {
  public:
   attribute(const char* name, bool value) noexcept : name_(name), kind_(kBool), int_(value ? 1 : 0) {}
@@ -121,7 +121,7 @@ inline std::vector<tensor> apply_many(const char* op, inputs given, const attrib
 
 }  // namespace detail
 
-// Runs any op by its name: those of ops.hpp, and those of a newer library. An empty tensor is an input left out.
+// Runs any op by its name: the ops of ops.hpp, and those of a newer library. An empty tensor is an input left out.
 inline std::vector<tensor> apply(const char* op, tensors inputs, const attributes& with = {},
                                  std::size_t output_count = 1, outcome err = {}) {
   return detail::apply_many(op, inputs, with, output_count, err);

@@ -1,4 +1,4 @@
-// Code of the host below a call of C: what it throws becomes a status.
+// Code of the host below a call of C: its exceptions become a status.
 #ifndef DISTAG_CALLBACKS_HPP
 #define DISTAG_CALLBACKS_HPP
 
@@ -71,7 +71,7 @@ distag_status guarded(distag_error* err, Body&& body) {
 #endif
 }
 
-// The same where nobody hears of a failure.
+// The same where no caller takes a failure.
 template <class Body>
 void guarded_alone(Body&& body) {
   distag_error ignored = DISTAG_ERROR_INIT;
@@ -88,7 +88,7 @@ void delete_as(void* object) {
   }
 }
 
-// Calls what may take a `status &` as its last argument to fail without an exception.
+// Calls a function that may take a `status &` as its last argument, to fail without an exception.
 template <class F, class... Given>
 decltype(auto) call_fallible(distag_error* err, F&& function, Given&&... given) {
   if constexpr (std::is_invocable<F, Given..., status&>::value) {

@@ -8,7 +8,7 @@
 namespace distag {
 namespace checkpoint {
 
-// Saves a map of tensors, numbers, texts and bytes. It replaces what was there in one instant. Collective. Blocks.
+// Saves a map of tensors, numbers, texts and bytes. Replaces an earlier checkpoint in one instant. Collective. Blocks.
 inline void save(const mesh& on, text directory, const value& given, nanoseconds timeout = nanoseconds{0},
                  outcome err = {}) {
   err.check(distag_checkpoint_save(on.get(), directory.c_str(), given.get(), timeout.count(), err.raw()));
@@ -16,15 +16,15 @@ inline void save(const mesh& on, text directory, const value& given, nanoseconds
 inline void save(const mesh& on, text directory, const value& given, status& err) {
   save(on, directory, given, nanoseconds{0}, outcome(err));
 }
-// Saves the values of now while the program goes on. Collective.
+// Saves the present values while the program goes on. Collective.
 inline future<void> save_async(const mesh& on, text directory, const value& given,
                                nanoseconds timeout = nanoseconds{0}, outcome err = {}) {
   distag_future* made = nullptr;
   err.check(distag_checkpoint_save_async(on.get(), directory.c_str(), given.get(), timeout.count(), &made, err.raw()));
   return future<void>(made);
 }
-// Loads what any mesh has saved, and files of others; tensors in `into` get their elements in place, others come
-// deferred. An empty mesh: this process alone. Else collective. Blocks.
+// Loads a checkpoint of any mesh, and files of other programs; tensors in `into` get their elements in place, others
+// come deferred. With an empty mesh, loads for this process alone; otherwise collective. Blocks.
 inline value load(const mesh& on, text directory, const value& into = {}, nanoseconds timeout = nanoseconds{0},
                   outcome err = {}) {
   value loaded;

@@ -11,9 +11,9 @@ class rref;
 class worker;
 
 struct call_options {
-  nanoseconds timeout{0};       // 0: as the worker says; forever: none
+  nanoseconds timeout{0};       // 0: the worker's own; forever: none
   const char* label = nullptr;  // shows in errors and reports
-  // Of the host's tracer; nullptr: that of the call being answered, "": none.
+  // From the host's tracer; nullptr: that of the call being answered, "": none.
   const char* traceparent = nullptr;
 };
 
@@ -31,7 +31,7 @@ struct raw_call_options : distag_call_options {
   }
 };
 
-// One call, by which worker, context and invocation are told: what worker, context and invocation have in common.
+// The origin of calls: calls of worker, context and invocation have this in common.
 struct caller {
   distag_worker* worker;
   distag_context* context;
@@ -99,7 +99,7 @@ class calls {
   future<T> call_async(text to, text function, status& err) const {
     return call_async<T>(to, function, arguments(), call_options(), outcome(err));
   }
-  // Calls a function and leaves its answer there.
+  // Calls a function and leaves its answer with the callee.
   rref remote(text to, text function, const arguments& args = {}, const call_options& options = {},
               outcome err = {}) const;
   rref remote(text to, text function, const arguments& args, status& err) const;
@@ -119,7 +119,7 @@ class gradients : public detail::handle<distag_gradients, distag_gradients_retai
   tensor gradient(std::size_t index) const noexcept {
     return tensor::retained(distag_gradients_get_gradient(get(), index));
   }
-  // The gradient of a leaf; empty where no pass has reached it.
+  // The gradient of a leaf; empty if no pass has reached it.
   tensor operator[](const tensor& leaf) const noexcept {
     return tensor::retained(distag_gradients_find(get(), leaf.get()));
   }
@@ -127,14 +127,14 @@ class gradients : public detail::handle<distag_gradients, distag_gradients_retai
 
 struct backward_options;  // in rref.hpp
 
-// One forward and its backward passes. Thread-safe. Calls of a context are recorded; it ends with its creator's last
+// A forward pass and its backward passes. Thread-safe. Calls of a context are recorded; it ends with its creator's last
 // copy.
 class context : public detail::calls<context> {
  public:
   context() noexcept = default;
   explicit context(const worker& owner, outcome err = {});
   context(distag_context* owned, detail::worker_handle owner) noexcept : handle_(owned), worker_(std::move(owner)) {}
-  // Without a worker, to train within this process.
+  // A context without a worker, to train within this process.
   static context local(outcome err = {}) {
     context made;
     err.check(distag_context_create(nullptr, made.handle_.put(), err.raw()));
@@ -192,7 +192,7 @@ class context : public detail::calls<context> {
 
 namespace detail {
 
-// Ranks that a function of C copies.
+// The ranks that a function of C copies.
 template <class Copy>
 std::vector<std::int32_t> copy_ranks(Copy copy, outcome& err) {
   std::vector<std::int32_t> ranks;

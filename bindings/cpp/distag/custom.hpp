@@ -8,7 +8,7 @@
 namespace distag {
 namespace detail {
 
-// Tensors that C lends; empty ones are those that are NULL.
+// Tensors that C lends; NULL becomes an empty tensor.
 inline std::vector<tensor> retained_tensors(distag_tensor* const* lent, std::size_t count) {
   std::vector<tensor> all;
   all.reserve(count);
@@ -107,7 +107,7 @@ struct has_backward<Op, std::void_t<decltype(&Op::backward)>> : std::true_type {
 //
 //   tensor forward(const tensor &x, ...)          the outputs; its inputs have no history
 //   tensor backward(const tensor &gradient, ...)  the gradient of each input from that of each output, which is empty
-//                                                 where none came; what is left empty is zero. Without it: no gradient.
+//                                                 if none came; an empty result is zero. Without it: no gradient.
 //
 // Either may take a const std::vector<tensor> & for all, give a std::vector<tensor>, and take a `status &` as its last
 // parameter. The object keeps what backward needs, and is deleted when no pass can need it. The name shows in errors.
@@ -124,14 +124,14 @@ std::vector<tensor> apply_custom(text name, Op op, tensors inputs, std::size_t o
                                 output_count, err.raw()));
   return made;
 }
-// With one output.
+// The same with one output.
 template <class Op>
 tensor apply_custom(text name, Op op, tensors inputs, outcome err = {}) {
   return std::move(apply_custom(name, std::move(op), inputs, 1, err)[0]);
 }
 
-// hook(gradient) sees the whole gradient of the tensor; a tensor that it returns takes its place, an empty one does
-// not.
+// hook(gradient) sees the whole gradient of the tensor; a tensor that it returns replaces the gradient, unless that
+// tensor is empty.
 template <class F>
 std::uint64_t tensor::add_hook(F hook, outcome err) const {
   const distag_tensor_hook call = [](void* user_data, distag_tensor* gradient, distag_tensor** out,

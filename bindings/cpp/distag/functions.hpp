@@ -3,14 +3,13 @@
 //   invocation &       the call: its caller, time left, cancellation; defer()
 //   context            the context of the call, empty where nothing is recorded
 //   status &           to fail without an exception
-//   T &                a host object, which the next argument is, or refers to: made by value::object or a function
-//   that
-//                      returned std::unique_ptr<T> to remote()
+//   T &                a host object: the next argument is the object, or refers to it. value::object makes it, or a
+//                      function that returned std::unique_ptr<T> to remote()
 //   anything else      the next argument, as values.hpp converts it; a tensor also out of an rref of this worker;
 //                      std::optional at the end may be left out
 //
-// It returns nothing, what becomes a value, a future (the answer follows when that completes), or a std::unique_ptr to
-// a host object. What it throws fails the call: a distag::error with its code, another exception as USER.
+// A function returns nothing, a type that becomes a value, a future (the answer follows when that completes), or a
+// std::unique_ptr to a host object. An exception fails the call: a distag::error with its code, another one as USER.
 #ifndef DISTAG_FUNCTIONS_HPP
 #define DISTAG_FUNCTIONS_HPP
 
@@ -43,7 +42,7 @@ class reply : detail::handle<distag_reply, distag_reply_retain, distag_reply_rel
   bool is_cancelled() const noexcept { return distag_reply_is_cancelled(get()) == 1; }
 };
 
-// One incoming call: lent to a function while it runs, or taken as an event (then it is finish()ed or fail()ed).
+// An incoming call: lent to a function while it runs, or taken as an event (then it is finish()ed or fail()ed).
 class invocation : public detail::calls<invocation> {
  public:
   invocation() noexcept = default;
@@ -68,7 +67,7 @@ class invocation : public detail::calls<invocation> {
   const char* function() const noexcept { return distag_invocation_get_function(raw_); }  // lent
   // Lent; nullptr: the call carries none.
   const char* traceparent() const noexcept { return distag_invocation_get_traceparent(raw_); }
-  distag::worker worker() const noexcept;     // the one that is called
+  distag::worker worker() const noexcept;     // the worker that is called
   distag::context context() const noexcept {  // empty: nothing is recorded
     distag_context* lent = distag_invocation_get_context(raw_);
     if (lent == nullptr) return {};
@@ -99,7 +98,7 @@ class invocation : public detail::calls<invocation> {
     err.check(distag_invocation_defer(raw_, &made, err.raw()));
     return reply(made);
   }
-  // Answer a call that was taken.
+  // These answer a call that was taken.
   void finish(const value& answer = value(), outcome err = {}) { end(answer.get(), nullptr, err); }
   void fail(const status& failure, outcome err = {}) { end(nullptr, failure.raw(), err); }
 

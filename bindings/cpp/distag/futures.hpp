@@ -1,4 +1,4 @@
-// Futures: what completes exactly once.
+// Futures: each completes exactly once.
 #ifndef DISTAG_FUTURES_HPP
 #define DISTAG_FUTURES_HPP
 
@@ -47,7 +47,7 @@ struct continuation_result<F, void, true> {
 
 }  // namespace detail
 
-// The value of a call, of a start, of a step: some time. Thread-safe. Its last copy does not cancel the operation.
+// The later value of a call, a start or a step. Thread-safe. Its last copy does not cancel the operation.
 template <class T = value>
 class future : public detail::handle<distag_future, distag_future_retain, distag_future_release> {
  public:
@@ -63,7 +63,7 @@ class future : public detail::handle<distag_future, distag_future_retain, distag
   void wait(nanoseconds timeout = forever, outcome err = {}) const {
     err.check(distag_future_wait(get_handle(), timeout.count(), err.raw()));
   }
-  // Waits, and gives the value. Blocks.
+  // Waits, and returns the value. Blocks.
   T get(nanoseconds timeout = forever, outcome err = {}) const {
     distag_value* found = nullptr;
     if (err.check(distag_future_wait(get_handle(), timeout.count(), err.raw()))) {
@@ -74,7 +74,7 @@ class future : public detail::handle<distag_future, distag_future_retain, distag
   T get(status& err) const { return get(forever, outcome(err)); }
   void wait(status& err) const { wait(forever, outcome(err)); }
 
-  // A future of what `function` makes of the value, or of this future when it takes that; a failure passes it by.
+  // A future of function(value), which a failure skips, or of function(this future), whichever `function` takes.
   template <class F>
   auto then(F function, outcome err = {}) const {
     using result = typename detail::continuation_result<F, T>::type;
@@ -89,7 +89,7 @@ class future : public detail::handle<distag_future, distag_future_retain, distag
     err.check(distag_future_on_done(get_handle(), &future::call_back<F>, new F(std::move(function)),
                                     detail::delete_as<F>, err.raw()));
   }
-  // Has an event come to a worker with the host executor once it is complete.
+  // Posts an event to a worker with the host executor once it is complete.
   void post(const worker& to, std::uint64_t tag, outcome err = {}) const;
 
   distag_future* get_handle() const noexcept { return handle::get(); }
@@ -98,7 +98,7 @@ class future : public detail::handle<distag_future, distag_future_retain, distag
   // co_await: goes on where callbacks run, on the pool of the worker or in its poll().
   bool await_ready() const noexcept { return is_ready(); }
   bool await_suspend(std::coroutine_handle<> waiting) const {
-    const future kept = *this;  // this one may go with the coroutine, before the call below returns
+    const future kept = *this;  // the coroutine may destroy this one before the call below returns
     return distag_future_on_done(kept.get_handle(), &future::resume, waiting.address(), nullptr, nullptr) == DISTAG_OK;
   }
   T await_resume() const { return get(); }
@@ -149,7 +149,7 @@ class future : public detail::handle<distag_future, distag_future_retain, distag
 #endif
 };
 
-// Waits until all have a value or the first one fails, as which it fails. Blocks.
+// Waits until all have a value, or fails as the first one that fails. Blocks.
 template <class T>
 void wait_all(const std::vector<future<T>>& futures, nanoseconds timeout = forever, outcome err = {}) {
   static_assert(sizeof(future<T>) == sizeof(distag_future*), "an array of futures is an array of handles");

@@ -1,4 +1,4 @@
-// The part that all handles share: they count.
+// The part that all handles share: they count references.
 #ifndef DISTAG_HANDLE_HPP
 #define DISTAG_HANDLE_HPP
 
@@ -10,7 +10,7 @@
 namespace distag {
 namespace detail {
 
-// One reference to a handle of C. Its size is that of a pointer, so that an array of these is an array of handles.
+// A reference to a handle of C. Its size is that of a pointer, so that an array of these is an array of handles.
 template <class Raw, void (*Retain)(Raw*), void (*Release)(Raw*)>
 class handle {
  public:

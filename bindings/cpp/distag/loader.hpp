@@ -12,16 +12,16 @@
 
 namespace distag {
 
-// See distag_loader_options. `specs` are of the entries of a map by key, or `spec` is of any tensor.
+// See distag_loader_options. `specs` are for the entries of a map, by key; `spec` is for any tensor.
 struct loader_options {
   batch_mode mode = batch_mode::global;
   std::uint32_t prefetch = 0, concurrency = 0;
   std::string spec;
   std::vector<std::pair<std::string, std::string>> specs;
-  std::int64_t row_count = 0, batch_rows = 0, epochs = 0;  // from here to drop_last: of rows alone
+  std::int64_t row_count = 0, batch_rows = 0, epochs = 0;  // these, up to drop_last: for rows only
   std::uint64_t seed = 0;
   bool shuffle = false, drop_last = false;
-  value state;  // of loader::state()
+  value state;  // from loader::state()
 };
 
 namespace detail {
@@ -44,8 +44,8 @@ struct batch_source {
 class loader : public detail::handle<distag_loader, distag_loader_retain, distag_loader_release> {
  public:
   loader() noexcept = default;
-  // source(number, rows) gives a value: a tensor, or a list or map of tensors; an empty one at the end. `rows` is empty
-  // except with batch_mode::rows. Collective.
+  // source(number, rows) returns a value: a tensor, or a list or map of tensors; an empty value at the end. `rows` is
+  // empty except with batch_mode::rows. Collective.
   template <class F>
   loader(const mesh& on, F source, const loader_options& options = {}, outcome err = {}) {
     using kept = detail::batch_source<F>;
@@ -85,7 +85,7 @@ class loader : public detail::handle<distag_loader, distag_loader_retain, distag
     err.check(distag_loader_next_async(get(), timeout.count(), &made, err.raw()));
     return future<>(made);
   }
-  // Its position, to be saved in a checkpoint: a loader made with it, on any mesh, begins with the next batch.
+  // The position, to be saved in a checkpoint: a loader made with it, on any mesh, begins with the next batch.
   value state(outcome err = {}) const {
     value made;
     err.check(distag_loader_save(get(), made.put(), err.raw()));

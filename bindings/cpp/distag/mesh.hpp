@@ -6,11 +6,11 @@
 
 namespace distag {
 
-// As distag_mesh_options; what is empty or 0 is the default.
+// See distag_mesh_options; a field that is empty or 0 has its default.
 struct mesh_options {
   std::vector<std::int32_t> ranks{};  // of the members; empty: all of the group
   std::string name{};
-  ints outer_shape{};                    // over granules: the mesh is hybrid, and its shape that within one
+  ints outer_shape{};                    // over granules: the mesh is hybrid, and its shape is that within one
   std::vector<std::int64_t> granules{};  // of each member; empty: the hosts
   distag::hidden_moves hidden_moves = distag::hidden_moves::allow;
   nanoseconds timeout{0};
@@ -33,7 +33,7 @@ struct picture_options {
   unsigned row_dim = 0, column_dim = 0;
 };
 
-// As distag_collective_options. A position is one among the members that take part.
+// See distag_collective_options. Positions count the members that take part.
 struct collective_options {
   distag::reduction reduction = distag::reduction::sum;
   std::int64_t dim = 0, dim_to = 0, root = 0, shift = 1;
@@ -53,7 +53,7 @@ class mesh : public detail::handle<distag_mesh, distag_mesh_retain, distag_mesh_
        outcome err = {}) {
     create(with.get(), shape, axes, options, err);
   }
-  // Without a worker it serves for specs, boxes and pictures; without ranks it has those from 0 on.
+  // A mesh without a worker serves for specs, boxes and pictures; without ranks it has those from 0 on.
   static mesh alone(ints shape, const std::vector<std::string>& axes = {}, mesh_options options = {},
                     outcome err = {}) {
     if (options.ranks.empty()) {
@@ -88,7 +88,7 @@ class mesh : public detail::handle<distag_mesh, distag_mesh_retain, distag_mesh_
   std::int64_t size(outcome err = {}) const { return info(err).count; }
   std::int64_t position(outcome err = {}) const { return info(err).position; }  // -1 without a worker
 
-  // Another line: the same members, with an order of calls of its own. Lines of one name meet.
+  // Another line: the same members, with an order of calls of its own. Lines of the same name meet.
   mesh line(text name, outcome err = {}) const {
     mesh made;
     err.check(distag_mesh_open_line(get(), name.c_str(), made.put(), err.raw()));
@@ -126,13 +126,13 @@ class mesh : public detail::handle<distag_mesh, distag_mesh_retain, distag_mesh_
         err);
   }
 
-  // Turns a tensor, in place, into a sharded one, and gives it. source_rank -1: each member has all of it. Collective.
+  // Makes a tensor sharded, in place, and returns it. source_rank -1: each member has all of it. Collective.
   tensor shard(const tensor& given, text spec, std::int32_t source_rank = -1, outcome err = {}) const {
     err.check(distag_tensor_mark_sharding(given.get(), get(), spec.c_str(), source_rank, err.raw()));
     return given;
   }
   tensor shard(const tensor& given, text spec, status& err) const { return shard(given, spec, -1, outcome(err)); }
-  // A sharded tensor of which `local` is the part of this member. Without a shape: the one that the parts make up.
+  // A sharded tensor; `local` is the part of this member. Without a shape, it has the shape that the parts make up.
   tensor from_local(const tensor& local, text spec, ints shape = {}, const char* gradient_spec = nullptr,
                     outcome err = {}) const {
     tensor made;
@@ -140,14 +140,14 @@ class mesh : public detail::handle<distag_mesh, distag_mesh_retain, distag_mesh_
                                        shape.size(), gradient_spec, made.put(), err.raw()));
     return made;
   }
-  // A context that all members share: its backward pass is one of all of them. Collective.
+  // A context that all members share: its backward pass is a pass of all of them. Collective.
   distag::context context(outcome err = {}) const {
     distag_context* made = nullptr;
     err.check(distag_context_create_joint(get(), &made, err.raw()));
     return {made, detail::worker_handle()};
   }
 
-  // Collectives on plain tensors. Block.
+  // Collectives on plain tensors. They block.
   tensor all_reduce(const tensor& x, const char* axes = nullptr, const collective_options& options = {},
                     outcome err = {}) const {
     return collective(DISTAG_ALL_REDUCE, x, axes, options, err);
@@ -177,7 +177,7 @@ class mesh : public detail::handle<distag_mesh, distag_mesh_retain, distag_mesh_
                  outcome err = {}) const {
     return collective(DISTAG_PERMUTE, x, axes, options, err);
   }
-  // Any of them as a future, whose value is the tensor, or null.
+  // Any of these collectives as a future, whose value is the tensor, or null.
   future<value> collective_async(distag_collective_kind kind, const tensor& x, const char* axes = nullptr,
                                  const collective_options& options = {}, outcome err = {}) const {
     distag_future* made = nullptr;
@@ -195,7 +195,7 @@ class mesh : public detail::handle<distag_mesh, distag_mesh_retain, distag_mesh_
     for (const std::string& axis : axes) names.push_back(axis.c_str());
     std::vector<std::int32_t> ranks = options.ranks;
     if (ranks.empty() && !options.granules.empty()) {
-      // Named here: the library reads a granule for each of the ranks that it finds, and more may have joined.
+      // Ranks are named here: the library reads a granule for each rank that it finds, and more may have joined.
       ranks = detail::copy_ranks(
           [with](std::int32_t* found, std::size_t capacity, std::size_t* count, distag_error* error) {
             return distag_worker_copy_ranks(with, "", found, capacity, count, error);
@@ -250,7 +250,7 @@ class mesh : public detail::handle<distag_mesh, distag_mesh_retain, distag_mesh_
 
 inline mesh tensor::mesh() const noexcept { return distag::mesh::retained(distag_tensor_get_mesh(get())); }
 
-// A tensor that has a dtype, a shape and no memory yet: `make` gives full, rand or randn; see distag_deferred_options.
+// A tensor that has a dtype, a shape and no memory yet: `init` is full, rand or randn; see distag_deferred_options.
 struct deferred_options {
   distag::init init = distag::init::full;
   std::uint64_t seed = 0;

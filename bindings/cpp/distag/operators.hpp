@@ -1,5 +1,5 @@
-// Arithmetic of tensors and numbers as it is written. Where an operator fails it throws: those who take a status use
-// the functions.
+// Arithmetic of tensors and numbers as it is written. An operator that fails throws: code that takes a status uses the
+// functions.
 #ifndef DISTAG_OPERATORS_HPP
 #define DISTAG_OPERATORS_HPP
 

@@ -56,7 +56,7 @@ class optimizer : public detail::handle<distag_optimizer, distag_optimizer_retai
         },
         err);
   }
-  // Limits the joint 2-norm of the gradients, and gives the one it found. Blocks.
+  // Limits the joint 2-norm of the gradients, and returns the norm that it found. Blocks.
   double clip(const context& with, double max_norm, const call_options& options = {}, outcome err = {}) const {
     double norm = 0;
     const detail::raw_call_options raw(options);
@@ -76,7 +76,7 @@ class optimizer : public detail::handle<distag_optimizer, distag_optimizer_retai
   future<double> clip_async(const context& with, double max_norm, status& err) const {
     return clip_async(with, max_norm, call_options(), outcome(err));
   }
-  // The state at all owners and the settings, as one value. Block.
+  // The state at all owners and the settings, as one value. Both block.
   value save(const call_options& options = {}, outcome err = {}) const {
     value state;
     const detail::raw_call_options raw(options);

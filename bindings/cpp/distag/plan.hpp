@@ -10,14 +10,14 @@
 
 namespace distag {
 
-// See distag_plan_options. Leaves by name; a rule is a pattern and a spec, of which the first that fits counts.
+// See distag_plan_options. Leaves by name; a rule is a pattern and a spec, and the first rule that fits counts.
 struct plan_options {
   std::vector<std::pair<std::string, tensor>> leaves;
   std::vector<std::pair<std::string, std::string>> rules;
   std::vector<tensor> roots;       // of a program on shapes: leaves without a rule get the spec that follows for them
   std::string saved;               // the report of a former plan, in the place of rules
   std::int64_t source = 0;         // the position whose values all get; -1: each keeps its part of its own
-  std::uint64_t memory_bytes = 0;  // that a member has; 0: no limit
+  std::uint64_t memory_bytes = 0;  // of each member; 0: no limit
   std::uint32_t optimizer_copies = 0;
   bool inference = false;
 };
@@ -55,12 +55,12 @@ class plan : public detail::handle<distag_plan, distag_plan_retain, distag_plan_
 
   // Marks the leaves, in place, in one exchange. Members compare their plans. Collective. Blocks.
   void apply(const mesh& line, outcome err = {}) const { err.check(distag_plan_apply(get(), line.get(), err.raw())); }
-  // Empty: there is no leaf of that name.
+  // The spec of a leaf; empty if there is no leaf of that name.
   std::string spec(text name) const {
     const char* const found = distag_plan_get_spec(get(), name.c_str());
     return found == nullptr ? std::string() : std::string(found);
   }
-  // In JSON. Equal arguments give equal texts.
+  // The plan in JSON. Equal arguments give equal texts.
   std::string report(outcome err = {}) const {
     return detail::copy_text(
         [&](char* buffer, std::size_t capacity, std::size_t* size, distag_error* error) {

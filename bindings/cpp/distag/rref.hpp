@@ -6,7 +6,7 @@
 
 namespace distag {
 
-// Names a value at its owner, which travels in any call. Thread-safe.
+// A name of a value at its owner, which travels in any call. Thread-safe.
 class rref : public detail::handle<distag_rref, distag_rref_retain, distag_rref_release> {
  public:
   rref() noexcept = default;
@@ -119,7 +119,7 @@ struct backward_options {
   std::vector<rref> remote_roots{};  // scalars that live on other workers
 };
 
-// The same as C has it.
+// The same options in the form of C.
 class context::raw_options : public distag_backward_options {
  public:
   raw_options(const backward_options& given, std::size_t root_count, outcome& err)

@@ -39,7 +39,7 @@ class status {
   status() noexcept { clear(); }
   explicit status(const distag_error& given) noexcept { raw_ = given; }
 
-  // As of std::error_code: true is a failure.
+  // As with std::error_code, true is a failure.
   explicit operator bool() const noexcept { return raw_.code != DISTAG_OK; }
   bool ok() const noexcept { return raw_.code == DISTAG_OK; }
   errc code() const noexcept { return static_cast<errc>(raw_.code); }
@@ -145,7 +145,7 @@ inline bool same_text(const char* a, const char* b) noexcept { return std::strcm
 
 }  // namespace detail
 
-// The last parameter of all that can fail. Made from a status: failures go there. Made from nothing: they are thrown.
+// The last parameter of each function that can fail. From a status: failures go there. From nothing: they are thrown.
 class outcome {
  public:
 #ifdef DISTAG_HPP_NO_EXCEPTIONS
@@ -163,7 +163,7 @@ class outcome {
   distag_error* raw() noexcept { return raw_; }
   bool throws() const noexcept { return raw_ == &own_; }
 
-  // Whether it went well; throws if it did not and nobody took a status.
+  // Whether the call succeeded; throws if it failed and was given no status.
   bool check(distag_status code) {
     if (code == DISTAG_OK) return true;
 #ifndef DISTAG_HPP_NO_EXCEPTIONS
@@ -188,10 +188,10 @@ class outcome {
   }
 
   distag_error* raw_;
-  distag_error own_;  // used by those that throw
+  distag_error own_;  // used if failures are thrown
 };
 
-// "0.3.0": of the library.
+// The version of the library: "0.3.0".
 inline const char* version() noexcept { return distag_get_version(); }
 
 // Handles of this process that are not released yet.

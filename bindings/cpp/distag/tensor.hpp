@@ -49,7 +49,7 @@ class mesh;
 enum class dlpack : std::uint32_t {
   snapshot = 0,                // read-only; for the old struct, which cannot say so, a copy
   copy = DISTAG_DLPACK_COPY,   // memory of its own, which the consumer may write
-  share = DISTAG_DLPACK_SHARE  // without a copy: promises that nobody writes
+  share = DISTAG_DLPACK_SHARE  // without a copy: the caller promises that the memory is not written
 };
 
 // A dense n-d array with its history. Thread-safe. The ops are its methods: see op_methods.hpp.
@@ -84,7 +84,7 @@ class tensor : public detail::handle<distag_tensor, distag_tensor_retain, distag
   static tensor of(const std::vector<T>& numbers, ints shape, outcome err = {}) {
     return copy(numbers.data(), numbers.size(), shape, err);
   }
-  // One number, without dims.
+  // A tensor of a single number, without dims.
   template <class T, std::enable_if_t<std::is_arithmetic<T>::value, int> = 0>
   static tensor of(T number, outcome err = {}) {
     return copy(&number, 1, {}, err);
@@ -161,7 +161,7 @@ class tensor : public detail::handle<distag_tensor, distag_tensor_retain, distag
   template <class T>
   distag::view<T> view(outcome err = {}) const;
 
-  // The values of this moment, without history; copies nothing until one of the two is written.
+  // The present values, without history; copies nothing until one of the two is written.
   tensor snapshot(outcome err = {}) const {
     tensor made;
     err.check(distag_tensor_create_snapshot(get(), made.put(), err.raw()));
@@ -188,7 +188,7 @@ class tensor : public detail::handle<distag_tensor, distag_tensor_retain, distag
     err.check(distag_tensor_add_scaled(get(), source.get(), scale, err.raw()));
   }
 
-  // How it lies on a mesh, as mesh.hpp says: "('data', None)"; nullptr when it is not sharded. Lent by the tensor.
+  // The spec by which it lies on a mesh: "('data', None)"; nullptr when it is not sharded. Lent by the tensor.
   const char* spec() const noexcept { return distag_tensor_get_spec(get()); }
   distag::mesh mesh() const noexcept;  // its mesh, or the line of one; empty when it is not sharded
   bool is_deferred() const noexcept { return has_flag(DISTAG_TENSOR_DEFERRED); }
@@ -215,7 +215,7 @@ class tensor : public detail::handle<distag_tensor, distag_tensor_retain, distag
   }
   tensor redistribute(const char* spec, status& err) const { return redistribute(spec, 0, outcome(err)); }
 
-  // DLPack. An export is the consumer's, who ends it by its deleter. An import takes `managed` on success.
+  // DLPack. An export belongs to the consumer, which ends it by its deleter. An import takes `managed` on success.
   DLManagedTensorVersioned* to_dlpack(dlpack how = dlpack::snapshot, outcome err = {}) const {
     DLManagedTensorVersioned* managed = nullptr;
     err.check(distag_tensor_export_dlpack(get(), static_cast<std::uint32_t>(how), &managed, err.raw()));
@@ -237,7 +237,7 @@ class tensor : public detail::handle<distag_tensor, distag_tensor_retain, distag
     return made;
   }
 
-  // A hook sees the gradient of this tensor in a backward pass, and may give another one: see custom.hpp.
+  // A hook sees the gradient of this tensor in a backward pass, and may replace it: see custom.hpp.
   template <class F>
   std::uint64_t add_hook(F hook, outcome err = {}) const;
   void remove_hook(std::uint64_t id, outcome err = {}) const {
@@ -249,12 +249,12 @@ class tensor : public detail::handle<distag_tensor, distag_tensor_retain, distag
   friend bool operator!=(const tensor& a, const tensor& b) noexcept { return !(a == b); }
   friend bool operator<(const tensor& a, const tensor& b) noexcept { return a.id() < b.id(); }
 
-  // Whether it has elements of T.
+  // Whether the tensor has elements of T.
   template <class T>
   bool is_of(outcome& err) const {
     const distag_dtype found = distag_tensor_get_dtype(get());
     if (found == code_of<T>()) return true;
-    distag_tensor_info info = DISTAG_TENSOR_INFO_INIT;  // a handle that is none says why
+    distag_tensor_info info = DISTAG_TENSOR_INFO_INIT;  // an invalid handle reports why
     if (found == 0) return err.check(distag_tensor_get_info(get(), &info, err.raw()));
     return err.fail(errc::invalid_argument, "the tensor has another dtype: cast it first");
   }
@@ -283,7 +283,7 @@ inline tensor_or_none::tensor_or_none(const tensor& given) noexcept : raw_(given
 inline const tensor& op_methods::self() const { return static_cast<const tensor&>(*this); }
 
 // The elements of a tensor as they were when the view was made, row-major and read-only. Nothing is copied, unless the
-// tensor is strided. It keeps the memory: copies of it and of the tensor may go in any order.
+// tensor is strided. It keeps the memory: copies of it and of the tensor may be destroyed in any order.
 template <class T>
 class view {
  public:

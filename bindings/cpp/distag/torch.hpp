@@ -10,15 +10,15 @@
 
 namespace distag {
 
-// The same memory as a tensor of libtorch, without history; nobody may write it, modules that work in place included.
+// The same memory as a tensor of libtorch, without history; not to be written, nor used by modules that work in place.
 inline at::Tensor to_torch(const tensor& x) { return at::fromDLPack(x.to_legacy_dlpack(dlpack::share)); }
 
-// The same memory as a tensor of distag, without history; nobody may write it as long as that is there.
+// The same memory as a tensor of distag, without history; it must not be written as long as that tensor exists.
 inline tensor from_torch(const at::Tensor& x) { return tensor::from_dlpack(at::toDLPack(x.detach())); }
 
 namespace detail {
 
-// One application of a module: backward adds to the .grad of its parameters.
+// An application of a module: backward adds to the .grad of its parameters.
 template <class Module>
 struct torch_op {
   Module module;
@@ -39,11 +39,11 @@ struct torch_op {
 }  // namespace detail
 
 // Applies a module, or any function of one at::Tensor. A distag pass through the result leaves the gradients of the
-// module's parameters where libtorch has them; call zero_grad() before the next one, also after a pass that failed.
+// module's parameters where libtorch has them; call zero_grad() before the next pass, also after one that failed.
 template <class Module>
 tensor apply_torch(Module module, const tensor& x) {
   tensor input = x;
-  if (!x.requires_grad()) input = x.detach().requires_grad(true);  // the parameters want the pass, if not the input
+  if (!x.requires_grad()) input = x.detach().requires_grad(true);  // the parameters want the pass in any case
   return apply_custom("torch", detail::torch_op<Module>{std::move(module), {}, {}}, input);
 }
 

@@ -35,13 +35,13 @@ class text {
   const char* data_;
 };
 
-// A conversion on its way: where it fails is told as a path, such as args[1].layers[0].
+// A conversion in progress: a path says where it fails, such as args[1].layers[0].
 class conversion {
  public:
   explicit conversion(outcome& err) noexcept : err_(&err) {}
   distag_error* raw() noexcept { return err_->raw(); }
   bool failed() const noexcept { return err_->failed(); }
-  // Whether a call of C went well.
+  // Whether a call of C succeeded.
   bool check(distag_status code) noexcept { return code == DISTAG_OK; }
   void fail(errc code, const std::string& message) {
     distag_error_set(raw(), static_cast<distag_status>(code), message.c_str());
@@ -61,7 +61,7 @@ class conversion {
 };
 
 // to() makes a value, one reference for the caller, or NULL; from() reads one that is lent. Both leave failures in the
-// conversion. lend(), where it is there, gives the value that the thing is already.
+// conversion. lend(), if there is one, gives the value that the argument already is.
 template <class T, class Enable = void>
 struct convert;
 
@@ -93,7 +93,7 @@ std::string type_name() {
   std::string found = __PRETTY_FUNCTION__;
   const std::size_t begin = found.find("T = ") + 4, end = std::min(found.rfind("; std::string = "), found.rfind(']'));
   found = found.substr(begin, end - begin);
-  if (found.find("anonymous") != std::string::npos) {  // those of two source files are two types
+  if (found.find("anonymous") != std::string::npos) {  // types of two source files are two types
     static char place = 0;
     found += std::to_string(reinterpret_cast<std::uintptr_t>(&place));
   }
@@ -470,7 +470,7 @@ T value::as(outcome err) const {
   return detail::read<T>(get(), err);
 }
 
-// One argument of a call. It lives as long as the call; tensors, values and rrefs are lent by it, others made.
+// An argument of a call, which lives as long as the call. It lends tensors, values and rrefs, and makes other values.
 class argument {
  public:
   template <class T, std::enable_if_t<detail::is_convertible<std::decay_t<T>>::value, int> = 0>

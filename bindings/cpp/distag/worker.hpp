@@ -34,7 +34,7 @@ struct security {
   std::vector<std::string> initiators{};
 };
 
-// As distag_worker_options; what is empty or 0 is the default. Without rank and size they come from "env://".
+// See distag_worker_options; a field that is empty or 0 has its default. Without rank and size they come from "env://".
 struct worker_options {
   std::string name{};
   int rank = 0;
@@ -73,7 +73,7 @@ class trace_span {
   std::uint64_t span_;
 };
 
-// An event of a worker with the host executor, for the thread that takes: a call of an offered function, or a posted
+// An event of a worker with the host executor, for the thread that takes it: a call of an offered function, or a posted
 // future.
 struct event {
   event_kind kind{};
@@ -87,7 +87,7 @@ namespace detail {
 #define DISTAG_HPP_LOCAL \
   __attribute__((visibility("hidden")))  // else gcc keeps the library of the user mapped for ever
 
-// Leaves a group: waits for nobody but the functions that run, 5 s at most.
+// Leaves a group, and waits only for functions that run, 5 s at most.
 inline void leave(distag_worker* worker) noexcept {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   while (distag_worker_shutdown(worker, 0, nullptr, nullptr) == DISTAG_E_DEADLINE &&
@@ -133,7 +133,7 @@ DISTAG_HPP_LOCAL inline void leave_at_exit() noexcept {
   (void)last;
 }
 
-// A worker that was made here: it leaves when this ends.
+// A worker that was made here: it leaves when its owner ends.
 class owner {
  public:
   DISTAG_HPP_LOCAL explicit owner(distag_worker* made) : node_{made, &live, nullptr, nullptr} {
@@ -262,7 +262,7 @@ inline distag_worker* create_worker(worker_options& given, outcome& err) {
 
 }  // namespace detail
 
-// The place of this process in its group, as its launcher tells; -1 and 0 as in the header.
+// The place of this process in its group, by its launcher; -1 and 0 as in the header.
 struct environment {
   int rank = -1;
   int world_size = 0;
@@ -280,9 +280,9 @@ inline environment get_environment(outcome err = {}) {
           raw.node, raw.node_count, raw.restart,    raw.launcher};
 }
 
-// One participant. Thread-safe. The object that made the worker ends it: ~worker leaves the group and waits for the
-// functions that run, for nobody else. Those that serve others until all are done call shutdown() before. A worker that
-// invocation::worker() gives only refers to it.
+// A participant. Thread-safe. The object that made the worker ends it: ~worker leaves the group and waits only for
+// functions that run. Workers that serve others until all are done call shutdown() before. A worker from
+// invocation::worker() only refers to the participant.
 class worker : public detail::calls<worker> {
  public:
   worker() noexcept = default;
@@ -315,7 +315,7 @@ class worker : public detail::calls<worker> {
     handle_.close();
   }
 
-  // Meets the group. A static one waits for all its members: one thread starts several with start_async. Blocks.
+  // Meets the group. A static group waits for all its members: a thread starts several with start_async. Blocks.
   void start(nanoseconds timeout = std::chrono::seconds(60), outcome err = {}) const {
     err.check(distag_worker_start(get(), timeout.count(), err.raw()));
   }
@@ -326,7 +326,7 @@ class worker : public detail::calls<worker> {
     return future<void>(made);
   }
   future<void> start_async(status& err) const { return start_async(std::chrono::seconds(60), outcome(err)); }
-  // Serves until all members do the same, then leaves; gives the report. Blocks.
+  // Serves until all members do the same, then leaves; returns the report. Blocks.
   value shutdown(nanoseconds timeout = forever, outcome err = {}) const {
     value report;
     err.check(distag_worker_shutdown(get(), timeout.count(), report.put(), err.raw()));
@@ -444,7 +444,7 @@ class worker : public detail::calls<worker> {
         },
         err);
   }
-  // JSON: what all members have open, and wait for. A member that does not answer in time is told as silent. Blocks.
+  // JSON: all that members have open and wait for. A member that does not answer in time is reported as silent. Blocks.
   std::string group_report(nanoseconds timeout = std::chrono::seconds(1), outcome err = {}) const {
     distag_worker* raw = get();
     return detail::copy_text(
@@ -470,7 +470,7 @@ class worker : public detail::calls<worker> {
     err.check(distag_worker_start_trace(get(), &options, err.raw()));
   }
   void stop_trace(outcome err = {}) const { err.check(distag_worker_stop_trace(get(), err.raw())); }
-  // A span in the trace, from here to the end of what it gives. Nothing where nothing is traced.
+  // A span in the trace, from here to the end of the returned object. Does nothing if nothing is traced.
   trace_span trace(const char* label, outcome err = {}) const {
     std::uint64_t span = 0;
     err.check(distag_trace_begin(get(), label, &span, err.raw()));
@@ -484,7 +484,7 @@ class worker : public detail::calls<worker> {
   explicit worker(detail::worker_handle lent) noexcept : handle_(std::move(lent)) {}
 
   detail::worker_handle handle_;
-  std::unique_ptr<detail::owner> owner_;  // of the one that was made
+  std::unique_ptr<detail::owner> owner_;  // empty in a worker that only refers
 };
 
 inline worker invocation::worker() const noexcept { return distag::worker(worker_handle()); }

@@ -36,7 +36,7 @@ using array_of = xt::xarray_adaptor<snapshot_buffer<T>, xt::layout_type::dynamic
 template <class T, std::size_t N>
 using tensor_of = xt::xtensor_adaptor<snapshot_buffer<T>, N, xt::layout_type::dynamic>;
 
-// A snapshot of `source`, which has to have elements of T. Nothing if it does not.
+// A snapshot of `source`, which has to have elements of T; empty if it has not.
 template <class T>
 tensor snapshot_of(const tensor& source, outcome& err) {
   constexpr dtype wanted = dtype_of<T>::value;
@@ -63,7 +63,7 @@ Adaptor adapted(tensor kept, std::size_t rank) {
   return Adaptor(snapshot_buffer<T>(data, xt::compute_size(shape), std::move(owner)), shape, strides);
 }
 
-// Containers that own their elements, in which one that is moved in stays.
+// Containers that own their elements; these can be moved into a tensor without a copy.
 template <class E>
 struct owns_elements : std::false_type {};
 template <class Storage, xt::layout_type L, class Shape, class Tag>
@@ -84,7 +84,7 @@ tensor taken(Container&& container, outcome& err) {
 }  // namespace detail
 
 // The elements of a tensor as they are now, read-only, as an expression of xtensor. Nothing is copied, strided tensors
-// included. It keeps the memory: copies of it and of the tensor may go in any order.
+// included. It keeps the memory: copies of it and of the tensor may be destroyed in any order.
 // Fails: INVALID_ARGUMENT for another dtype.
 template <class T>
 detail::array_of<T> as_xtensor(const tensor& source, outcome err = {}) {
@@ -106,8 +106,8 @@ detail::tensor_of<T, N> as_xtensor(const tensor& source, outcome err = {}) {
   return detail::adapted<T, detail::tensor_of<T, N>>(std::move(kept), N);
 }
 
-// A tensor of what an expression gives. The elements of a container that is moved in are taken without a copy; such a
-// tensor cannot be written, as one of tensor::take cannot.
+// A tensor of the elements of an expression. The elements of a container that is moved in are taken without a copy;
+// such a tensor cannot be written, as one of tensor::take cannot.
 template <class E>
 tensor from_xtensor(E&& expression, outcome err = {}) {
   using given = std::decay_t<E>;

@@ -1,4 +1,4 @@
-// An ONNX model cut in two over two processes: OpenCV's cv::dnn runs each half, distag carries what is between.
+// An ONNX model cut in two over two processes: OpenCV's cv::dnn runs each half, distag carries the tensors between.
 //
 //   distag run -n 2 ./opencv_halves
 //

@@ -98,7 +98,7 @@ double compare(const distag::worker& worker, const whole& reference) {
   return largest;
 }
 
-// One step by both processes, and by the whole model; the largest difference so far.
+// Makes a step in both processes, and in the whole model; returns the largest difference between them.
 double train_step(const distag::worker& worker, whole& reference, const at::Tensor& x, const at::Tensor& targets) {
   const distag::tensor input = distag::from_torch(x);
   if (distag::to_torch(input).data_ptr() != x.data_ptr()) return std::puts("the tensor was copied"), 1;

@@ -62,7 +62,7 @@ void shapes(const json& given) {
   near(matrix.slice(1, 0, 3, 2), given["every_second_column"]);
 }
 
-// One line of the reference numbers: by the name of the op, forward and backward.
+// Checks a line of the reference numbers: by the name of the op, forward and backward.
 void check_op(const json& given, const json& line, const json& attributes) {
   std::vector<distag::tensor> inputs;
   const json wanted = line.value("grad_inputs", json::array());

@@ -433,7 +433,7 @@ struct Counter {
   int count = 0;
 };
 
-// What a user gets wrong is an error that names the place, and the worker goes on.
+// A mistake of a user is an error that names the place, and the worker goes on.
 TEST(BadInput, is_refused_by_its_place) {
   const distag::worker worker = started("refuses");
   worker.register_function("echo", [](value x) { return x; });

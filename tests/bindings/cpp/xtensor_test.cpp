@@ -135,7 +135,7 @@ TEST(FromXtensor, evaluates_expressions_and_copies_what_stays_with_the_caller) {
   EXPECT_EQ(from_xtensor(xt::xarray<float>::from_shape({0, 2})).shape(), distag::ints({0, 2}));
 }
 
-// What an adaptor shows is not its own: it is read, and the answer has memory of its own.
+// An adaptor does not own the memory that it shows: its numbers are copied into memory of the answer.
 TEST(FromXtensor, reads_what_as_xtensor_gives) {
   const tensor x = counted({3, 4}).requires_grad(true);
   const tensor squared = from_xtensor(xt::square(as_xtensor<double>(x.transpose(0, 1))));

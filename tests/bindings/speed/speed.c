@@ -1,4 +1,4 @@
-/* What a language is compared with: see README.md. usage: speed ROLE FOLDER */
+/* The baseline that a language is compared with: see README.md. usage: speed ROLE FOLDER */
 #define _POSIX_C_SOURCE 200809L
 #include <distag.h>
 #include <stdio.h>

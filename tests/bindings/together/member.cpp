@@ -60,7 +60,7 @@ void train_step(const distag::worker& worker, const digits& data, int turn, int 
   std::fflush(stdout);
 }
 
-// What is sent there and back.
+// Values that are sent there and back.
 using parcel =
     std::tuple<std::vector<std::int64_t>, std::map<std::string, distag::value>, std::string, distag::bytes, tensor>;
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether the engine keeps what that row of SECURITY.md ("What the engines promise") says. zmtp keeps all of them; a
- * test that asks less of libzmq has a line in tests/engines.txt. */
+/* Whether the engine keeps the promise of that row of SECURITY.md ("What the engines promise"). zmtp keeps all of them;
+ * a test that asks less of libzmq has a line in tests/engines.txt. */
 static inline int engine_keeps(const char *row) {
   const char *const engine = getenv("DISTAG_SOCKET_ENGINE");
   (void)row;

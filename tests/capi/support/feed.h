@@ -27,7 +27,7 @@ typedef struct feed {
 
 void feed_init(feed *data);
 void feed_end(feed *data);
-/* Lets go what is blocked. */
+/* Releases blocked calls. */
 void feed_open(feed *data);
 /* Waits until a call is blocked. */
 void feed_await_blocked(feed *data);

@@ -27,7 +27,7 @@ const char *group_place(const char *name) {
     snprintf(place, sizeof place, "inproc://%s", name);
     return place;
   }
-  /* A forked child meets elsewhere. A file of that name is of an older process that had the id. */
+  /* A forked child meets elsewhere. A file of that name is from an older process that had the id. */
   snprintf(place, sizeof place, "file://%s/%s-%d", folder, name, (int)getpid());
   unlink(place + strlen("file://"));
   return place;

@@ -8,7 +8,7 @@
 
 #include "capi/check.h"
 
-/* Of all blocks that this process has made and not closed, whether they are mapped or not. */
+/* The bytes of all blocks that this process has made and not closed, whether they are mapped or not. */
 static inline int64_t lendable_bytes(void) {
   int64_t bytes = 0;
   DIR *const folder = opendir("/proc/self/fd");
@@ -24,7 +24,7 @@ static inline int64_t lendable_bytes(void) {
   return bytes;
 }
 
-/* Of all blocks of others that are mapped here. */
+/* The bytes of all blocks of other processes that are mapped here. */
 static inline int64_t borrowed_bytes(void) {
   char line[512];
   int64_t bytes = 0;

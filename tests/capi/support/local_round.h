@@ -1,4 +1,4 @@
-/* One round of every function that needs no worker. */
+/* A round of every function that needs no worker. */
 #ifndef CAPI_SUPPORT_LOCAL_ROUND_H
 #define CAPI_SUPPORT_LOCAL_ROUND_H
 
@@ -8,7 +8,7 @@
 int local_round_given(void);
 int local_round_destroyed(void);
 
-/* 0 when each answered as it should; else what did not is printed. Any thread, several at once. */
+/* 0 if each answered as it should; otherwise the wrong answers are printed. Any thread, several at once. */
 int local_round(uint64_t seed);
 
 #endif /* CAPI_SUPPORT_LOCAL_ROUND_H */

@@ -11,9 +11,9 @@ typedef struct members {
   distag_worker *workers[kMostMembers];
 } members;
 
-/* Starts `count` workers that meet under a name of their own; 0 when that went well. */
+/* Starts `count` workers that meet under a name of their own; 0 if that succeeded. */
 int members_start(members *group, int32_t count, const char *name);
-/* Shuts all down side by side, and releases them; 0 when that went well. */
+/* Shuts all down side by side, and releases them; 0 if that succeeded. */
 int members_end(members *group);
 /* Runs `program` on a thread for each rank below `count`, side by side, and waits for all. */
 void members_run(members *group, int32_t count, void (*program)(members *group, int32_t rank));

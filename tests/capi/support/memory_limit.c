@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of "9:memory:/path" (version 1) or "0::/path" (version 2), the path. */
+/* Finds the path in "9:memory:/path" (version 1) or "0::/path" (version 2). */
 static int find_own_group(const char *controller, char *path, size_t size) {
   char line[512];
   int is_found = 0;

@@ -9,11 +9,11 @@ typedef struct memory_limit {
   const char *file; /* that has the bound */
 } memory_limit;
 
-/* Moves this process into a new group, of version 1 or 2. 0 where the machine lets nobody make one. */
+/* Moves this process into a new group, of version 1 or 2. 0 if the machine does not allow one. */
 int memory_limit_begin(memory_limit *limit);
-/* No more than that on top of what the process has now: it would be killed. 0 when that is refused. */
+/* Allows this much more than the process has now: beyond that it is killed. 0 if that is refused. */
 int memory_limit_set(const memory_limit *limit, int64_t bytes_more);
-/* Of another process, once the one in the group has ended: removes the group. */
+/* Removes the group. Another process calls this, once the process in the group has ended. */
 void memory_limit_end(const memory_limit *limit);
 
 #endif /* CAPI_SUPPORT_MEMORY_LIMIT_H */

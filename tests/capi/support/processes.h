@@ -14,15 +14,15 @@ typedef struct processes {
   pid_t members[kMostProcesses];
 } processes;
 
-/* Forks `count` members, at most kMostProcesses, each of which runs `member` and exits with what it gives. They end
- * with the calling thread. 0 when that went well. */
+/* Forks `count` members, at most kMostProcesses, each of which runs `member` and exits with its result. They end with
+ * the calling thread. 0 if that succeeded. */
 int processes_start(processes *group, int32_t count,
                     int (*member)(const char *rendezvous, int32_t rank, int32_t count, void *data), void *data);
-/* Waits for all and removes the folder. 0 when `killed` (-1: nobody) was ended by SIGKILL and all others exited with 0;
- * else who did not is printed. */
+/* Waits for all and removes the folder. 0 if `killed` (-1: none) was ended by SIGKILL and all others exited with 0;
+ * otherwise those that did not are printed. */
 int processes_end(processes *group, int32_t killed);
 
-/* Of the monotonic clock, which all processes share. */
+/* The monotonic clock, which all processes share. */
 int64_t now_ns(void);
 
 #endif /* CAPI_SUPPORT_PROCESSES_H */

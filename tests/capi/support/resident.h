@@ -6,7 +6,7 @@
 
 #include "capi/check.h"
 
-/* In bytes, as it is now. */
+/* The resident size in bytes, as it is now. */
 static inline int64_t resident_bytes(void) {
   long long total = 0, resident = 0;
   FILE *file = fopen("/proc/self/statm", "r");

@@ -21,7 +21,7 @@ distag_tensor *sharded_numbers(const int64_t *shape, size_t ndim, int64_t seed, 
   return tensor;
 }
 
-/* The first failure stays. */
+/* Whether a call has failed: the first failure stays. */
 static int failed(const distag_error *err) { return err->code != DISTAG_OK; }
 
 static distag_tensor *make(distag_mesh *mesh, const char *spec, const int64_t *shape, size_t ndim, int64_t seed,

@@ -15,7 +15,7 @@ typedef struct sharded_form {
 
 extern const sharded_form kShardedForms[4];
 
-/* A double tensor of numbers that only the seed tells. */
+/* A double tensor of numbers that depend on the seed alone. */
 distag_tensor *sharded_numbers(const int64_t *shape, size_t ndim, int64_t seed, distag_error *err);
 /* Adam in float64. `weights` gets the parameters one after the other, whole; `mesh` NULL: alone. The first failure is
  * in `err`, and ends it. */

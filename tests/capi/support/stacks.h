@@ -1,4 +1,4 @@
-/* What stacks new threads of this process get, those of libraries included: so large that there is no room for any, or
+/* Stack sizes for new threads of this process, those of libraries included: so large that there is no room for any, or
  * plain ones. Needs _GNU_SOURCE. */
 #ifndef CAPI_SUPPORT_STACKS_H
 #define CAPI_SUPPORT_STACKS_H

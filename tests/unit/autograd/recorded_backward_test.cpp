@@ -73,7 +73,7 @@ struct Point {
     return all;
   }
 
-  // What the context has for the leaves, 0 where it has nothing.
+  // The gradients of the leaves in the context, 0 for a leaf that has none.
   Numbers gradients_in(Context& context) const {
     Numbers all;
     const auto gradients = context.gradients();
@@ -100,7 +100,7 @@ BackwardOptions options_of(bool creates_graph, Tensors seeds = {}) {
   return options;
 }
 
-// One number of the gradients that require grad; undefined if none does.
+// A weighted sum of the gradients that require grad; undefined if none does.
 Tensor weighted_sum(Context& context, double start) {
   Tensor sum;
   const auto gradients = context.gradients();
@@ -190,7 +190,7 @@ TEST(RecordedBackwardTest, EqualsTheFastOne) {
   }
 }
 
-// Where slopes are made of differences from 1, which have no digits of their own.
+// Slopes in the tails are differences from 1, which have no digits of their own.
 TEST(RecordedBackwardTest, EqualsTheFastOneInTheTails) {
   const Tensor x = tensor_of<double>({2, 3}, {-30, 25, -18, 38, -5, 0.5});
   const Tensor rows = tensor_of<double>({2, 3}, {40, -2, 3, -45, 1, -60});

@@ -76,7 +76,7 @@ TEST(FdLoop, AStoppedLoopDestroysTasksAtPlaces) {
   EXPECT_EQ(token.use_count(), 1);
 }
 
-// Of the thread that asks.
+// Processor time of the calling thread.
 Nanos processor_time() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

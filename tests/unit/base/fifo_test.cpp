@@ -15,7 +15,7 @@ TEST(Fifo, DoesAsADequeDoes) {
   Fifo<std::unique_ptr<int>> queue;
   std::deque<int> expected;
   for (int i = 0; i < 100'000; ++i) {
-    // It grows for a while, then it shrinks.
+    // The queue grows for a while, then it shrinks.
     const uint64_t push_below = i / 1000 % 2 == 0 ? 70 : 30;
     if (random.next() % 100 < push_below) {
       queue.push_back(std::make_unique<int>(i));

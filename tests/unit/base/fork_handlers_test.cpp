@@ -22,7 +22,7 @@ namespace {
 // Against hanging.
 constexpr std::chrono::seconds kPatience{60};
 
-// What a loop does at any time.
+// Makes the calls that a loop may make at any time.
 void use_what_loops_use() {
   const shared_memory::Use use;
   for (int turn = 0; turn < 1000; ++turn) {

@@ -200,7 +200,7 @@ TEST_F(LeadTest, ADescriptorIsSeenWhoeverRunsTheLoop) {
   });
   const uint64_t one = 1;
   for (int i = 0; i < 2000; ++i) {
-    // Of a task of the loop, so that it is set before the descriptor is looked at.
+    // A task of the loop sets it, so that it is set before the descriptor is looked at.
     auto next = Future<Unit>::make();
     const Lead lead(loop_);
     loop_.post_or_drop([&readable, next, fd, one] {

@@ -93,7 +93,7 @@ TEST(OwnDescriptorsTest, AChildWithoutAFreeNumberGivesThemUpAsWell) {
   OwnDescriptors::close(second.own);
 }
 
-// Of another library: as long as it is the same socket.
+// The socket is of another library; a child gives the number up while it is still that socket.
 TEST(OwnDescriptorsTest, AChildGivesUpANotedSocketUnlessItsNumberIsAnothers) {
   int pair[2];
   int other[2];

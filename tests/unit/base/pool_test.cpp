@@ -197,7 +197,7 @@ TEST(Pool, AWaitForATaskThatFindsNoThreadFailsNamingTheLackAndTheTaskRuns) {
   EXPECT_EQ(waiter.ended->error(), nullptr) << "there is room again";
 }
 
-// Its thread takes the task then.
+// The thread of the wait that ended takes the task then.
 TEST(Pool, AWaitThatEndsBeforeLongIsNotFailedForATaskThatFindsNoThread) {
   Pool pool("test", 1, {});
   pool.start();

@@ -160,7 +160,7 @@ TEST_F(SharedMemoryTest, AForkedChildHasPlacesOfItsOwnOnly) {
   free(place);
 }
 
-// It keeps what it has seen, whatever the parent does meanwhile.
+// The child keeps the values of the time of the fork, whatever the parent does meanwhile.
 TEST_F(SharedMemoryTest, AForkedChildReadsTheValuesOfThen) {
   const Use use;
   std::byte* const place = allocate(kMiB);
@@ -192,7 +192,7 @@ TEST_F(SharedMemoryTest, AForkedChildReadsTheValuesOfThen) {
   for (std::byte* other : kept_) free(other);
 }
 
-// What handlers of others do before a fork may take long.
+// Fork handlers of other libraries may take long before a fork.
 TEST_F(SharedMemoryTest, WhileAForkBeginsNothingWaitsAndNoPlaceIsGivenOut) {
   const Use use;
   std::byte* const place = allocate(kMiB);

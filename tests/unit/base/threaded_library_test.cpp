@@ -54,7 +54,7 @@ class ThreadedLibraryTest : public ::testing::Test {
     pthread_attr_destroy(&attributes);
   }
   static void leave_no_room_for_threads() { set_stack_size(size_t{1} << 47); }
-  // Of this process, in bytes.
+  // The address space of this process, in bytes.
   static size_t address_space() {
     size_t pages = 0;
     std::ifstream("/proc/self/statm") >> pages;

@@ -16,7 +16,7 @@ namespace distag::testing {
 
 using Environment = std::map<std::string, std::string>;
 
-// One who joins, with a loop and a transport of its own in a simulation.
+// A worker that joins, with a loop and a transport of its own in a simulation.
 class Joiner {
  public:
   Joiner(sim::SimScheduler& scheduler, sim::SimNetwork& network, FakeEtcd& etcd, Environment environment,

@@ -23,7 +23,7 @@ EnvironmentReader reader_of(const Environment& environment) {
   };
 }
 
-// What PMIx says where it is asked.
+// The place that PMIx gives when it is asked.
 LaunchPlace pmix_place() {
   LaunchPlace place;
   place.launcher = "pmix";

@@ -223,7 +223,7 @@ TEST_F(RendezvousEtcdTest, AMemberThatWasStoppedLearnsThatItsPlaceWasTaken) {
   EXPECT_EQ(etcd().entries().size(), 3u) << "nothing of the others goes with it";
 }
 
-// Its entry comes back between the look of the other one and its transaction.
+// The entry of the holder comes back between the look of the rival and its transaction.
 TEST_F(RendezvousEtcdTest, APlaceWhoseHolderCameBackAtTheLastMomentIsNotTaken) {
   start_two();
   Joiner& stopped = *meeting().joiners[1];
@@ -254,7 +254,7 @@ TEST_F(RendezvousEtcdTest, AGroupThatWasStoppedAsAWholeGoesOn) {
   EXPECT_EQ(etcd().entries().size(), 3u);
 }
 
-// Of no group; of one that gathers; of the group before a member came back anew; and of an earlier job.
+// Snapshots of no group; of a group that gathers; of the group before a member came back anew; of an earlier job.
 class RestoredEtcdTest : public RendezvousEtcdTest {
  protected:
   // All that lives is there again, known to one that comes back, and no member was told otherwise.

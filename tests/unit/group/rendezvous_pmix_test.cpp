@@ -88,7 +88,7 @@ class RendezvousPmixTest : public ::testing::Test {
       joiners[i]->loop().run([&] { boards[i].finish({boards[i].told_rank(), job->texts, std::nullopt}); });
     }
   }
-  // Of the member that would be there, with one thing changed.
+  // The record of the member of this rank, with one thing changed.
   std::string text_of(int32_t rank, const std::function<void(GroupRecord&)>& change = {}) {
     JoinRequest request = meeting.request(rank, static_cast<int32_t>(boards.size()));
     GroupRecord record{request.job, wire::kProtocolVersion, request.world_size, {}};
@@ -172,7 +172,7 @@ TEST_F(RendezvousPmixTest, AWorldOfAnotherSizeIsRefused) {
       << joiner.error().message();
 }
 
-// What a process of the job may put, by mistake or on purpose.
+// Any process of the job may put such a text, by mistake or on purpose.
 TEST_F(RendezvousPmixTest, TextsOfOthersAreChecked) {
   const std::map<std::string, std::pair<std::string, Status>> texts = [this] {
     make(2);

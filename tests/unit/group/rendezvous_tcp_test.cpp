@@ -256,7 +256,7 @@ TEST(RendezvousTcp, GarbageDoesNotDisturb) {
   loop.run([&connection] { connection.reset(); });
 }
 
-// Of those who can reach the port, anybody may send as much as they like.
+// Anybody who can reach the port may send as much as they like.
 TEST(RendezvousTcp, BadMessagesFillNoLog) {
   constexpr int kMessages = 50000;
   Meeting meeting(kUri);
@@ -431,7 +431,7 @@ TEST(RendezvousTcp, AGroupThatNeverFillsTellsWhyEachStrangerWasRefused) {
             "sim://w1); a worker takes the name \"w9\", but its key is that of \"stranger\" (at sim://x)");
 }
 
-// Of one that says where it runs; started again and again it is one line, with the last process.
+// A stranger that says where it runs, and starts again and again, is named once, with its last process.
 TEST(RendezvousTcp, AStrangerIsToldWithItsHostAndItsProcess) {
   Meeting meeting(kUri);
   JoinRequest first = meeting.request(0, 3);

@@ -161,7 +161,7 @@ TEST_P(RunningGroupTest, EveryoneMayComeAtOnce) {
       ranks.insert(self(*joiner).rank);
     }
     EXPECT_EQ(ranks.size(), 8u);
-    // Of two, at least the later one knows of the other.
+    // In each pair, at least the later joiner knows of the other.
     for (auto& one : meeting().joiners) {
       for (auto& other : meeting().joiners) {
         EXPECT_TRUE(members(*one).find(self(*other).name) != std::string::npos ||
@@ -277,7 +277,7 @@ TEST_F(RivalTest, OneThatGivesASignOfLifeKeepsItsPlace) {
   EXPECT_TRUE(found->peer.has_value()) << "it is a member as before";
 }
 
-// Its connection is there again before it answers; later it dies.
+// The connection of the holder is there again before it answers; later the holder dies.
 TEST_F(RivalTest, ASignOfLifeCountsForTheClaimantThatAskedForIt) {
   Joiner& claimant = claim();
   ASSERT_EQ(probes.size(), 1u) << "it is asked once, however often the claimant comes";

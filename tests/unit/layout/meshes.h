@@ -18,7 +18,7 @@ inline layout::MeshShape mesh_of(const Dims& sizes, std::vector<int64_t> granule
   return layout::MeshShape::make(request);
 }
 
-// Those on which everything is tried.
+// The meshes on which everything is tried.
 inline std::vector<Dims> mesh_sizes() { return {{2}, {3}, {4}, {2, 2}, {2, 3}, {2, 2, 2}, {1, 3}}; }
 
 using Random = std::mt19937;

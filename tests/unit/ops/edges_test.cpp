@@ -150,7 +150,7 @@ TEST(EdgesTest, TheAbsoluteValueOfMinusZeroIsZero) {
   EXPECT_EQ(y[2], 2);
 }
 
-// So often is the index there that its sums are made in float64.
+// The index occurs often enough that its sums are made in float64.
 TEST(EdgesTest, AnEmptyGradientHasTheDtypeOfItsInput) {
   const Tensor zeros = run("zeros", {}, {{"shape", Dims{200}}, {"dtype", Dtype::kInt64}});
   EXPECT_EQ(gradient("index_select", {floats({0, 3}, {}), zeros}, {{"dim", 1}}).dtype(), Dtype::kFloat32);

@@ -211,7 +211,7 @@ TEST(MaxPool2dTest, LooksOnlyAtTheImageOfAHugeWindow) {
   EXPECT_EQ(floats_of(y), (std::vector<float>{4}));
 }
 
-// What max_pool2d gives for one row of an image, and the gradient of the image where that of each output is 1.
+// The outputs of max_pool2d for a row of an image, and the gradient of the image where that of each output is 1.
 struct PooledRow {
   std::vector<float> largest;
   std::vector<float> gradient;

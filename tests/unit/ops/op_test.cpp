@@ -52,7 +52,7 @@ struct PassedOn {
 };
 constexpr Op kPassedOn = make_op<PassedOn>("passed_on(tensor x) -> tensor", "x.", kCheap | kOnePass, 0b10);
 
-// Of both outputs.
+// An op with two outputs, whose backward uses the gradient of the second.
 struct Chosen {
   static Tensors forward(Inputs inputs, const Attributes&, Saved*) { return {inputs[0], inputs[0]}; }
   static Tensor backward(const Saved&, Tensors gradients) { return gradients[1]; }

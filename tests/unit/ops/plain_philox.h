@@ -20,7 +20,7 @@ inline PhiloxWords plain_philox(PhiloxWords words, std::array<uint32_t, 2> key) 
   return words;
 }
 
-// Of block `number` of the seed: w1 w0 and w3 w2.
+// The words of block `number` of the seed: w1 w0 and w3 w2.
 inline std::array<uint64_t, 2> plain_block(uint64_t seed, uint64_t number) {
   const PhiloxWords words = plain_philox({static_cast<uint32_t>(number), static_cast<uint32_t>(number >> 32), 0, 0},
                                          {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});

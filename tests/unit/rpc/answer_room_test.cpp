@@ -191,7 +191,7 @@ TEST_F(AnswerRoomTest, OthersAreNotHeldUp) {
   for (const auto& call : calls) three.await(*call);
 }
 
-// Its answers are never acknowledged, and nobody waits for those that would follow.
+// Answers to a lost caller are never acknowledged, and nobody waits for those that would follow.
 TEST_F(AnswerRoomTest, TheLossOfTheCallerEndsThoseThatWait) {
   const Calls calls = start_unread(10);
   group.network.kill("w0");

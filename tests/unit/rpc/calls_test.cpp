@@ -208,7 +208,7 @@ TEST(Calls, AnErrorPassesThroughNestedCallsAndNamesEachHop) {
   EXPECT_TRUE(error.may_have_run());
 }
 
-// That the inner call did not run says nothing about the outer one, which did.
+// The outer call did run, although the inner call did not.
 TEST(Calls, AFunctionThatFailsHasRunWhateverItFailedWith) {
   RpcGroup group(2);
   group.rpc(1).register_function("outer", [&group](Invocation&) {

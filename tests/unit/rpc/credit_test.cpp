@@ -45,7 +45,7 @@ class CreditTest : public ::testing::Test {
     group.node(0).loop.run([&] { bytes = group.rpc(0).request_bytes(); });
     return bytes;
   }
-  // So many that nothing more is taken; the callee begins none.
+  // Makes as many calls as fill the budget and the queue behind it; the callee begins none.
   std::vector<std::shared_ptr<Future<Value>>> fill() {
     group.node(1).functions.freeze();
     std::vector<std::shared_ptr<Future<Value>>> calls;
@@ -60,7 +60,7 @@ class CreditTest : public ::testing::Test {
     EXPECT_LE(bytes.waiting, kBudget + bytes.open / kFit);  // and one request
     return calls;
   }
-  // Those that waited cannot have run.
+  // Calls that waited cannot have run.
   void expect_ended(const std::vector<std::shared_ptr<Future<Value>>>& calls, Status why) {
     for (size_t i = 0; i < calls.size(); ++i) {
       const Error error = group.error_of(*calls[i]);
@@ -71,7 +71,7 @@ class CreditTest : public ::testing::Test {
   void expect_seen(const std::vector<std::shared_ptr<Future<Value>>>& calls, std::vector<int64_t> expected) {
     group.node(1).functions.thaw();
     for (const auto& call : calls) group.await(*call);
-    // Those that have arrived together begin in any order.
+    // Calls that have arrived together begin in any order.
     std::sort(seen.begin(), seen.end());
     EXPECT_EQ(seen, expected);
     EXPECT_EQ(request_bytes().open + request_bytes().waiting, 0u);
@@ -221,7 +221,7 @@ TEST_F(CreditTest, FunctionsThatHaveBegunTakeNothing) {
   for (const auto& call : calls) group.await(*call);
 }
 
-// One after the other costs far more than there is room for: nobody has to ask, so it takes as long as with all room.
+// Calls in sequence cost far more than the budget. No caller has to ask, so they take as long as with ample room.
 TEST(AnswersOfRequests, TellWhatWasTaken) {
   const auto time_of = [](uint64_t max_in_flight) {
     RpcGroup group(2, 1, NodeConfig{60 * kSecond, 5 * kSecond, max_in_flight});
@@ -308,7 +308,7 @@ TEST(ManyRequests, FollowWhenALargeOneIsTaken) {
   EXPECT_EQ(seen, kMany + 1);
 }
 
-// Of one who lies: nothing breaks, and no more is free than was sent.
+// Wrong credit of a peer breaks nothing, and frees no more than was sent.
 TEST_F(CreditTest, WordsThatAreWrongChangeLittle) {
   const auto calls = fill();
   Peer peer;

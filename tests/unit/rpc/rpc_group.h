@@ -24,7 +24,7 @@ struct NodeConfig {
   CallBounds bounds = {};
 };
 
-// One worker as far as this layer goes: a session, a Group and an Rpc over a simulated network.
+// A worker up to this layer: a session, a Group and an Rpc over a simulated network.
 class RpcNode final : private SessionEvents {
  public:
   RpcNode(sim::SimScheduler& scheduler, sim::SimNetwork& network, int32_t rank, NodeConfig config,

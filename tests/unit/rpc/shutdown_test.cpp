@@ -240,7 +240,7 @@ class NotingReferences final : public ReferenceHook {
   int failed = 0;
 };
 
-// Its hook may be gone by then, and the loop is.
+// The hook may be gone when the call ends, and the loop is gone.
 TEST(Shutdown, WithoutOneACallThatMakesAValueEndsWithoutItsHook) {
   NotingReferences references;
   std::shared_ptr<Future<Value>> future;

@@ -41,7 +41,7 @@ struct Case {
   }
 };
 
-// One way through a case, up to now.
+// A path through a case, up to now.
 class Run {
  public:
   explicit Run(const Case& given) : case_(given), group_(kWorkers), users_(given.passes.size() + 1) {
@@ -89,7 +89,7 @@ class Run {
     if (next().empty()) group_.check_empty();
   }
   uint64_t key() const { return group_.key(); }
-  // Of the state after it; nothing where only that state itself can tell.
+  // The key of the state after the event; nothing where only that state itself can tell.
   std::optional<uint64_t> key_after(const Event& event) const {
     const bool is_fault = event.kind == Event::Kind::kCrash || event.kind == Event::Kind::kPart;
     if (is_fault || is_fault_over_) return std::nullopt;

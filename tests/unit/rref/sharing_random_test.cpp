@@ -71,7 +71,7 @@ class RandomRun {
         }
     }
   }
-  // One that has a reference now.
+  // A holder that has a reference now, if any.
   size_t pick() {
     std::vector<size_t> held;
     for (size_t holder : holders_) {

@@ -1,5 +1,5 @@
-// What becomes of a first dial that does not end well: whether it waits in the line again, how long the peer has then,
-// and what a peer that leaves, or a worker that does, takes with it.
+// Outcomes of a first dial that does not end well: whether it waits in the line again, how long the peer has then, and
+// what changes when the peer or this worker leaves.
 #include <gtest/gtest.h>
 
 #include "first_dials_harness.h"
@@ -157,7 +157,7 @@ TEST_F(DialFaultsTest, WhatCameOfAHandshakeBeforeItDroppedCounts) {
   EXPECT_GE(scheduler->now() - begin, leases(4));
 }
 
-// It has had its turn; then all ticks are late.
+// The peer has had its turn; after that, all ticks are late.
 TEST_F(DialFaultsTest, BytesOfAHandshakePastItsTurnAreSeenInTicksThatAreLate) {
   network->let_drip(name_of(0), leases(0.1));
   a->say(*others[0], 1);
@@ -217,7 +217,7 @@ TEST_F(DialFaultsTest, APeerInTheLineThatLeavesUntoldIsDialledToBeTold) {
   ASSERT_TRUE(run_until([&] { return done; }, leases(0.1)));
 }
 
-// Those for which messages wait have had their turn.
+// Peers for which messages wait have had their turn.
 TEST_F(DialFaultsTest, AnEndHurriesPeersThatWaitInTheLine) {
   for (size_t i = 0; i < 2 * DialLine::kAtOnce; ++i) {
     network->let_drip(name_of(i), leases(0.1));
@@ -260,7 +260,7 @@ TEST_F(DialFaultsTest, AnEndInTurnsDialsNobodyMeanwhile) {
 
 using PairOfDialsTest = PairOfSessions;
 
-// It has what it takes to dial again, and is not done with that.
+// Worker "b" has room to dial again, and has not finished dialling.
 TEST_F(PairOfDialsTest, AWelcomeWithoutALackEndsTheOneThatWasNamed) {
   network.set_mute("b", true);
   a.say(b, 1);

@@ -77,7 +77,7 @@ TEST_F(DialLineTest, HalfAsManyHaveTheirTurnAfterASlowHandshakeAndOneMoreAfterAQ
   scheduler.run_for(kMillisecond);
   ASSERT_EQ(turns.size(), DialLine::kAtOnce);
   const auto note = [&](size_t place, bool is_quick) { loop.run([&] { places[place]->note_pace(is_quick); }); };
-  // One is slow, which is noted at each tick: half of those that have their turn have to end before the next one.
+  // A slow handshake is noted at each tick: half of those that have their turn have to end before the next turn.
   for (int tick = 0; tick < 3; ++tick) note(turns[0], false);
   for (size_t i = 0; i < DialLine::kAtOnce / 2; ++i) leave(turns[i]);
   EXPECT_EQ(turns.size(), DialLine::kAtOnce);

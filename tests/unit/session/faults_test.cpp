@@ -192,7 +192,7 @@ TEST(SessionProperty, LargeMessagesSurviveRandomDropsAndWithdrawals) {
     std::vector<uint64_t> wanted;
     for (int i = 0; i < 12; ++i) {
       wire::Call call = a.big_call(size_t{64} << 10 << scheduler.below(5));
-      // Its header goes as a frame of its own, beside the others or ahead in chunks.
+      // The header of a large call goes as a frame of its own, beside the others or ahead in chunks.
       call.args.push_back(Value::list(Value::List(scheduler.chance(0.15) ? 60000 : 0, Value(0.5))));
       const Session::Ticket ticket = a.send(b.id(), call);
       scheduler.run_for(scheduler.between(0, 2 * kMillisecond));

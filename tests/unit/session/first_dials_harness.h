@@ -16,7 +16,7 @@ namespace distag {
 inline constexpr Nanos kDialLease = 5 * kSecond;
 inline constexpr size_t kOthers = 20;
 
-// One worker, and many that it knows.
+// A worker, and many peers that it knows.
 class FirstDialsTest : public testing::Test {
  protected:
   void make(uint64_t seed = 1) {

@@ -93,7 +93,7 @@ TEST_F(FirstDialsTest, ARedialNeverWaitsInTheLine) {
   ASSERT_TRUE(run_until([&] { return met.heard.size() == 2; }, kDialLease / 10));
 }
 
-// It listens no more: two redials say so, whoever else is being dialled.
+// The dead peer listens no more: two redials say so, whoever else is being dialled.
 TEST_F(FirstDialsTest, ADialThatIsRefusedWaitsInTheLineOnce) {
   make();
   Node& dead = *others[kOthers - 1];
@@ -258,7 +258,7 @@ TEST_F(FirstDialsTest, MoreBytesThanOfAHandshakeKeepNobody) {
   EXPECT_EQ(a->lost[0].first, others[0]->id());
 }
 
-// Its process hangs, while its transport shakes hands with each redial.
+// The process of the peer hangs, while its transport shakes hands with each redial.
 TEST_F(FirstDialsTest, BytesOfHandshakesThatEndAtOnceKeepNoPeer) {
   make();
   network->faults.handshake_work = kMillisecond;
@@ -416,7 +416,7 @@ TEST_F(FirstDialsTest, ALoopThatIsAlwaysLateGivesTurnsBack) {
 
 class LateTicksTest : public PairOfSessions {
  protected:
-  // Its ticks are a quarter of a lease apart from here on, but for those that are late.
+  // From here on, ticks of "a" are a quarter of a lease apart, unless they are late.
   const Nanos begin = scheduler.now();
   Nanos tick(int number) const { return begin + number * (kDialLease / 4); }
   void be_late_at(Nanos moment, Nanos late) {
@@ -458,7 +458,7 @@ TEST_F(LateTicksTest, OneThatIsHardlyLateLosesThePeer) {
   EXPECT_LT(scheduler.now(), tick(8));
 }
 
-// Of ticks that are late every fifth judges, and finds that the peer owes three quarters of a lease.
+// Every fifth late tick judges, and finds that the peer owes three quarters of a lease.
 TEST_F(LateTicksTest, TheTimeByWhichTicksAreLateIsNobodys) {
   meet();
   const Nanos late = kDialLease / 5;

@@ -20,7 +20,7 @@ class Rogue {
     });
   }
 
-  // Where it can be dialled. It says nothing there but, if there is one, its answer to each HELLO.
+  // Returns an address to dial, where it sends nothing but, if there is one, `answer_to_hello` to each HELLO.
   std::string listen(const std::string& address = "") {
     AcceptorEvents events;
     events.on_message = [this](const ConnectionToken& from, Frames frames) {
@@ -225,7 +225,7 @@ TEST_F(HandshakeTest, AStrangerIsRefusedUnlessItIsTaken) {
   EXPECT_EQ(a.find(4711)->name, "rogue");
 }
 
-// It says HELLO over and over, each time on another connection; the word that comes counts for the last one.
+// The stranger says HELLO again and again, each time on another connection; the rendezvous' answer counts for the last.
 TEST_F(HandshakeTest, AStrangerWaitsForTheWordAndIsAskedForOnce) {
   a.takes_strangers = true;
   a.vouches = false;
@@ -442,7 +442,7 @@ TEST_F(HandshakeTest, AFencedIncarnationIsNotWelcomedAgain) {
   }
 }
 
-// It is heard all the time, and may be deaf.
+// This peer speaks all the time, and may be deaf.
 TEST_F(HandshakeTest, WhoSpeaksAndAcknowledgesNothingIsLost) {
   rogue.answer_to_hello = wire::Welcome{peer.incarnation, 1};
   admit();
@@ -483,7 +483,7 @@ TEST_F(HandshakeTest, ARepetitionIsAcknowledgedToo) {
   EXPECT_EQ(rogue.heard.back().ack, 1u);
 }
 
-// It listens again before the second redial.
+// The peer listens again before the second redial.
 TEST_F(HandshakeTest, OneRedialThatIsRefusedIsNoLoss) {
   rogue.answer_to_hello = wire::Welcome{peer.incarnation, 1};
   admit();

@@ -85,7 +85,7 @@ TEST_F(InboxTest, LeavingComesAfterTheMessagesBeforeIt) {
   EXPECT_TRUE(b.lost.empty());
 }
 
-// It is acknowledged, so its sender may be gone before it is decoded.
+// The message is acknowledged, so its sender may be gone before it is decoded.
 TEST_F(InboxTest, AnAcknowledgedMessageIsHeardAlsoOfAPeerThatIsGoneByThen) {
   b.say(a, 1);
   a.say(b, 1);
@@ -208,7 +208,7 @@ class Taken final : public Inbox::Owner {
   std::vector<wire::Message> messages;
 };
 
-// Of a large frame whose lender was lost half way.
+// The lender of a large frame was lost before all of it was copied.
 TEST_F(InboxTest, TheRestOfAFrameIsCopiedBesideTheLoopAndBeforeItIsRead) {
   Tensor ones = Tensor::empty(Dtype::kFloat64, {10'000});
   std::fill_n(ones.mutable_data_as<double>(), 10'000, 1.0);

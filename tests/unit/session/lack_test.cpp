@@ -304,7 +304,7 @@ TEST_F(LackOfOtherTest, IsToldByTheOwnLeaseWhateverThatOfTheOtherIs) {
   expect_room();
 }
 
-// It has no descriptor either to accept the other again: nothing makes that dial again.
+// Worker "b" has no descriptor to accept "a" again either: nothing makes "a" dial again.
 TEST_F(LackOfOtherTest, WhatIsSentIsAcknowledgedAllTheSame) {
   begin(kLackLease, kLackLease);
   scheduler.run_for(kSecond);
@@ -322,8 +322,8 @@ TEST_F(LackOfOtherTest, WhatIsSentIsAcknowledgedAllTheSame) {
   expect_room();
 }
 
-// What came right before it could not be dialled, too: "b" acknowledged it on the connection that then dropped, or was
-// about to. It says nothing more.
+// A message arrives right before "b" can no longer be dialled: "b" acknowledged it on the connection that then dropped,
+// or was about to. Nothing else is sent by "b".
 TEST_F(LackOfOtherTest, WhatCameRightBeforeIsAcknowledgedAllTheSame) {
   for (Nanos before = 0; before < 20 * kMillisecond; before += kMillisecond) {
     SimScheduler clock(1 + static_cast<uint64_t>(before));

@@ -31,7 +31,7 @@ class PairOfSessions : public testing::Test {
     return scheduler.run_until(condition, timeout);
   }
 
-  // One message each way, so that both streams are open.
+  // Sends a message each way, so that both streams are open.
   void meet() {
     a.say(b, 1);
     b.say(a, 1);

@@ -131,7 +131,7 @@ TEST_F(SessionTest, ASendToOneselfArrivesInOrderAndIsAcknowledged) {
   EXPECT_EQ(network.traffic().dials, 0u);
 }
 
-// It fits when it is sent, and not any more when it gets its number.
+// The message fits when it is sent, and no longer fits when it gets its number.
 TEST_F(SessionTest, AMessageToOneselfThatCannotTravelHoldsUpNoOther) {
   SessionConfig config;
   config.limits.max_message_bytes = 1 << 20;
@@ -209,7 +209,7 @@ TEST_F(SessionTest, WhatIsTooLargeForThePeerIsRefusedAtOnceAndNothingIsLost) {
   EXPECT_TRUE(a.lost.empty() && c.lost.empty());
 }
 
-// It has about the largest size there is, and then gets metadata with its number.
+// The message has about the largest size there is, and then gets metadata with its number.
 TEST_F(SessionTest, AMessageMayGrowALittleWhenItGetsItsNumber) {
   SessionConfig config;
   config.limits.max_message_bytes = 1 << 20;

@@ -85,7 +85,7 @@ TEST(Transfers, LoansThatLieBehindEachOtherAreTheFrameWhereTheyLie) {
   EXPECT_EQ(lender.out, 0) << "each goes back with the frame";
 }
 
-// Of a transfer of five pieces, one is no loan, or lies elsewhere, at each place in turn.
+// In a transfer of five pieces, one piece is no loan, or lies elsewhere, at each place in turn.
 TEST(Transfers, APieceThatLiesElsewhereMovesTheFrameToMemory) {
   for (size_t odd = 0; odd < 5; ++odd) {
     for (const bool is_loan : {false, true}) {
@@ -107,7 +107,7 @@ TEST(Transfers, APieceThatLiesElsewhereMovesTheFrameToMemory) {
   }
 }
 
-// It is copied a bit at a time, so that none takes long, and the rest where that may.
+// A move copies a bit at a time, so that no step takes long, and leaves the rest to a task that may take long.
 TEST(Transfers, ALargeFrameThatMovesIsWhole) {
   constexpr size_t kLarge = size_t{3} << 20;
   FramePool memory;

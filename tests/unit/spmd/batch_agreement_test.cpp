@@ -1,4 +1,4 @@
-// What members make of the words of a batch, and which rows each is asked for.
+// The agreement that members make from the words of a batch, and which rows each is asked for.
 #include <gtest/gtest.h>
 
 #include "spmd/batch.h"

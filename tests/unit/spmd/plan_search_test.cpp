@@ -86,7 +86,7 @@ CostTable table_of(Random& random, const SearchProblem& problem, std::vector<uin
   return table;
 }
 
-// Of at most 7 variables of at most 4 values, with ties, impossible costs and bytes.
+// A problem of at most 7 variables of at most 4 values, with ties, impossible costs and bytes.
 SearchProblem random_problem(uint64_t seed) {
   Random random(seed);
   SearchProblem problem;

@@ -86,7 +86,7 @@ void expect_repeated(const Plan& plan, const std::string& name) {
   EXPECT_STREQ(plan.spec_of(name + ".bias"), "(None,)") << name;
 }
 
-// One rule, which fits the columns of one weight of attention and of the first of the two products behind it.
+// A single rule, which fits the columns of a weight of attention and of the first of the two products behind it.
 TEST(SpecCompletion, FindsThePairsOfMegatronInTransformers) {
   Model model;
   Tensor x = model.leaf("x", {kBatch, kLength, kWidth}, false);
@@ -313,7 +313,7 @@ TEST(SpecCompletion, TakesBackThousandsOfCutsInAFewRounds) {
   EXPECT_LE(completion.placement_count(), 10 * program.steps().size());
 }
 
-// Of the same class of moves, but with more bytes.
+// The cut causes moves of the same class, but with more bytes.
 TEST(SpecCompletion, TakesBackACutThatMovesMoreBytesOfWhatMovesAnyway) {
   Model model;
   const Tensor rows = model.leaf("rows", {4, 4}, false);
@@ -355,7 +355,7 @@ TEST(SpecCompletion, PlacesAnOpOfThousandsOfInputsAFewTimes) {
   EXPECT_LE(completion.count_of_large(), 1000u);
 }
 
-// What a reader adds up is not how the leaf lies.
+// A reader may add up a leaf; the leaf still lies as a sum.
 TEST(SpecCompletion, LeavesALeafThatIsASumASum) {
   const Tensor a = shape({4, 4}), b = shape({4, 4});
   const MeshShape mesh = mesh_of({2});

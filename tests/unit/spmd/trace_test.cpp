@@ -38,7 +38,7 @@ Sample pool(const char* op, const Dims& x, const Dims& kernel, const Dims& strid
   return {op, {x}, make_attributes({{"kernel", kernel}, {"stride", stride}, {"padding", padding}})};
 }
 
-// What ops refuse by shapes alone.
+// Ops refuse these by shapes alone.
 TEST(Trace, RefusesWhatOpsRefuse) {
   const Dims image{1, 1, 4, 4};
   const Dims left_out{-1};
@@ -78,7 +78,7 @@ TEST(Trace, RefusesWhatOpsRefuse) {
   }
 }
 
-// Of nothing where results have no elements.
+// Ops that need an element need none where results have no elements.
 TEST(Trace, TakesWhatOpsTake) {
   const std::vector<Sample> samples = {
       {"argmax", {{0, 0}}, {}},

@@ -1,5 +1,5 @@
-// What the readers of headers and indexes take, by the bytes that they allocate: a few times the size of the text that
-// they are given, whatever it says, and next to nothing where its first bytes are wrong.
+// Memory that the readers of headers and indexes allocate: a few times the size of the text that they are given,
+// whatever it says, and next to nothing where its first bytes are wrong.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -16,7 +16,7 @@
 
 namespace {
 
-// Of this program, as its operator new is.
+// Counts for this whole program, since its operator new is replaced.
 std::atomic<int64_t> bytes_in_use{0};
 std::atomic<int64_t> most_in_use{0};
 

@@ -328,7 +328,7 @@ int64_t memory_of(const std::string& name) {
   return kib << 10;
 }
 
-// What the process has more at its most than before.
+// How much more memory the process has at its peak than before.
 template <typename Body>
 int64_t peak_of(Body&& body) {
   std::ofstream("/proc/self/clear_refs") << "5";

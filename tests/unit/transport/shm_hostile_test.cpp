@@ -713,7 +713,7 @@ class Lending {
     });
   }
 
-  // Of the only loan: numbers begin with 0.
+  // The entry of the only loan: numbers begin with 0.
   ReturnedLoan& returned() { return memory_->returned(0); }
   void end_lane() { dialled_->close(); }
   Loan loan(uint64_t offset = kLentAt, uint32_t number = 0) const {

@@ -147,7 +147,7 @@ TEST_F(ShmLoansTest, WhatLiesElsewhereIsCopiedOnce) {
   EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), moved[1].data()));
 }
 
-// Of a frame that goes in pieces none is lent where not all of them could be.
+// No piece of a frame is lent unless all pieces of the frame could be lent.
 TEST_F(ShmLoansTest, APieceIsLentOnlyWhereThereIsRoomForTheRest) {
   const Lent lent(kMiB, 4);
   const Frame frame = lent.frame();
@@ -171,7 +171,7 @@ TEST_F(ShmLoansTest, SmallFramesAndTheFirstAreSent) {
   EXPECT_TRUE(frames[2].is_loan());
 }
 
-// It may compute with it for as long as it likes.
+// The receiver may compute with the loan for as long as it likes.
 TEST_F(ShmLoansTest, ALoanOutlivesItsLaneWithTheValuesOfThen) {
   const Lent lent(kMiB, 5);
   ASSERT_TRUE(send({Frame::of({}), lent.frame()}));

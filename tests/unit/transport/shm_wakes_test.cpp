@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kLong = 3 * kLaneSizes.there;
 
-// One end of a lane, with counts of its own.
+// An end of a lane, with counts of its own.
 struct End {
   std::shared_ptr<LaneContext> context;
   std::shared_ptr<Lane> lane;
@@ -60,7 +60,7 @@ class LaneWakesTest : public ::testing::Test {
         std::make_shared<Lane>(end.context, std::move(memory), LaneSocket(socket), is_dialler, std::move(events));
     end.lane->open();
   }
-  // One task of the loop.
+  // Runs a task on the loop, and waits for it.
   void run(std::function<void()> task) {
     const auto done = Future<Unit>::make();
     loop_.post_or_drop([&task, done] {

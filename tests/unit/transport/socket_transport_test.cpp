@@ -469,7 +469,7 @@ TEST_P(ZmtpBoundsTest, ThoseWhoHungUpHoldUpNobody) {
   }
 }
 
-// Those who have said something stay.
+// Clients that have said something stay.
 TEST_P(ZmtpBoundsTest, OfManyWhoSayNothingTheOldestGiveWay) {
   constexpr size_t kMost = 1024, kMore = 10;
   rlimit before{};

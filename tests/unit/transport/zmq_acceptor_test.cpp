@@ -52,8 +52,8 @@ bool has_threads_of_libzmq() {
   return found;
 }
 
-// Of this process, once those of libzmq of earlier tests are gone: one that was joined is listed until the system is
-// done with it.
+// Counts the threads of this process once those of libzmq of earlier tests are gone: a joined thread is listed until
+// the system is done with it.
 size_t count_threads(Side& side) {
   for (const Nanos until = side.loop().now() + kPatience; has_threads_of_libzmq();) {
     if (side.loop().now() >= until) {
@@ -533,7 +533,7 @@ TEST(ZmqAcceptor, AnIdThatWasTakenOverSaysNothingOfTheConnection) {
   side.run([&] { acceptor.reset(); });
 }
 
-// What libzmq takes for a property of the message is the handler's own.
+// The user id that libzmq shows as a property of the message comes from the handler alone.
 TEST(ZmqAcceptor, AUserIdThatAPeerShowsIsNone) {
   Served served(nullptr);
   const Raw raw(served.endpoint());

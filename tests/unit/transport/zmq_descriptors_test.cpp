@@ -1,4 +1,4 @@
-// What libzmq and the system tell of the descriptors of connections, and what is left where they tell nothing.
+// Descriptors of connections: what libzmq and the system report of them, and what is left where they report nothing.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -186,7 +186,7 @@ TEST_F(ZmqWithoutDescriptorsTest, AMemberThatEndsIsNoStrangerAndAStrangerIsStill
   EXPECT_EQ(served.count("denied"), 1u);
 }
 
-// Its bytes cannot be counted: it gives no sign of life, and its message comes.
+// Bytes cannot be counted here: there is no sign of life while the message comes, and the message arrives.
 TEST_F(ZmqWithoutDescriptorsTest, PartsOfAMessageAreNotToldOf) {
   Served served(nullptr);
   const Raw raw(served.endpoint());
@@ -200,7 +200,7 @@ TEST_F(ZmqWithoutDescriptorsTest, PartsOfAMessageAreNotToldOf) {
   EXPECT_EQ(served.record().next("message").frames.at(0).size(), 16'384u);
 }
 
-// Its connection cannot be ended then, and is heard no more all the same.
+// The connection of that key cannot be ended here, and its messages are ignored all the same.
 TEST_F(ZmqWithoutDescriptorsTest, AKeyThatIsTakenAwayIsHeardNoMore) {
   const CurveKeyPair server_key = new_key_pair(), a = new_key_pair(), b = new_key_pair();
   const KeyRing::Keys keys = {{"server", server_key.public_key}, {"a", a.public_key}, {"b", b.public_key}};

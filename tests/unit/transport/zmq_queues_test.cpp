@@ -1,4 +1,4 @@
-// What waits in the queues of libzmq for a side that does not read: how much of it, and what becomes of it at an end.
+// The queues of libzmq for a side that does not read: how much waits in them, and what becomes of it at an end.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -20,8 +20,8 @@ namespace {
 
 constexpr size_t kQueue = 64;  // messages: the high-water mark of each direction
 static_assert(kQueue == ZmqSocket::kHighWaterMark);
-// Of this size the system keeps less than two: what is neither in the queue of the sender nor in that of the receiver
-// is half written, on its way, or half read.
+// The system keeps less than two messages of this size: a message in neither queue, the sender's or the receiver's, is
+// half written, on its way, or half read.
 constexpr size_t kBytes = size_t{128} << 10;
 constexpr size_t kOnItsWay = 4;
 constexpr size_t kMany = 1000;  // where nothing bounds the queues
@@ -89,8 +89,8 @@ class ZmqQueuesTest : public ::testing::TestWithParam<bool> {
     return dialler_sends() ? dialled_->connection().send({lender_.frame()})
                            : listening_->acceptor().reply(token_, {lender_.frame()});
   }
-  // Sends until the queue of the receiver, which does not read, and half of the own one are full at least, and no more is
-  // taken for a while: the number of messages that were taken.
+  // Sends until the queue of the receiver, which does not read, and at least half of the sender's own are full, and no
+  // more is taken for a while. Returns the number of messages that were taken.
   size_t fill() {
     size_t taken = 0;
     const Nanos until = sender().loop().now() + kPatience;

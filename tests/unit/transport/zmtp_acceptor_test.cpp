@@ -147,8 +147,8 @@ TEST_F(ZmtpAcceptorTest, TellsNothingOfWhoHangsUpWithoutAWord) {
   EXPECT_EQ(record_.all().size(), 2u);
 }
 
-// It is a member: the layers above know of its end. Here it says nothing, hangs up, or breaks a message. It has to end
-// its handshake in time: longer each time, as the machine may stop for a while.
+// The client is a member: the layers above know of its end. Here it says nothing, hangs up, or breaks a message. Its
+// handshake has to end in time: the limit grows each round, as the machine may stop for a while.
 TEST_F(ZmtpAcceptorTest, TellsNothingOfWhoHasEndedItsHandshake) {
   std::vector<std::string> told;
   for (Nanos timeout = 50 * kMillisecond; told != std::vector<std::string>{"message"} && timeout < 5 * kSecond;

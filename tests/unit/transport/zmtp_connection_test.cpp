@@ -163,7 +163,7 @@ std::string frame(const std::string& body, bool more = false) { return command(b
 
 const std::string kSound = greeting_of("NULL") + ready_of("ROUTER");
 
-// One that somebody dialled, by a plain socket.
+// A server that is dialled, by a plain socket.
 class PlainServer {
  public:
   ~PlainServer() { hang_up(); }
@@ -321,7 +321,7 @@ TEST(ZmtpConnection, APingIsAnsweredByItsContext) {
   EXPECT_EQ(shaken.server().read_bytes(2 + 5), command("\4PONG")) << "and not for one that is cut off";
 }
 
-// It has a deadline, whatever it waits for.
+// The handshake has a deadline, whatever it waits for.
 TEST(ZmtpConnection, AServerThatNeverAnswersIsDropped) {
   for (const std::string& bytes : {std::string(), greeting_of("NULL"), greeting_of("NULL").substr(0, 11)}) {
     PlainServer server;
@@ -392,7 +392,7 @@ TEST(ZmtpConnection, AReaderThatStallsGetsAllInOrderOnceItReads) {
   }
 }
 
-// Its memory is let go of as soon as the system has it, and not before.
+// The memory of a frame is released as soon as the system has it, and not before.
 TEST(ZmtpConnection, AFrameIsKeptUntilItIsWritten) {
   Shaken shaken;
   const auto owner = std::make_shared<std::vector<std::byte>>(size_t{1} << 20);

@@ -493,7 +493,7 @@ TEST(Malformed, TransfersOutOfOrder) {
   expect_malformed(raw(ping, "", {{0, 0}}), {}, "a transfer 0");
 }
 
-// Its piece could be a frame of which not all has been copied.
+// The piece of such a chunk could be a frame of which not all has been copied.
 TEST(Malformed, AChunkThatNamesATransfer) {
   auto chunk = [](FlatBufferBuilder& builder) {
     return Raw{protocol::Body::Chunk, protocol::CreateChunk(builder, 2, 0, 5).Union()};

@@ -47,7 +47,7 @@ inline Values all_values() {
           Value::list({of_receiver})};
 }
 
-// One of each body, no field at its default.
+// A message of each body, with no field at its default.
 inline std::vector<Body> all_bodies() {
   const Id context{11, 12}, pass{13, 14}, pair{15, 16}, request{17, 18};
   const Error error = Error(Status::kGraphFreed, "why").set_origin_rank(3).set_may_have_run(true);

@@ -30,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// Of all threads of this process.
+// The processor time of all threads of this process.
 double cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -141,8 +141,8 @@ Cost measure_crowd() {
   return cost;
 }
 
-// What it costs is told, not judged: that is up to the machine. A fiftieth of a core is little on any, and a message
-// for each pair would be ten times that; where two cores do nothing else, all leave within a second.
+// Costs are reported, not judged: they depend on the machine. A fiftieth of a core is little on any, and a message for
+// each pair would be ten times that; where two cores do nothing else, all leave within a second.
 TEST(Crowd, MeetsIsIdleAndLeaves) {
   const Cost cost = measure_crowd();
   std::printf("figure: unit_worker.crowd_idle_percent %.2f %%_of_a_core\n", 100 * cost.idle);

@@ -74,7 +74,7 @@ class ManySocketsTest : public ::testing::Test {
     EXPECT_TRUE(wait(*future, kPatience));
     return future->value();
   }
-  // Of the first worker at another one.
+  // A call of the first worker at another one.
   std::shared_ptr<Future<Value>> call(int32_t rank, Values args) {
     CallRequest request;
     request.to = workers_[static_cast<size_t>(rank)]->worker().name();

@@ -1,4 +1,4 @@
-// What the longest task of a loop takes, whatever others ask for.
+// The time that the longest task of a loop takes, whatever peers ask for.
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -46,8 +46,8 @@ class ShortTasksTest : public ::testing::Test {
   // There and back.
   Value echo(Value value) { return get(call("echo", {std::move(value)})); }
 
-  // What the longest task took is told, not judged: that is up to the machine. It should be 5 ms at most. A task that
-  // is long takes long each time; where others use the machine, so may one that is not: the best of three. A task that
+  // The time of the longest task is reported, not judged: it depends on the machine, and should be 5 ms at most. A long
+  // task takes long each time; a short one may take long when others use the machine: so the best of three. A task that
   // copies a piece of payload may be the first to touch a huge page, which the machine clears then.
   void tell_longest_task(const std::function<void()>& scenario) {
     Longest least{kNever, ""};

@@ -661,7 +661,7 @@ enum distag_executor {
   DISTAG_EXECUTOR_HOST = 2  /* callbacks run when and where the host polls: engines, interpreters, frame loops */
 };
 
-/* What carries "tcp://" and "ipc://" (since 0.3). Both speak ZMTP 3 and CURVE, so workers of one group may differ. The
+/* The engine of "tcp://" and "ipc://" (since 0.3). Both speak ZMTP 3 and CURVE, so workers of one group may differ. The
  * threads of libzmq run no hook and no code of the host, and block all signals. libzmq ends the process in cases that
  * SECURITY.md names: a host that nothing may end takes the other one. */
 typedef uint32_t distag_socket_engine_type;
@@ -685,7 +685,7 @@ enum distag_member_state {
   DISTAG_MEMBER_LOST = 3  /* fenced: this incarnation is never heard again */
 };
 
-/* One participant as a worker sees it. */
+/* A participant, as a worker sees it. */
 typedef struct distag_member {
   uint32_t struct_size;
   int32_t rank;

@@ -90,7 +90,7 @@ distag_member to_member(const MemberRecord& record);
 std::string need_worker_name(const char* text, const char* what);
 // A list of such names.
 std::vector<std::string> need_worker_names(const char* const* names, size_t count, const char* what);
-// A text, or `fallback` if there is none.
+// A text, or `fallback` if `text` is NULL.
 std::string text_or(const char* text, const char* fallback, const char* name);
 // Checks the keys and the roles, and sets them in `made`.
 void make_security(const distag_security_options* given, ThreadedOptions& made);

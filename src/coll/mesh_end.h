@@ -24,7 +24,7 @@ class Mesh;
 //   any     -> ended     end_now(): all that is open fails with the same error, here and on the other members
 //   any     -> ended     end_behind(): a call needs a member that has left; for the others this one has left as well
 //
-// ended() is set once and stays; each other member is told of the end exactly once, even if there is no memory at
+// ended() is set once and stays; each other member hears of the end exactly once, even if there is no memory at
 // first. No call may wait for a member that has left or released the mesh.
 class MeshEnd {
  public:
@@ -47,7 +47,7 @@ class MeshEnd {
   // either. Each other one is told so once the parts sent to it before have arrived, and fails in its next call that
   // needs it.
   void end_behind(const Error& left);
-  // Whether some member has yet to be told of the end.
+  // Whether some member has yet to hear of the end.
   bool owes_word() const;
   // Closes a line: see Mesh.
   void close_line(MeshLines::End& end, const Error& why) noexcept;

@@ -50,8 +50,8 @@ struct OpenCollective : std::enable_shared_from_this<OpenCollective> {
   uint64_t bytes_held = 0;                 // bytes of pieces that came
   std::optional<MeshSnapshot::Move> move;  // for a call that sends something
 
-  // Step `part`: sends to members, waits for what is expected of members, and calls `then` with all of that; the own
-  // piece is in `outgoing` as well.
+  // Step `part`: sends to members, waits for what is expected of members, and calls `then` with all of that; this
+  // member's piece is in `outgoing` as well.
   void exchange(uint32_t part, std::map<int64_t, Tensors> outgoing, std::map<int64_t, std::vector<Expected>> expected,
                 UniqueFunction<void(std::map<int64_t, Tensors>)> then);
   // Makes tensors, on the executor if `bytes` take long, and calls `then` on the loop.

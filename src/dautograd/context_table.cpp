@@ -259,7 +259,7 @@ void ContextTable::release_if_over(const std::shared_ptr<DistributedContext>& co
   drop(context, over);
 }
 
-// Tries again later: the context would stay with holders that are not told of its end.
+// Tries again later: the context would stay with holders that do not hear of its end.
 void ContextTable::release_later(const std::shared_ptr<DistributedContext>& context) {
   Loop& loop = shared_.environment.loop;
   if (std::exchange(context->waits_to_release, true)) return;

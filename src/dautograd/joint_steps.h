@@ -30,8 +30,8 @@ class JointSteps {
 
   // The entry of that name that this worker has; nullptr: it is gone. Throws Violation.
   std::shared_ptr<autograd::Node> find(const Peer& from, const wire::EntryName& name) const;
-  // Adds entries that were reached, or named by other members. Returns the new ones: the other members have yet to be
-  // told of them.
+  // Adds entries that were reached, or named by other members. Returns the new ones: the other members have yet to
+  // hear of them.
   std::vector<std::shared_ptr<autograd::Node>> add(std::vector<std::shared_ptr<autograd::Node>> entries);
   bool is_empty() const { return entries_.empty(); }
   // The part is not done before they have begun.

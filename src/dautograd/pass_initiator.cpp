@@ -291,7 +291,7 @@ void PassInitiator::commit() {
     return;
   }
   const auto self = shared_from_this();
-  // First: if there is no memory for it, no worker may be told of a commit.
+  // First: if there is no memory for it, no worker may hear of a commit.
   try {
     part_->commit();
   } catch (...) {

@@ -98,7 +98,7 @@ Heard Passes::handle(const Peer& from, wire::Discover& discover) {
   }
   const auto context = contexts_.find(discover.context);
   if (discover.pass.maker == shared_.self.incarnation && find(discover.context, discover.pass) == nullptr) {
-    return Heard::kStale;  // all workers that the pass reached are told of its end
+    return Heard::kStale;  // all workers that the pass reached hear of its end
   }
   if (context == nullptr && discover.pairs.empty()) {
     fail(Status::kInvalidState,

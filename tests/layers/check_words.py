@@ -1,17 +1,19 @@
-"""Turns of phrase that stop a reader, and entries of the changelog that are too long. usage: check_words.py REPOSITORY
+"""Turns of phrase that stop a reader, comments without a subject, and entries of the changelog that are too long.
+usage: check_words.py REPOSITORY
 
-The documents and the header have none. Comments and texts of a file of src may have as many as words.txt says, one file a
-line, and a file without a row has none: rows are lowered and taken out, and never rise."""
+Documents, the header, and comments and texts of src have none of the words. A comment of src, tests, tools, samples, bindings
+and schemas begins with none of the words of BEGINNINGS: it names what it is about."""
 import glob
 import os
 import re
 import sys
 
-TABLE = "tests/layers/words.txt"
 WORDS = re.compile(r"\b([Ww]homs?|is none(?! of the)|[Nn]obody|tells? of|told of|so many|as far as|but for|the own|reckon\w*|"
                    r"the word of|its like|(?:let|lets) in)\b")
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "RELEASING.md", "SECURITY.md", "src/README.md", "samples/README.md",
              "tests/README.md", "docs/*.md", "bindings/*/README.md", "include/distag.h")
+BEGINNINGS = re.compile(r"(?://+|/\*+)\s*((?:Of|That|Those|One|It|Where|What|Who|Which|Whose|Such|So)\b[^.]{0,40})")
+WITH_COMMENTS = ("include", "src", "tests", "tools", "samples", "bindings", "schemas", "docs")
 MOST_LINES_OF_CHANGES, MOST_WORDS_OF_CHANGE = 90, 30  # of the version that is not released
 # Names of tests in tables, quotations, and English that the pattern meets by chance.
 EXCEPTIONS = ("WaitsForNobody",)
@@ -34,25 +36,22 @@ def prose_of_code(text):
     return "".join("\n" if old == "\n" else new for old, new in zip(text, kept))
 
 
-def parse(table):
-    rows = (line.split() for line in table.splitlines() if line and not line.startswith("#"))
-    return {path: int(count) for path, count in rows}
+def beginnings(path, text):
+    """(place, words) for each first line of a comment that begins so; a line of // below another one goes on with it."""
+    is_within = False
+    for line, code in enumerate(text.split("\n"), 1):
+        literals = re.sub(r"\"(?:\\.|[^\"\\])*\"", lambda literal: " " * len(literal.group(0)), code)
+        is_whole = literals.lstrip().startswith("//")
+        match = BEGINNINGS.search(literals)
+        if match and not (is_whole and is_within):
+            yield f"{path}:{line}: a comment begins \"{match.group(1)}\""
+        is_within = "//" in literals
 
 
-def check(documents, sources, table):
-    rows = parse(table)
-    complaints = [each for path, text in documents for each in found(path, text)]
-    if list(rows) != sorted(rows):
-        complaints.append(f"{TABLE}: its rows are not sorted")
-    for path, text in sources:
-        in_file, allowed = list(found(path, prose_of_code(text))), rows.get(path, 0)
-        if len(in_file) > allowed:
-            complaints += in_file + [f"{path}: {len(in_file)} of these words, at most {allowed} are allowed"]
-        elif path in rows and (len(in_file) < allowed or allowed == 0):
-            how = f"lower its row of {TABLE} to that" if in_file else f"take its row out of {TABLE}"
-            complaints.append(f"{path}: {len(in_file)} of these words are left: {how}")
-    gone = rows.keys() - {path for path, _ in sources}
-    return complaints + [f"{TABLE}: there is no {path}: take its row out" for path in sorted(gone)]
+def check(documents, sources, commented):
+    return [each for path, text in documents for each in found(path, text)] + \
+           [each for path, text in sources for each in found(path, prose_of_code(text))] + \
+           [each for path, text in commented for each in beginnings(path, text)]
 
 
 def check_changes(text):
@@ -68,14 +67,13 @@ def check_changes(text):
 
 
 def self_test():
-    cases = [(("It is for nobody.\n", ""), "", 1), (("`nobody` knows\n", ""), "", 0), (("", "// tells of it\n"), "", 2),
-             (("", "// tells of it\n"), "src/a.cpp 1\n", 0), (("", "int so_many; // plain\n"), "", 0),
-             (("", "// plain\n"), "src/a.cpp 1\n", 1), (("", "// plain\n"), "src/a.cpp 0\n", 1),
-             (("", "fail(\"the own key\");\n"), "src/a.cpp 1\n", 0), (("", "// tells of whom\n"), "src/a.cpp 1\n", 3),
-             (("", "// tells of it\n"), "src/a.cpp 2\n", 1), (("", "// tells of it\n"), "src/b.cpp 1\n", 3),
-             (("", "// tells of it\n"), "src/a.cpp 1\nsrc/b.cpp 1\n", 1), (("", "// tells of it\n"), "src/b.cpp 1\nsrc/a.cpp 1\n", 2)]
-    for (document, source), table, expected in cases:
-        got = check([("a.md", document)], [("src/a.cpp", source)], table)
+    cases = [("It is for nobody.\n", "", 1), ("`nobody` knows\n", "", 0), ("", "// A peer tells of it\n", 1),
+             ("", "int so_many; // plain\n", 0), ("", "fail(\"the own key\");\n", 1), ("", "// A word that tells of whom\n", 2),
+             ("", "// It is so.\n", 1), ("", "// A word\n// It is so.\n", 0), ("", "int a;  // of it\nint b;  // One more\n", 1),
+             ("", "int a;  // A word\n        // That goes on\n", 0), ("", "/* Where it is */\n", 1), ("", "call(\"// It is\");\n", 0),
+             ("", "// Italian\n", 0), ("", "// A word\n\n// Of it\n", 1)]
+    for document, source, expected in cases:
+        got = check([("a.md", document)], [("src/a.cpp", source)], [("src/a.cpp", source)])
         if len(got) != expected:
             yield f"self test: {expected} complaints were expected, got {got}"
     head = "## 1.0.0 (unreleased)\n\n### Added\n\n"
@@ -92,13 +90,20 @@ def read(root, paths):
             yield path, file.read()
 
 
+def files(root, folder):
+    for place, folders, names in os.walk(os.path.join(root, folder)):
+        folders[:] = [each for each in folders if each != "released"]  # frozen
+        yield from (os.path.relpath(os.path.join(place, name), root) for name in names
+                    if name.endswith((".h", ".hpp", ".c", ".cpp", ".fbs")))
+
+
 def main():
     root = sys.argv[1]
     documents = [os.path.relpath(path, root) for pattern in DOCUMENTS for path in glob.glob(os.path.join(root, pattern))]
-    sources = [os.path.relpath(os.path.join(folder, name), root) for folder, _, names in os.walk(os.path.join(root, "src"))
-               for name in names if name.endswith((".h", ".cpp"))]
-    (_, changes), (_, table) = read(root, ["CHANGELOG.md", TABLE])
-    complaints = [*self_test(), *check_changes(changes), *check(list(read(root, documents)), list(read(root, sources)), table)]
+    commented = list(read(root, [path for folder in WITH_COMMENTS for path in files(root, folder)]))
+    sources = [each for each in commented if each[0].startswith("src/")]
+    (_, changes), = read(root, ["CHANGELOG.md"])
+    complaints = [*self_test(), *check_changes(changes), *check(list(read(root, documents)), sources, commented)]
     print("\n".join(complaints))
     print(f"{len(documents)} documents, {len(sources)} sources, {len(complaints)} complaints")
     return 1 if complaints else 0

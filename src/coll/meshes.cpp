@@ -200,7 +200,12 @@ void Meshes::on_agreed(Creation& creation, const Value& requests) {
                                        creation.timeout,
                                        creation.policy});
   meshes_.emplace(mesh->id(), mesh);
-  lead_early(mesh);
+  try {
+    lead_early(mesh);
+  } catch (...) {
+    meshes_.erase(mesh->id());
+    throw;
+  }
   creation.made->complete(mesh);
 }
 
@@ -247,30 +252,37 @@ Heard Meshes::lead(Mesh& mesh, const Peer& from, const wire::Body& body) {
 }
 
 Heard Meshes::keep(const Id& mesh, const Peer& from, const wire::Body& body) {
+  const bool is_creating = creations_.use_count() > 1;
+  if (!is_creating && std::holds_alternative<wire::Where>(body)) {
+    // The peer waits for a member that never had the mesh: its creation failed here alone.
+    Error error(Status::kDisconnected,
+                fmt::format("{} has no such mesh: it failed to create it", describe_peer(self_)));
+    group_.send(from, wire::MeshEnd{mesh, std::move(error), true}, nullptr);
+    return Heard::kHandled;
+  }
   const Nanos now = environment_.loop.now();
   std::erase_if(early_, [now](const Early& early) { return early.expires <= now; });
   size_t bytes = bytes_of(body);
   for (const Early& early : early_) bytes += early.from.incarnation == from.incarnation ? early.bytes : 0;
   // The others may have learned before this worker that the mesh is made, and be in its first call.
-  if (bytes > (creations_.use_count() > 1 ? kMostBytesWhileCreating : kMostEarlyBytes)) return Heard::kStale;
+  if (bytes > (is_creating ? kMostBytesWhileCreating : kMostEarlyBytes)) return Heard::kStale;
   early_.push_back({mesh, from, body, deadline_after(now, kEarlyLife), bytes_of(body)});
   return Heard::kHandled;
 }
 
 void Meshes::lead_early(const std::shared_ptr<Mesh>& mesh) {
-  std::deque<Early> others;
-  for (Early& early : std::exchange(early_, {})) {
-    if (early.mesh != mesh->id()) {
-      others.push_back(std::move(early));
-      continue;
-    }
+  std::list<Early> own;
+  for (auto next = early_.begin(); next != early_.end();) {
+    const auto early = next++;
+    if (early->mesh == mesh->id()) own.splice(own.end(), early_, early);
+  }
+  for (const Early& early : own) {
     try {
       lead(*mesh, early.from, early.body);
     } catch (const Violation& error) {
       group_.fence(early.from.incarnation, error);
     }
   }
-  early_ = std::move(others);
 }
 
 void Meshes::refuse(const Peer& from, const wire::Message& outline, const Error& why) {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -90,7 +90,7 @@ class Meshes {
   // On the loop.
   Peer self_;
   std::map<Id, std::shared_ptr<Mesh>> meshes_;
-  std::deque<Early> early_;
+  std::list<Early> early_;
   const std::shared_ptr<char> creations_ = std::make_shared<char>();  // held by each that is under way
 };
 

@@ -70,13 +70,14 @@ void GatherRounds::on_call(const GroupCall& call) {
     fail(Status::kInvalidState, "all_gather: {} has come before", describe_peer(call.from));
   }
   const Ranks ranks = request.ranks;
+  const std::shared_ptr<PendingReply> reply = call.defer();
   try {
-    add(round, std::move(request), call.from, call.defer());
+    add(round, std::move(request), call.from, reply);
   } catch (...) {
-    // The contribution fails, and may come once more.
+    // The contribution fails, and may come once more. From defer() on the answer is the reply's.
     const auto found = rounds_.find(ranks);
     if (found != rounds_.end()) remove(found->second, call.from.rank);
-    throw;
+    reply->fail(current_error());
   }
 }
 
@@ -211,13 +212,7 @@ void GatherRounds::complete(const Ranks& given) {
   for (auto& [rank, contribution] : round->came) {
     if (contribution.timer != 0) shared_.loop.cancel_timer(std::exchange(contribution.timer, 0));
   }
-  Value::List values;
-  std::vector<int64_t> turns;
-  for (auto& [rank, contribution] : round->came) {
-    values.push_back(std::move(contribution.value));
-    turns.push_back(contribution.turn);
-  }
-  spread_(ranks, turns, Value::list(std::move(values)), [round](const LeftOut* left_out) {
+  const auto end = [round](const LeftOut* left_out) {
     const Error unknown(Status::kOutOfMemory, "no memory");  // no effect on members that have the values
     for (const auto& [rank, contribution] : round->came) {
       const Error* why = &unknown;
@@ -227,7 +222,18 @@ void GatherRounds::complete(const Ranks& given) {
       }
       answer(*contribution.reply, why);
     }
-  });
+  };
+  try {
+    Value::List values;
+    std::vector<int64_t> turns;
+    for (auto& [rank, contribution] : round->came) {
+      values.push_back(std::move(contribution.value));
+      turns.push_back(contribution.turn);
+    }
+    spread_(ranks, turns, Value::list(std::move(values)), end);
+  } catch (const std::bad_alloc&) {
+    end(nullptr);
+  }
 }
 
 // A failure for lack of memory does not keep the other replies from going out.

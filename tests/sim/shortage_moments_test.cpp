@@ -309,5 +309,50 @@ TEST(ShortageMoments, CollectivesEndOnAllMembers) {
   EXPECT_GT(fulfilled, 6u);
 }
 
+// Each member calls as soon as it has its mesh, so that what it sends may come before the other member has its own. A
+// member that has none fails, and the other one, if it has the mesh, does not wait for ever.
+TEST(ShortageMoments, AMeshThatOneMemberCannotMakeEndsOnTheOther) {
+  size_t failed = 0, had_none = 0;
+  for (const int32_t victim : {0, 1}) {
+    for_each_moment(victim, {1, 2, 3, 5}, SimGroupOptions(),
+                    [&](SimWorkerGroup& group, const std::function<void()>& begin) {
+                      group.start();
+                      begin();
+                      layout::MeshRequest request;
+                      request.shape = {2};
+                      std::vector<std::shared_ptr<Future<std::shared_ptr<Mesh>>>> made;
+                      for (const int32_t rank : {0, 1})
+                        made.push_back(group.worker(rank).meshes().create(request, 100 * kSecond));
+                      CollectiveCall call;
+                      call.axes = {0};
+                      call.timeout = kForever;
+                      call.tensor = Tensor::empty(Dtype::kFloat64, {3});
+                      std::fill_n(call.tensor.mutable_data_as<double>(), 3, 1.0);
+                      std::vector<std::shared_ptr<Future<Tensor>>> results(2);
+                      const auto is_over = [&](size_t rank) {
+                        const auto& other = *made[1 - rank];
+                        if (!made[rank]->is_done()) return other.is_done() && other.error() != nullptr;
+                        if (made[rank]->error() != nullptr) return true;
+                        if (!results[rank]) results[rank] = made[rank]->value()->collective(call);
+                        return results[rank]->is_done();
+                      };
+                      group.scheduler().run_until([&] { return is_over(0) & is_over(1); }, 20 * kSecond);
+                      group.memory(victim).refuse(0, 0);
+                      for (const size_t rank : {0u, 1u}) {
+                        ASSERT_TRUE(is_over(rank)) << rank;
+                        const Completion& last = results[rank] ? static_cast<Completion&>(*results[rank]) : *made[rank];
+                        if (last.error() == nullptr) continue;
+                        ++failed;
+                        if (last.error()->message().find("has no such mesh") != std::string::npos)
+                          ++had_none;
+                        else
+                          EXPECT_EQ(last.error()->status(), Status::kOutOfMemory) << last.error()->message();
+                      }
+                    });
+  }
+  EXPECT_GT(failed, 20u);
+  EXPECT_GT(had_none, 4u);
+}
+
 }  // namespace
 }  // namespace distag::sim

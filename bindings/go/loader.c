@@ -1,4 +1,4 @@
-// go:build cgo
+//go:build cgo
 
 #define _GNU_SOURCE /* dladdr */
 #include "loader.h"

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 
 #include "base/error.h"
 #include "base/file_size.h"
@@ -23,6 +24,10 @@ constexpr size_t kMostAtOnce = size_t{1} << 30;  // some kernels refuse 2 GiB
        describe_file_error(error));
 }
 
+struct CloseFolder {
+  void operator()(DIR* folder) const { closedir(folder); }
+};
+
 bool is_regular(int descriptor) {
   struct stat status = {};
   return fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
@@ -31,22 +36,25 @@ bool is_regular(int descriptor) {
 }  // namespace
 
 DataFile DataFile::create(const std::string& path) {
+  std::string name = path;  // no memory is needed once the file is open
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (descriptor < 0) fail_at("made", path, errno);
-  return DataFile(descriptor, path);
+  return DataFile(descriptor, std::move(name));
 }
 
 std::shared_ptr<const DataFile> DataFile::open(const std::string& path, Links links) {
   const int no_follow = links == Links::kRefused ? O_NOFOLLOW : 0;
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | no_follow);
-  if (descriptor < 0 && errno == ENOENT) return nullptr;
-  if (descriptor < 0) fail_at("read", path, errno);
-  const auto file = std::shared_ptr<const DataFile>(new DataFile(descriptor, path));
-  if (!is_regular(descriptor)) fail(Status::kInvalidState, "\"{}\" is no regular file: remove it", path);
+  const auto file = std::shared_ptr<DataFile>(new DataFile(-1, path));  // no memory is needed once it is open
+  file->descriptor_ = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | no_follow);
+  if (file->descriptor_ < 0 && errno == ENOENT) return nullptr;
+  if (file->descriptor_ < 0) fail_at("read", path, errno);
+  if (!is_regular(file->descriptor_)) fail(Status::kInvalidState, "\"{}\" is no regular file: remove it", path);
   return file;
 }
 
-DataFile::~DataFile() { close(descriptor_); }
+DataFile::~DataFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
 
 uint64_t DataFile::size() const { return identity().size; }
 
@@ -115,15 +123,9 @@ std::vector<std::string> list_folder(const std::string& path) {
   DIR* folder = opendir(path.c_str());
   if (folder == nullptr) fail_at("read", path, errno);
   std::vector<std::string> names;
-  try {
-    for (const dirent* entry = readdir(folder); entry != nullptr; entry = readdir(folder)) {
-      names.emplace_back(entry->d_name);
-    }
-  } catch (...) {
-    closedir(folder);
-    throw;
-  }
-  closedir(folder);
+  const std::unique_ptr<DIR, CloseFolder> closes(folder);
+  for (errno = 0; const dirent* entry = readdir(folder); errno = 0) names.emplace_back(entry->d_name);
+  if (errno != 0) fail_at("read", path, errno);
   return names;
 }
 

@@ -46,7 +46,7 @@ class DataFile {
  private:
   DataFile(int descriptor, std::string path) : descriptor_(descriptor), path_(std::move(path)) {}
 
-  const int descriptor_;
+  int descriptor_;  // -1: it is not open yet
   const std::string path_;
 };
 

@@ -27,9 +27,8 @@ auto without_signal(Call&& call) {
   errno = 0;
   const auto result = call();
   const int error = errno;
-  const bool is_over_limit = error == EFBIG || result == static_cast<decltype(result)>(EFBIG);
   const timespec now = {};
-  if (is_over_limit && !is_of_host) {
+  if (error == EFBIG && !is_of_host) {
     while (sigtimedwait(&ours, nullptr, &now) < 0 && errno == EINTR) continue;
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -44,7 +43,7 @@ int set_file_size(int descriptor, off_t size) {
 }
 
 int allocate_file(int descriptor, off_t size) {
-  return without_signal([descriptor, size] { return posix_fallocate(descriptor, 0, size); });
+  return without_signal([descriptor, size] { return errno = posix_fallocate(descriptor, 0, size); });
 }
 
 ssize_t write_to_file(int descriptor, const void* data, size_t size) {

@@ -145,7 +145,10 @@ const std::byte* Tensor::data() const {
 }
 
 Tensor Tensor::view(const Dims& shape, const Dims& strides, int64_t offset) const {
-  Tensor view = make(data_->dtype, shape, strides, offset, element_count(shape), data_->storage);
+  // A shape of more bytes than memory can hold is refused even if sizes or strides of 0 make it small: no peer takes
+  // it.
+  const int64_t count = element_count(shape, dtype_size(data_->dtype));
+  Tensor view = make(data_->dtype, shape, strides, offset, count, data_->storage);
   check_whole();  // set_shard_slot() leaves the memory to tensors that share the storage by now
   view.hold_ = hold_;
   return view;

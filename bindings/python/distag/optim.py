@@ -25,6 +25,9 @@ from .worker import PARAMETERS
 if TYPE_CHECKING:
     from .worker import Worker
 
+# Two settings that PyTorch gives as one.
+_PAIRS = {"betas": ("beta1", "beta2"), "etas": ("etaminus", "etaplus"), "step_sizes": ("step_size_min", "step_size_max")}
+
 
 class Optimizer(Owner):
     """An update rule and its state, for parameters anywhere. The worker may be None when all are tensors. Settings are
@@ -57,11 +60,11 @@ class Optimizer(Owner):
 
     def set(self, **settings: Any) -> None:
         """Changes settings from the next step on."""
-        if "betas" in settings:
-            betas = settings.pop("betas")
-            if not isinstance(betas, (tuple, list)) or len(betas) != 2:
-                raise invalid(f"betas are two numbers, not {betas!r}")
-            settings["beta1"], settings["beta2"] = betas
+        for pair in _PAIRS.keys() & settings.keys():
+            values = settings.pop(pair)
+            if not isinstance(values, (tuple, list)) or len(values) != 2:
+                raise invalid(f"{pair} are two numbers, not {values!r}")
+            settings.update(zip(_PAIRS[pair], values))
         for name, value in settings.items():
             if not isinstance(value, Real):
                 raise invalid(f"{name}: a number is wanted, not {value!r}")

@@ -339,6 +339,15 @@ class Training(unittest.TestCase):
             self.step(worker, other, y, 0.01)
             self.assertEqual(y.tolist() == x.tolist(), is_loaded)
 
+    def test_settings_may_be_pairs_as_in_pytorch(self):
+        x = distag.tensor([1.0], requires_grad=True)
+        rprop = optim.Rprop(None, [x], lr=0.1, etas=(0.25, 3.0), step_sizes=(0.01, 0.2))
+        settings = rprop.save()["settings"]
+        names = ("etaminus", "etaplus", "step_size_min", "step_size_max")
+        self.assertEqual([settings[name] for name in names], [0.25, 3.0, 0.01, 0.2])
+        with self.assertRaisesRegex(distag.DistagError, "etas are two numbers, not 0.5"):
+            rprop.set(etas=0.5)
+
     def test_a_state_that_is_loaded_goes_on(self):
         self.save_and_load(None)
         with group() as (a, _):

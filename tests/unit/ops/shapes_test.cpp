@@ -60,6 +60,20 @@ TEST(ReshapeTest, RefusesOtherCounts) {
   EXPECT_EQ(failure({0, -1}).find("INVALID_ARGUMENT"), 0u);
 }
 
+// No peer takes such a tensor, though it has no elements.
+TEST(ReshapeTest, RefusesShapesOfMoreBytesThanMemoryCanHold) {
+  const Tensor x = floats({0, 3}, {});
+  constexpr int64_t kMost = INT64_MAX / sizeof(float);
+  EXPECT_EQ(run("reshape", {x}, {{"shape", Dims{0, kMost}}}).shape(), (Dims{0, kMost}));
+  for (const Dims& shape : {Dims{0, kMost + 1}, Dims{-1, INT64_MAX}, Dims{kMost + 1, 0}}) {
+    EXPECT_NE(failure_of([&] {
+                run("reshape", {x}, {{"shape", shape}});
+              }).find("more elements than memory can hold"),
+              std::string::npos)
+        << to_string(shape);
+  }
+}
+
 TEST(SliceTest, CutsAsPythonDoes) {
   Tensor x = counting({7});
   auto slice = [&](int64_t start, int64_t stop, int64_t step) {

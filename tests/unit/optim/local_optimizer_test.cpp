@@ -228,6 +228,10 @@ TEST(LocalOptimizerTest, AStateThatDoesNotFitChangesNothing) {
   LocalOptimizer optimizer(kAdam, {parameter});
   step(optimizer, {vector_of({1, 1})});
   const auto item = [](Value::Map entries) { return Value::list({Value::map(std::move(entries))}); };
+  const auto begun = [&item](Value::Map entries) {
+    entries.emplace_back("step", Value(int64_t{1}));
+    return item(std::move(entries));
+  };
   const std::vector<Value> wrong = {
       Value(),
       Value::list({}),
@@ -235,9 +239,10 @@ TEST(LocalOptimizerTest, AStateThatDoesNotFitChangesNothing) {
       item({{"step", Value(int64_t{-1})}}),
       item({{"step", Value(1.5)}}),
       item({{"step", Value(int64_t{1})}, {"sum", Value(vector_of({1, 2}))}}),
-      item({{"step", Value(int64_t{1})}, {"exp_avg", Value(vector_of({1}))}}),
-      item({{"step", Value(int64_t{1})}, {"exp_avg", Value(tensor_of<float>(Dims{2}, {1, 2}))}}),
-      item({{"step", Value(int64_t{1})}, {"exp_avg", Value(1.0)}})};
+      begun({{"exp_avg", Value(vector_of({1, 2}))}}),
+      begun({{"exp_avg", Value(vector_of({1}))}, {"exp_avg_sq", Value(vector_of({1, 2}))}}),
+      begun({{"exp_avg", Value(tensor_of<float>(Dims{2}, {1, 2}))}, {"exp_avg_sq", Value(vector_of({1, 2}))}}),
+      begun({{"exp_avg", Value(1.0)}, {"exp_avg_sq", Value(vector_of({1, 2}))}})};
   for (const Value& value : wrong) {
     EXPECT_EQ(status_of([&] { optimizer.load(value); }), Status::kInvalidArgument);
   }

@@ -69,9 +69,14 @@ distag_status distag_apply(const char* op, distag_tensor* const* inputs, size_t 
     check_array(out_outputs, output_count, "out_outputs");
     need_known_bits(flags, DISTAG_APPLY_NO_GRAD, "flags");
     const bool record = (flags & DISTAG_APPLY_NO_GRAD) == 0;
-    give_tensors(is_sharding ? Tensors{apply_sharding_op(tensors, settings, record)}
-                             : autograd::apply(*found, tensors, settings, record),
-                 out_outputs, output_count, op);
+    try {
+      give_tensors(is_sharding ? Tensors{apply_sharding_op(tensors, settings, record)}
+                               : autograd::apply(*found, tensors, settings, record),
+                   out_outputs, output_count, op);
+    } catch (Error& error) {
+      if (!error.message().starts_with(op)) error.add_context(op);
+      throw;
+    }
   });
 }
 

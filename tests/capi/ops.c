@@ -181,6 +181,17 @@ static void apply_by_name(void) {
   two[0] = two[1] = a;
   CHECK_FAILS(distag_apply("neg", &a, 1, NULL, 0, two, 2, &err), DISTAG_E_INVALID_ARGUMENT, "outputs");
   CHECK(two[0] == NULL && two[1] == NULL);
+  const char *const shape_keys[] = {"shape"};
+  distag_value *negative = NULL, *shape = NULL, *shapes = NULL;
+  CHECK_OK(distag_value_create_int64(-2, &negative, &err));
+  CHECK_OK(distag_value_create_list(&negative, 1, &shape, &err));
+  CHECK_OK(distag_value_create_map(shape_keys, &shape, 1, &shapes, &err));
+  CHECK_FAILS(distag_apply("ones", NULL, 0, shapes, 0, &y, 1, &err), DISTAG_E_INVALID_ARGUMENT, "distag_apply: ones: ");
+  CHECK_FAILS(distag_apply("expand", &a, 1, shapes, 0, &y, 1, &err), DISTAG_E_INVALID_ARGUMENT,
+              "distag_apply: expand: ");
+  distag_value_release(negative);
+  distag_value_release(shape);
+  distag_value_release(shapes);
   distag_value_release(zero);
   distag_value_release(attributes);
   distag_value_release(wrong);

@@ -4,91 +4,31 @@ is restarted in one. What frames take of the processor is measured, and judges n
 usage: check.py SAMPLE DISTAG_COMMAND LEARNER GAME RESTARTED_GAME BLOCKING..."""
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 
-SECONDS = 240  # only against hanging
-PROGRESS = r"game: frame (\d+), step (\d+), loss ([\d.]+)"
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from training import SECONDS, Host, start  # noqa: E402
 
-
-class Game:
-    """A game and its learner, and the lines that they print."""
-
-    def __init__(self, command, **environment):
-        self.process = subprocess.Popen(command, env=dict(os.environ, OPENBLAS_NUM_THREADS="1", **environment), text=True,
-                                        start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.lines, self.deadline = [], time.monotonic() + SECONDS
-
-    @classmethod
-    def run(cls, distag, learner, folder, **environment):
-        """Both under `distag run`."""
-        choose = 'if [ "$RANK" = 0 ]; then exec love "$0"; else exec "$1"; fi'
-        return cls([distag, "run", "-n", "2", "--restart", "3", "sh", "-c", choose, folder, learner], **environment)
-
-    def until(self, pattern, holds=lambda match: True):
-        """The match of the first line that fits."""
-        for line in self.process.stdout:
-            self.lines.append(line)
-            match = re.search(pattern, line)
-            if match and holds(match):
-                return match
-            if time.monotonic() > self.deadline:
-                break
-        self.process.kill()
-        sys.exit(f"no line is as {pattern}:\n{''.join(self.lines)}")
-
-    def count(self, pattern):
-        return sum(bool(re.search(pattern, line)) for line in self.lines)
-
-    def leave(self, pid):
-        """Ends the game as a window's cross does, in whatever step it is; gives its line about its frames."""
-        os.kill(pid, signal.SIGINT)
-        frames = self.until(r"game: (\d+) frames, (\d+) calls of C, p50 ([\d.]+), p99 ([\d.]+), longest ([\d.]+) ms")
-        self.lines += self.process.stdout.readlines()
-        code = self.process.wait(60)
-        assert code == 0, (code, self.lines)
-        return frames
+LIMIT = 0.05
+FRAMES = r"game: (\d+) frames, (\d+) calls of C, p50 ([\d.]+), p99 ([\d.]+), longest ([\d.]+) ms"
 
 
-def loss_below(limit):
-    return lambda match: float(match[3]) < limit
-
-
-def start(folder):
-    """As its user starts it, until Ctrl-C."""
-    game = Game(["sh", os.path.join(folder, "run.sh")])
-    game.until(PROGRESS)
-    os.killpg(game.process.pid, signal.SIGINT)
-    game.lines += game.process.stdout.readlines()
-    assert game.process.wait(SECONDS) == 130, (game.process.returncode, game.lines)
-
-
-def stop(game, learner):
-    """Stops the learner: the frames go on, and no step does."""
-    os.kill(learner, signal.SIGSTOP)
-    steps = [int(game.until(PROGRESS)[2])]
-    while steps[-1:] != steps[-2:-1]:  # one step may have been under way
-        steps.append(int(game.until(PROGRESS)[2]))
-        assert len(steps) < 20, f"steps end without a learner: {steps}"
+def run(distag, learner, game, **environment):
+    return Host.run("game", distag, learner, ["love", game], **environment)
 
 
 def train(arguments):
-    game = Game.run(*arguments)
+    game = run(*arguments)
     learner = int(game.until(r"learner (\d+)")[1])
-    found = game.until(r"game: process (\d+), compiled (\w+)") if not game.count("game: process") else re.search(
-        r"game: process (\d+), compiled (\w+)", "".join(game.lines))
+    found = game.find(r"game: process (\d+), compiled (\w+)")
     assert found[2] == "true", found[0]
-    first = float(game.until(PROGRESS)[3])
-    trained = game.until(PROGRESS, loss_below(min(0.05, first)))
-    stop(game, learner)
-    os.kill(learner, signal.SIGKILL)
-    if not game.count("goes on without"):  # a learner that is stopped for long is lost by then
-        game.until("goes on without the learner: (DISCONNECTED|PEER_RESTARTED)")
-    game.until("trains again")
-    game.until(PROGRESS, lambda match: loss_below(0.05)(match) and int(match[2]) > int(trained[2]))
-    frames = game.leave(int(found[1]))
+    first = float(game.until(game.progress)[3])
+    trained = game.until_loss(min(LIMIT, first))
+    game.stop(learner)
+    game.kill(learner)
+    game.until_loss(LIMIT, int(trained[2]))
+    frames = game.leave(int(found[1]), FRAMES)
     assert game.count("goes on without") == game.count("trains again") == 1, game.lines
     for name, number in (("p50", frames[3]), ("p99", frames[4]), ("longest", frames[5])):
         print(f"figure: frame_of_love_{name} {number} ms")
@@ -98,9 +38,9 @@ def train(arguments):
 
 def guard(arguments, blocking):
     """No frame calls what may block."""
-    game = Game.run(*arguments, DISTAG_GUARD=" ".join(blocking))
-    game.until(PROGRESS)
-    frames = game.leave(int(re.search(r"game: process (\d+)", "".join(game.lines))[1]))
+    game = run(*arguments, DISTAG_GUARD=" ".join(blocking))
+    game.until(game.progress)
+    frames = game.leave(int(game.find(r"game: process (\d+)")[1]), FRAMES)
     print(f"figure: calls_of_frame_of_love {int(frames[2]) / int(frames[1]):.1f} calls")
 
 
@@ -113,7 +53,7 @@ def restart(folder):
 
 def main():
     sample, distag, learner, game, restarted, *blocking = sys.argv[1:]
-    start(sample)
+    start("game", sample)
     guard((distag, learner, game), blocking)
     train((distag, learner, game))
     restart(restarted)

@@ -1,5 +1,6 @@
 """Hosts that train, each with samples/hosts/learner.c as its learner: they say the same in the same words, and a test
 reads their lines."""
+import atexit
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ class Host:
         self.process = subprocess.Popen(command, env=dict(os.environ, OPENBLAS_NUM_THREADS="1", **environment),
                                         text=True, start_new_session=True, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT)
+        atexit.register(self.process.kill)  # where a check fails; without its launcher a group ends
         self.name, self.lines, self.deadline = name, [], time.monotonic() + SECONDS
         self.progress = rf"{name}: frame (\d+), step (\d+), loss ([\d.]+)"
 
@@ -57,10 +59,11 @@ class Host:
             steps.append(int(self.until(self.progress)[2]))
             assert len(steps) < 20, f"steps end without a learner: {steps}"
 
-    def kill(self, learner):
+    def kill(self, learner, meanwhile=lambda: None):
         """Kills a learner that is stopped: the host misses it once, and trains again with the next one."""
         os.kill(learner, signal.SIGKILL)
         self.find("goes on without the learner: (DISCONNECTED|PEER_RESTARTED)")  # maybe lost while it was stopped
+        meanwhile()
         self.find("trains again")
 
     def leave(self, pid, last_line):

@@ -18,15 +18,26 @@ PARTS = ("distag_remote", "distag_context_create", "distag_backward_async", "dis
 TRIES = 5  # an answer may come between the signal and the end of the loop: the step is over then
 
 
+def wait_for_tries(host, gate):
+    """While the next learner waits at the gate, the host tries it in vain: four times, each 250 frames."""
+    for _ in range(3):
+        host.until(host.progress)
+    with open(gate, "w", encoding="utf-8") as file:
+        file.write("\n")
+    os.remove(gate)
+
+
 def train(distag, learner, robot):
-    host = Host.run("robot", distag, learner, robot)
+    gate = os.path.join(os.environ["TMPDIR"], "gate")
+    host = Host.run("robot", distag, learner, robot, GATE=gate)
     first_learner = int(host.until(r"learner (\d+)")[1])
     gradients = host.find(r"gradients of the first step differ by (\S+), the largest is (\S+), its loss ([\d.]+)")
     assert float(gradients[1]) < 1e-6 and float(gradients[2]) > 0.01, gradients[0]
     assert float(gradients[3]) > 2 * LIMIT, gradients[0]
     trained = host.until_loss(LIMIT)
     host.stop(first_learner)
-    host.kill(first_learner)
+    os.mkfifo(gate)
+    host.kill(first_learner, lambda: wait_for_tries(host, gate))
     host.until_loss(LIMIT, int(trained[2]))
     frames = host.leave(int(host.find(r"robot: process (\d+)")[1]), FRAMES)
     assert host.count(LEFT) == 1 and int(frames[3]) == 0, host.lines

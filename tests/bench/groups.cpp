@@ -19,9 +19,10 @@ namespace bench {
 namespace {
 
 std::vector<MeshRow> mesh_rows() {
-  std::vector<MeshRow> rows = collective_rows();
-  for (MeshRow& row : sharded_rows()) rows.push_back(std::move(row));
-  for (MeshRow& row : large_group_rows()) rows.push_back(std::move(row));
+  std::vector<MeshRow> rows;
+  for (const auto& part : {collective_rows, sharded_rows, planned_rows, feeding_rows, store_rows, large_group_rows}) {
+    for (MeshRow& row : part()) rows.push_back(std::move(row));
+  }
   return rows;
 }
 

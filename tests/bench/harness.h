@@ -17,6 +17,9 @@ std::vector<double> timed(const std::function<void()>& run, int count, int warm)
 // Prints median and p99 of samples in seconds, scaled to `unit`: "us", "ms".
 void report(const std::string& name, std::vector<double> samples, const std::string& unit);
 void report_value(const std::string& name, double value, const std::string& unit);
+// Two sides that were run in turn: reports the median of their ratios, and the medians of both, in `unit`.
+void report_ratio(const std::string& name, const std::vector<double>& ours, const std::vector<double>& theirs,
+                  const std::string& unit);
 
 // All threads of this process may go to sleep meanwhile.
 void rest(std::chrono::nanoseconds time);
@@ -45,6 +48,7 @@ distag_worker* make_worker(const char* rendezvous, int32_t rank, int32_t size, c
 std::vector<Row> local_rows();
 std::vector<Row> model_rows();
 std::vector<Row> planning_rows();
+std::vector<Row> search_rows();
 std::vector<Row> pair_rows();
 std::vector<Row> tcp_rows();    // of a pair that listens at tcp addresses
 std::vector<Row> curve_rows();  // and with CURVE
@@ -73,6 +77,9 @@ struct MeshRow {
 };
 std::vector<MeshRow> collective_rows();
 std::vector<MeshRow> sharded_rows();
+std::vector<MeshRow> planned_rows();
+std::vector<MeshRow> feeding_rows();
+std::vector<MeshRow> store_rows();
 std::vector<MeshRow> large_group_rows();
 
 // None wanted: all. `run_member` is the side of a process that it starts.

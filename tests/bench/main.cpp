@@ -52,6 +52,22 @@ void report(const std::string& name, std::vector<double> samples, const std::str
   std::fflush(stdout);
 }
 
+void report_ratio(const std::string& name, const std::vector<double>& ours, const std::vector<double>& theirs,
+                  const std::string& unit) {
+  const auto middle = [](std::vector<double> samples) {
+    std::sort(samples.begin(), samples.end());
+    return samples[samples.size() / 2];
+  };
+  std::vector<double> ratios;
+  for (size_t i = 0; i < ours.size(); ++i) ratios.push_back(ours[i] / theirs[i]);
+  const double scale = unit == "us" ? 1e6 : 1e3;
+  const char* form =
+      as_json ? "{\"name\": \"%s\", \"p50\": %.4f, \"unit\": \"x\", \"sides\": [%.4f, %.4f], \"of\": \"%s\"}\n"
+              : "%-28s %14.3f  x    %10.2f / %10.2f  %s\n";
+  std::printf(form, name.c_str(), middle(ratios), middle(ours) * scale, middle(theirs) * scale, unit.c_str());
+  std::fflush(stdout);
+}
+
 void check(const distag_error& error, const char* what) {
   if (error.code == DISTAG_OK) return;
   std::fprintf(stderr, "%s: %s: %s\n", what, distag_status_get_name(error.code), error.message);
@@ -83,6 +99,7 @@ int main(int argc, char** argv) {
   for (const bench::Row& row : choose(bench::local_rows())) row.run();
   for (const bench::Row& row : choose(bench::model_rows())) row.run();
   for (const bench::Row& row : choose(bench::planning_rows())) row.run();
+  for (const bench::Row& row : choose(bench::search_rows())) row.run();
   std::vector<bench::Row> pair = choose(bench::pair_rows());
   const std::vector<bench::Row> training = choose(bench::training_rows());
   pair.insert(pair.end(), training.begin(), training.end());

@@ -16,6 +16,7 @@ import subprocess
 import sys
 
 # The row, what it may cost at most as a multiple of what, and the row that names that ("own": another one of distag).
+# "beside": the row itself runs both sides in turn and gives their ratio; the last item says what the other side is.
 TARGETS = [
     ("rpc_latency_4B", "raw", 2.0, "raw_ping_pong_4B"),
     ("rpc_latency_4B", "peer", 0.12, None),
@@ -64,6 +65,24 @@ TARGETS = [
     ("sharded_op_placed", "alone", 5.0, None),
     ("sharded_op_new", "alone", 100.0, None),
     ("redistribute_plan_64", "alone", 2000.0, None),
+    ("plan_100_ops", "alone", 500.0, None),
+    ("plan_400_ops", "alone", 2000.0, None),
+    ("plan_24_layers", "alone", 10000.0, None),
+    ("auto_mlp_step", "beside", 1.05, "the best of forms by hand"),
+    ("auto_transformer_step", "beside", 1.05, "the best of forms by hand"),
+    ("auto_embedding_step", "beside", 1.05, "the best of forms by hand"),
+    ("planned_op", "beside", 1.02, "marked by hand"),
+    ("loader_ahead_step", "beside", 1.05, "a batch that is there"),
+    ("loader_waits_step", "beside", 1.05, "the source alone"),
+    ("loader_of_mapped_file", "peer", 1.0, None),
+    ("save_256MB", "dd", 1.3, "dd_write_256MB"),
+    ("save_256MB", "peer", 1.0, None),
+    ("load_256MB", "dd", 1.3, "dd_read_256MB"),
+    ("load_256MB", "peer", 1.0, None),
+    ("save_async_call", "alone", 2.0, None),
+    ("save_async_step", "beside", 1.15, "steps alone"),
+    ("load_memory", "alone", 32.0, None),
+    ("load_into_memory", "alone", 32.0, None),
     ("start_64", "alone", None, None),
     ("start_64_tcp", "alone", None, None),
     ("start_64_curve", "own", 1.5, "start_64_tcp"),
@@ -73,7 +92,10 @@ TARGETS = [
 # Rows of which DISTAG_LANE=0 tells nothing.
 NO_OTHER_WAY = ("lenet_step", "adam_1M", "embedding_step", "attention_fwd_bwd", "sharded_op_placed", "sharded_op_new",
          "redistribute_plan_64", "idle_64", "memory_per_worker", "rpc_latency_4B_curve", "chain_100_calls_tcp",
-         "rpc_return_64MB_curve", "start_64_tcp", "start_64_curve")
+         "rpc_return_64MB_curve", "start_64_tcp", "start_64_curve", "plan_100_ops", "plan_400_ops", "plan_24_layers",
+         "auto_mlp_step", "auto_transformer_step", "auto_embedding_step", "planned_op", "loader_ahead_step",
+         "loader_waits_step", "loader_of_mapped_file", "save_256MB", "load_256MB", "save_async_call",
+         "save_async_step", "load_memory", "load_into_memory")
 PEER_NAMES = {"local_small_chain": "local_small", "local_elementwise_1M": "local_elementwise",
               "local_mlp_step": "local_mlp", "local_softmax_512x1024": "local_softmax",
               "local_matmul_512": "local_matmul", "local_conv2d": "local_conv", "rpc_latency_4B_tcp": "rpc_latency_4B",
@@ -116,13 +138,16 @@ def has_lanes(row):
 
 def measure(program, script, row, rounds, peer_there):
     """The p50 of each round: of distag, without the lane, of the peer, and of the rows that it is held against."""
-    references = [t[3] for t in TARGETS if t[0] == row and t[3]]
-    sides = {"distag": [], "off": [], "peer": [], **{name: [] for name in references}}
+    references = [t[3] for t in TARGETS if t[0] == row and t[3] and t[1] != "beside"]
+    sides = {"distag": [], "off": [], "peer": [], "beside": [], **{name: [] for name in references}}
     unit = ""
     for _ in range(rounds):
         ours = rows([program, row, *references, "--json"])
         unit = ours[row]["unit"]
         sides["distag"].append(ours[row]["p50"])
+        if "sides" in ours[row]:
+            unit = ours[row]["of"]
+            sides["beside"].append(ours[row]["sides"])
         for name in references:
             sides[name].append(ours[name]["p50"])
         if has_lanes(row):
@@ -160,6 +185,11 @@ def main():
             if kind == "alone":
                 p50 = sides["distag"]
                 print("| %s | %s %s | %s | | | | %s |" % (row, spread(p50), unit, off, limit or ""), flush=True)
+                continue
+            if kind == "beside":
+                mine, theirs = (statistics.median(side) for side in zip(*sides["beside"]))
+                print("| %s | %.1f %s | %s | %s | %.1f %s | %s | %s |" % (
+                    row, mine, unit, off, reference, theirs, unit, spread(sides["distag"]), limit), flush=True)
                 continue
             ours = sides["distag"]
             other = sides[reference or "peer"]

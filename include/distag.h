@@ -920,10 +920,10 @@ DISTAG_API distag_status distag_worker_copy_ranks(distag_worker *worker, const c
 
 /* Called by each of `ranks` (NULL: all; in an open world, all that live) with a value of its own; each gets the list of
  * all values, in the order in which it names the ranks (NULL: ascending). Also a barrier. Several may be under way:
- * gathers over the same ranks are matched in call order; one that failed is withdrawn, and the next takes its place
- * (since 0.2).
+ * gathers over the same ranks are matched in call order; a failed one is withdrawn for the next (since 0.2).
  * Blocks. Fails: DEADLINE listing the workers that did not come, at most a second late; DISCONNECTED or PEER_RESTARTED
- * naming those that are lost or have left; INVALID_ARGUMENT (a rank twice, unknown, this one missing). */
+ * naming those that are lost or have left; INVALID_ARGUMENT (a rank twice, unknown, this one missing; for all, if the
+ * values are together larger than a message, or one nests 16 deep). */
 DISTAG_API distag_status distag_worker_all_gather(distag_worker *worker, distag_value *value,
                                                   const int32_t *ranks /* nullable */, size_t rank_count,
                                                   int64_t timeout_ns, distag_value **out_values /* nullable */,
@@ -1855,7 +1855,7 @@ enum distag_batch_mode {
  * DISTAG_BATCH_ROWS it gives the rows with these numbers, `row_count` along the first dim, in this order, and is never
  * asked for none; in other modes `rows` is NULL. A batch may be wanted again, by a loader that goes on from a state.
  * Threads: the pool, as functions; up to `concurrency` at once, for different batches, in the order of their numbers
- * where that is 1. It may call anything but distag_loader_next of its own loader (INVALID_STATE). */
+ * where that is 1. It may call anything but distag_loader_next and _next_async of its own loader (INVALID_STATE). */
 typedef distag_status (*distag_batch_source)(void *user_data, uint64_t number, const int64_t *rows /* nullable */,
                                              size_t row_count, distag_value **out_batch, distag_error *err);
 
@@ -1863,7 +1863,7 @@ typedef struct distag_loader_options {
   uint32_t struct_size;
   uint32_t mode;            /* DISTAG_BATCH_... */
   uint32_t prefetch;        /* batches made ahead, at most 4,096; 0: 2 */
-  uint32_t concurrency;     /* calls of the source at the same time, fewer than the pool has threads; 0: 1 */
+  uint32_t concurrency;     /* calls of the source at a time; at most one fewer than the pool has threads; 0: 1 */
   const char *const *keys;  /* nullable: entries of the map, or one NULL key for any tensor ... */
   const char *const *specs; /* ... and their specs; nullable: the first axis cuts the first dim of every tensor */
   size_t spec_count;        /* an entry without a spec is repeated */

@@ -556,7 +556,7 @@ namespace Distag.Raw {
         public uint mode;
         /// <summary>batches made ahead, at most 4,096; 0: 2</summary>
         public uint prefetch;
-        /// <summary>calls of the source at the same time, fewer than the pool has threads; 0: 1</summary>
+        /// <summary>calls of the source at a time; at most one fewer than the pool has threads; 0: 1</summary>
         public uint concurrency;
         /// <summary>nullable: entries of the map, or one NULL key for any tensor ...</summary>
         public IntPtr keys;
@@ -705,8 +705,8 @@ namespace Distag.Raw {
     /// data. With DISTAG_BATCH_ROWS it gives the rows with these numbers, `row_count` along the first dim, in this
     /// order, and is never asked for none; in other modes `rows` is NULL. A batch may be wanted again, by a loader that
     /// goes on from a state. Threads: the pool, as functions; up to `concurrency` at once, for different batches, in
-    /// the order of their numbers where that is 1. It may call anything but distag_loader_next of its own loader
-    /// (INVALID_STATE).</summary>
+    /// the order of their numbers where that is 1. It may call anything but distag_loader_next and _next_async of its
+    /// own loader (INVALID_STATE).</summary>
     [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
     public unsafe delegate int distag_batch_source(IntPtr user_data, ulong number, long* rows, UIntPtr row_count, IntPtr* out_batch, distag_error* err);
 
@@ -1726,10 +1726,11 @@ namespace Distag.Raw {
 
         /// <summary>Called by each of `ranks` (NULL: all; in an open world, all that live) with a value of its own;
         /// each gets the list of all values, in the order in which it names the ranks (NULL: ascending). Also a
-        /// barrier. Several may be under way: gathers over the same ranks are matched in call order; one that failed is
-        /// withdrawn, and the next takes its place (since 0.2). Blocks. Fails: DEADLINE listing the workers that did
-        /// not come, at most a second late; DISCONNECTED or PEER_RESTARTED naming those that are lost or have left;
-        /// INVALID_ARGUMENT (a rank twice, unknown, this one missing).</summary>
+        /// barrier. Several may be under way: gathers over the same ranks are matched in call order; a failed one is
+        /// withdrawn for the next (since 0.2). Blocks. Fails: DEADLINE listing the workers that did not come, at most a
+        /// second late; DISCONNECTED or PEER_RESTARTED naming those that are lost or have left; INVALID_ARGUMENT (a
+        /// rank twice, unknown, this one missing; for all, if the values are together larger than a message, or one
+        /// nests 16 deep).</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_worker_all_gather(WorkerHandle worker, IntPtr value, int[] ranks, UIntPtr
             rank_count, long timeout_ns, IntPtr* out_values, distag_error* err);

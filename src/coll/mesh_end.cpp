@@ -165,7 +165,7 @@ Heard MeshEnd::on_end(int64_t from, const wire::MeshEnd& end) {
 
 void MeshEnd::on_lost(int64_t from, const Error& error) {
   assert_on_loop(place_.environment.loop);
-  if (ended_) told_[static_cast<size_t>(from)] = true;
+  told_[static_cast<size_t>(from)] = true;
   Error lost(error.status(),
              fmt::format("{}: {} is lost: {}", place_.where(""), place_.describe_member(from), error.message()));
   end_now(lost.set_origin_rank(place_.rank_of(from)), true);
@@ -173,7 +173,7 @@ void MeshEnd::on_lost(int64_t from, const Error& error) {
 
 void MeshEnd::on_left(int64_t from) {
   assert_on_loop(place_.environment.loop);
-  if (ended_) told_[static_cast<size_t>(from)] = true;
+  told_[static_cast<size_t>(from)] = true;  // its worker has left the group, and hears nothing any more
   note_left(from, false, left_error(from));
 }
 

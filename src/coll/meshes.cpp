@@ -254,9 +254,10 @@ Heard Meshes::lead(Mesh& mesh, const Peer& from, const wire::Body& body) {
 Heard Meshes::keep(const Id& mesh, const Peer& from, const wire::Body& body) {
   const bool is_creating = creations_.use_count() > 1;
   if (!is_creating && std::holds_alternative<wire::Where>(body)) {
-    // The peer waits for a member that never had the mesh: its creation failed here alone.
+    // The peer waits for a member that never had the mesh, as its creation failed here alone, or has it no more.
     Error error(Status::kDisconnected,
-                fmt::format("{} has no such mesh: it failed to create it", describe_peer(self_)));
+                fmt::format("{} has no such mesh: it ended there, or was never made", describe_peer(self_)));
+    error.set_origin_rank(self_.rank);
     group_.send(from, wire::MeshEnd{mesh, std::move(error), true}, nullptr);
     return Heard::kHandled;
   }

@@ -231,8 +231,9 @@ void GatherRounds::complete(const Ranks& given) {
       turns.push_back(contribution.turn);
     }
     spread_(ranks, turns, Value::list(std::move(values)), end);
-  } catch (const std::bad_alloc&) {
-    end(nullptr);
+  } catch (...) {
+    const Error why = current_error();
+    for (const auto& [rank, contribution] : round->came) answer(*contribution.reply, &why);
   }
 }
 

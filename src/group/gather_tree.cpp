@@ -45,6 +45,9 @@ void GatherTree::spread(const Ranks& ranks, const std::vector<int64_t>& turns, c
   spread->done = std::move(done);
   send_below(spread, 0);
   try {
+    // Values that could be sent to none, as they are too large together, fail here as well.
+    const LeftOut& left_out = spread->left_out;
+    if (ranks.size() > 1 && left_out.size() + 1 == ranks.size()) throw Error(left_out.begin()->second);
     if (receiver_.expects(ranks, turns.front())) receiver_.take(ranks, values);
   } catch (...) {
     note_left_out(*spread, ranks.front(), current_error());
@@ -97,7 +100,7 @@ void GatherTree::send(const SpreadPointer& spread, size_t place) {
   ++spread->open;
   try {
     const auto member = shared_.membership.find_by_rank(spread->ranks[place]);
-    if (!member) fail(Status::kNotFound, "there is no rank {} any more", spread->ranks[place]);
+    if (!member) fail(Status::kDisconnected, "there is no rank {} any more", spread->ranks[place]);
     const auto answer = shared_.service->ask(member->peer, kFunction, spread->args);  // the member's loss ends the call
     answer->on_done([weak = weak_from_this(), spread, place, raw = answer.get()] {
       if (const auto self = weak.lock()) self->on_answer(spread, place, *raw);

@@ -70,6 +70,27 @@ TEST(AllGather, GivesEveryoneTheValuesOfAllInTheOrderOfRanks) {
   });
 }
 
+// Each value travels to the first of the ranks, but all of them travel back to none: no member has the round.
+TEST(AllGather, ValuesThatAreTooLargeOrTooDeepTogetherFailOnAll) {
+  SimGroupOptions options = options_for(3);
+  options.max_message_bytes = size_t{1} << 20;
+  SimWorkerGroup group(1, options);
+  group.start();
+  Value deep(int64_t{1});
+  for (int i = 0; i < 16; ++i) deep = Value::list({deep});
+  const Value large = Value(Tensor::empty(Dtype::kFloat64, {75'000}));
+  for (const auto& [value, word] : {std::pair(large, "exceeds the limit"), std::pair(deep, "more than 16 deep")}) {
+    std::vector<Gathered> all;
+    for (int32_t rank = 0; rank < group.size(); ++rank) {
+      all.push_back(group.worker(rank).group().all_gather(value, std::nullopt, 30 * kSecond));
+    }
+    for (const Gathered& one : all) expect_failure(failure_of(one), Status::kInvalidArgument, word);
+  }
+  std::vector<Gathered> all;
+  for (int32_t rank = 0; rank < group.size(); ++rank) all.push_back(gather(group, rank, rank));
+  for (const Gathered& one : all) EXPECT_EQ(values_of(one), (std::vector<int64_t>{0, 1, 2}));
+}
+
 TEST(AllGather, GivesTheListInTheOrderInWhichTheCallerNamesTheRanks) {
   SimWorkerGroup group(1, options_for(3));
   group.start();

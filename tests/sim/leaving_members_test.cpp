@@ -91,6 +91,21 @@ TEST(LeavingMembers, AMemberThatEndsBehindTellsTheOthersThoughOneIsGone) {
   EXPECT_EQ(error.origin_rank(), 2);
 }
 
+// The worker hears nothing any more, and never acknowledges what it was sent.
+TEST(LeavingMembers, AMeshOwesNothingToAWorkerThatShutDown) {
+  MeshGroup members(1, {3});
+  const auto down = members.group().worker(2).shutdown(10 * kSecond);
+  wait(*down, kForever);
+  for (const int32_t rank : {0, 1}) {
+    expect_failure(failure_of(*members.mesh(rank).collective(sum_of({2}))), Status::kDisconnected,
+                   "worker \"w2\" (rank 2) has left it");
+  }
+  members.group().scheduler().run_for(kSecond);
+  for (const int32_t rank : {0, 1}) {
+    members.group().loop(rank).run([&] { EXPECT_FALSE(members.mesh(rank).parts().end.owes_word()) << rank; });
+  }
+}
+
 // The member has an asynchronous call under way when it releases the mesh, and then that call fails.
 TEST(LeavingMembers, AMemberThatLeavesAndEndsBehindAnotherNamesThat) {
   MeshGroup members(1, {3});

@@ -386,7 +386,8 @@ pub type distag_box_source =
 /// DISTAG_BATCH_ROWS it gives the rows with these numbers, `row_count` along the first dim, in this order, and is
 /// never asked for none; in other modes `rows` is NULL. A batch may be wanted again, by a loader that goes on from a
 /// state. Threads: the pool, as functions; up to `concurrency` at once, for different batches, in the order of their
-/// numbers where that is 1. It may call anything but distag_loader_next of its own loader (INVALID_STATE).
+/// numbers where that is 1. It may call anything but distag_loader_next and _next_async of its own loader
+/// (INVALID_STATE).
 pub type distag_batch_source =
     Option<unsafe extern "C" fn(user_data: *mut c_void, number: u64, rows: *const i64, row_count: usize, out_batch: *mut *mut distag_value, err: *mut distag_error) -> i32>;
 
@@ -1210,7 +1211,7 @@ pub struct distag_loader_options {
     pub mode: u32,
     /// batches made ahead, at most 4,096; 0: 2
     pub prefetch: u32,
-    /// calls of the source at the same time, fewer than the pool has threads; 0: 1
+    /// calls of the source at a time; at most one fewer than the pool has threads; 0: 1
     pub concurrency: u32,
     /// nullable: entries of the map, or one NULL key for any tensor ...
     pub keys: *const *const c_char,
@@ -1982,10 +1983,11 @@ functions! {
     distag_worker_copy_ranks(worker: *mut distag_worker, prefix: *const c_char, ranks: *mut i32, capacity: usize, out_count: *mut usize, err: *mut distag_error) -> i32;
     /// Called by each of `ranks` (NULL: all; in an open world, all that live) with a value of its own; each gets
     /// the list of all values, in the order in which it names the ranks (NULL: ascending). Also a barrier.
-    /// Several may be under way: gathers over the same ranks are matched in call order; one that failed is
-    /// withdrawn, and the next takes its place (since 0.2). Blocks. Fails: DEADLINE listing the workers that did
-    /// not come, at most a second late; DISCONNECTED or PEER_RESTARTED naming those that are lost or have left;
-    /// INVALID_ARGUMENT (a rank twice, unknown, this one missing).
+    /// Several may be under way: gathers over the same ranks are matched in call order; a failed one is withdrawn
+    /// for the next (since 0.2). Blocks. Fails: DEADLINE listing the workers that did not come, at most a second
+    /// late; DISCONNECTED or PEER_RESTARTED naming those that are lost or have left; INVALID_ARGUMENT (a rank
+    /// twice, unknown, this one missing; for all, if the values are together larger than a message, or one nests
+    /// 16 deep).
     [155, crate::library::refused(err)]
     distag_worker_all_gather(worker: *mut distag_worker, value: *mut distag_value, ranks: *const i32, rank_count: usize, timeout_ns: i64, out_values: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Its future's value is the list. A cancelled one is withdrawn, unless all have come by then (since 0.3).

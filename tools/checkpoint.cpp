@@ -134,7 +134,9 @@ int check_checkpoint(const std::string& directory) {
   distag_error error = DISTAG_ERROR_INIT;
   distag_checkpoint_load(nullptr, directory.c_str(), nullptr, 0, nullptr, &error);
   check_told(error);
-  std::printf("%" PRIu64 " tensors, each piece as it was saved\n", tensors);
+  const bool has_sums = std::filesystem::exists(std::filesystem::path(directory) / "index.json");
+  std::printf("%" PRIu64 " tensors, %s\n", tensors,
+              has_sums ? "each piece as it was saved" : "each whole: there are no sums beside them to check");
   return std::fflush(stdout) == 0 ? 0 : 1;
 }
 
@@ -227,7 +229,10 @@ void check_names(const Content& content) {
   for (const Stored& stored : content.tensors) names.push_back(stored.name);
   std::sort(names.begin(), names.end());
   const auto twin = std::adjacent_find(names.begin(), names.end());
-  if (twin != names.end()) throw std::runtime_error("two tensors have the name \"" + escaped(*twin) + "\"");
+  if (twin != names.end()) {
+    throw std::runtime_error("a file cannot hold two tensors of the name \"" + escaped(*twin) +
+                             "\", as a key with a slash and nested keys give: save them under other keys");
+  }
 }
 
 void write_elements(const Stored& stored, NewFile& out) {

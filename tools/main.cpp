@@ -79,7 +79,7 @@ bool is_help(std::string_view word) { return word == "help" || word == "--help" 
 int look_at_checkpoint(std::span<char*> arguments) {
   const std::string_view command = arguments.size() < 2 ? "" : arguments[1];
   if (arguments.size() == 4 && command == "merge") return distag_tool::merge_checkpoint(arguments[2], arguments[3]);
-  if (arguments.size() != 3) return std::fputs(kUsage, stderr), kWrongUse;
+  if (arguments.size() != 3 || command == "merge") return std::fputs(kUsage, stderr), kWrongUse;
   if (command == "show") return distag_tool::show_checkpoint(arguments[2]);
   if (command == "check") return distag_tool::check_checkpoint(arguments[2]);
   return refuse(arguments[1]);

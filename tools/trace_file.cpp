@@ -51,6 +51,7 @@ std::string printable(std::string_view text) {
 
 std::vector<std::string> find_traces(const std::string& folder) {
   std::vector<std::string> paths;
+  if (!std::filesystem::is_directory(folder)) throw std::runtime_error("\"" + folder + "\" is no folder");
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (name.size() > kEnding.size() && name.ends_with(kEnding)) paths.push_back(entry.path().string());

@@ -22,7 +22,7 @@ Traffic traffic_of_sum(const MeshShape& mesh, const Dims& shape, const Move& mov
 int64_t bytes_between(const std::vector<Transfer>& transfers, int64_t item_size) {
   int64_t bytes = 0;
   for (const Transfer& transfer : transfers) {
-    if (transfer.from != transfer.to) bytes += saturating(transfer.box.count(), item_size);
+    if (transfer.from != transfer.to) bytes = saturating_sum(bytes, saturating(transfer.box.count(), item_size));
   }
   return bytes;
 }
@@ -30,10 +30,11 @@ int64_t bytes_between(const std::vector<Transfer>& transfers, int64_t item_size)
 }  // namespace
 
 Traffic traffic_of_all_reduce(int64_t count, int64_t item_size, int64_t members, int64_t index) {
-  if (is_reduced_directly(members, count * item_size)) return traffic_of_all_gather(count, item_size, members);
+  if (is_reduced_directly(members, saturating(count, item_size)))
+    return traffic_of_all_gather(count, item_size, members);
   // The other members' chunks go out and come back reduced; the member's own chunk comes in from all and goes to all.
   const int64_t own = block_of(count, members, index).extent;
-  const int64_t bytes = saturating(count - own + saturating(members - 1, own), item_size);
+  const int64_t bytes = saturating(saturating_sum(count - own, saturating(members - 1, own)), item_size);
   return {bytes, bytes};
 }
 
@@ -46,8 +47,7 @@ Traffic traffic_of(const MeshShape& mesh, const Dims& shape, const Move& move, i
   Traffic traffic;
   if (move.sum() != SumKind::kNothing) traffic += traffic_of_sum(mesh, shape, move, item_size, position);
   if (move.move() == MoveKind::kNothing) return traffic;
-  traffic.sent += bytes_between(move.given_by(position), item_size);
-  traffic.received += bytes_between(move.taken_by(position), item_size);
+  traffic += {bytes_between(move.given_by(position), item_size), bytes_between(move.taken_by(position), item_size)};
   return traffic;
 }
 

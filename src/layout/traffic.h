@@ -4,14 +4,20 @@
 
 namespace distag::layout {
 
+// Sum of two that are not negative; INT64_MAX if it is more.
+inline int64_t saturating_sum(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
 // Bytes of elements between a member and other members. Collectives send as these rules say, and plans use them to
 // predict the traffic of a step.
 struct Traffic {
   int64_t sent = 0;
   int64_t received = 0;
   Traffic& operator+=(const Traffic& other) {
-    sent += other.sent;
-    received += other.received;
+    sent = saturating_sum(sent, other.sent);
+    received = saturating_sum(received, other.received);
     return *this;
   }
 };

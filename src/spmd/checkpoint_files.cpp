@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
+#include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "store/index_reader.h"
@@ -55,21 +58,36 @@ std::shared_ptr<const DataFile> need_file(const std::string& path) {
   return file;
 }
 
-// The names of the safetensors files in a folder that other writers made.
-std::vector<std::string> files_of_others(const std::string& folder) {
-  std::vector<std::string> names;
+using Headers = std::map<std::string, std::vector<store::StoredTensor>>;
+
+// The safetensors files in a folder that other writers made, and, if they have an index, the entries of each.
+store::WeightMap files_of_others(const std::string& folder) {
   if (const auto listed = DataFile::open(path_in(folder, kOtherIndex), Links::kFollowed)) {
-    names = store::files_in_weight_map(read_text(*listed), listed->path());
-  } else {
-    for (const std::string& name : list_folder(folder)) {
-      if (ends_with(name, ".safetensors") && !is_name_of_ours(name)) names.push_back(name);
-    }
-    if (names.size() != 1) {
-      fail(Status::kNotFound, "\"{}\" has no {}, no {}, and {} files *.safetensors: name one of these", folder,
-           store::kIndexName, kOtherIndex, names.size());
-    }
+    return store::read_weight_map(read_text(*listed), listed->path());
   }
-  return names;
+  store::WeightMap found;
+  for (std::string& name : list_folder(folder)) {
+    if (ends_with(name, ".safetensors") && !is_name_of_ours(name)) found.files.insert(std::move(name));
+  }
+  if (found.files.size() != 1) {
+    fail(Status::kNotFound, "\"{}\" has no {}, no {}, and {} files *.safetensors: name one of these", folder,
+         store::kIndexName, kOtherIndex, found.files.size());
+  }
+  return found;
+}
+
+// Files of which some are older than their index would be loaded in part.
+void check_entries(const std::string& folder, const store::WeightMap& map, const Headers& headers) {
+  if (map.entries.empty()) return;
+  std::set<std::pair<std::string_view, std::string_view>> there;
+  for (const auto& [name, tensors] : headers) {
+    for (const store::StoredTensor& tensor : tensors) there.emplace(name, tensor.name);
+  }
+  for (const auto& [entry, file] : map.entries) {
+    if (there.contains({*file, entry})) continue;
+    fail(Status::kProtocol, "\"{}\": entry \"{}\" is not in \"{}\", where the index has it: fetch both anew",
+         path_in(folder, kOtherIndex), entry.substr(0, 80), *file);
+  }
 }
 
 // Visits the runs of elements that are contiguous both in a box as it is stored and in the wanted box, with offsets
@@ -180,25 +198,26 @@ std::string folder_of(const std::string& folder) {
 }
 
 std::string read_index(const std::string& folder) {
-  std::vector<std::string> names;
+  store::WeightMap map;
   const PathKind kind = kind_of_path(folder);
   if (kind == PathKind::kNothing) fail(Status::kNotFound, "\"{}\" is not there", folder);
   if (kind == PathKind::kOther) fail(Status::kInvalidState, "\"{}\" is no folder and no file", folder);
   if (kind == PathKind::kFile) {
     const size_t slash = folder.rfind('/');
-    names.push_back(slash == std::string::npos ? folder : folder.substr(slash + 1));
+    map.files.insert(slash == std::string::npos ? folder : folder.substr(slash + 1));
   } else if (const auto file = DataFile::open(path_in(folder, store::kIndexName))) {
     return read_text(*file);
   } else {
-    names = files_of_others(folder);
+    map = files_of_others(folder);
   }
-  std::map<std::string, std::vector<store::StoredTensor>> headers;
+  Headers headers;
   std::map<std::string, uint32_t> sums;
-  for (const std::string& name : names) {
+  for (const std::string& name : map.files) {
     ReadHeader header = read_header(*need_file(path_in(folder_of(folder), name)));
     headers[name] = std::move(header.tensors);
     sums[name] = header.sum;
   }
+  check_entries(folder, map, headers);
   store::Index index = store::index_of_files(headers);
   index.header_sums = std::move(sums);
   return store::print_index(index);

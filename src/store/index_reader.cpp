@@ -393,23 +393,24 @@ class IndexReader final : public Handler {
 class WeightMapReader final : public Handler {
  public:
   using Handler::Handler;
-  std::vector<std::string> take() {
+  WeightMap take() {
     if (!has_map_) refuse(file(), "it has no weight_map");
-    return {names_.begin(), names_.end()};
+    return std::move(map_);
   }
 
   bool string(string_t& text) override {
     if (!is_in_map()) return other();
-    check_file_name(text, file(), entry_);
-    names_.insert(std::move(text));
+    check_file_name(text, file(), entry_->first);
+    entry_->second = &*map_.files.insert(std::move(text)).first;
     return true;
   }
   bool key(string_t& name) override {
     if (depth_ == 1) is_map_ = name == "weight_map";
     if (depth_ == 1 && is_map_ && has_map_) refuse(file(), "the key \"weight_map\" is there twice");
     if (!is_in_map()) return true;
-    entry_ = std::move(name);
-    if (!entries_.insert(entry_).second) refuse_entry(file(), entry_, "is there twice");
+    const auto [entry, is_new] = map_.entries.try_emplace(std::move(name));
+    if (!is_new) refuse_entry(file(), entry->first, "is there twice");
+    entry_ = entry;
     return true;
   }
   bool start_object(size_t) override {
@@ -425,7 +426,7 @@ class WeightMapReader final : public Handler {
  protected:
   bool other() override {
     if (depth_ == 1 && is_map_) refuse(file(), "its weight_map is no map");
-    if (is_in_map()) refuse_entry(file(), entry_, "lies in no file");
+    if (is_in_map()) refuse_entry(file(), entry_->first, "lies in no file");
     return true;
   }
 
@@ -444,9 +445,8 @@ class WeightMapReader final : public Handler {
   size_t depth_ = 0;
   bool is_map_ = false;
   bool has_map_ = false;
-  std::string entry_;
-  std::set<std::string> entries_;
-  std::set<std::string> names_;
+  std::map<std::string, const std::string*>::iterator entry_;  // once there is one
+  WeightMap map_;
 };
 
 }  // namespace
@@ -460,7 +460,7 @@ Index read_index(std::string_view text, const std::string& file) {
   return reader.take();
 }
 
-std::vector<std::string> files_in_weight_map(std::string_view text, const std::string& file) {
+WeightMap read_weight_map(std::string_view text, const std::string& file) {
   WeightMapReader reader(file);
   walk_json(text, file, reader);
   return reader.take();

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -11,7 +13,17 @@ namespace distag::store {
 // Throws PROTOCOL naming file and entry, UNSUPPORTED for another version.
 Index read_index(std::string_view text, const std::string& file);
 
-// The names of the files in "weight_map" of a model.safetensors.index.json, each once. Throws PROTOCOL.
-std::vector<std::string> files_in_weight_map(std::string_view text, const std::string& file);
+// The "weight_map" of a model.safetensors.index.json.
+struct WeightMap {
+  WeightMap() = default;
+  WeightMap(WeightMap&&) = default;
+  WeightMap& operator=(WeightMap&&) = default;
+
+  std::set<std::string> files;
+  std::map<std::string, const std::string*> entries;  // the file of each, one of `files`
+};
+
+// Throws PROTOCOL.
+WeightMap read_weight_map(std::string_view text, const std::string& file);
 
 }  // namespace distag::store

@@ -181,6 +181,9 @@ class Checkpoints(unittest.TestCase):
         for place in (linked, os.path.join(linked, next(name for name in os.listdir(many) if name.endswith("tensors")))):
             self.assertTrue(checkpoint.load(None, place))
         self.assertEqual(checkpoint.load(None, linked)["n"].tolist(), [1, 2, 3])
+        write_safetensors(os.path.join(many, "model-2.safetensors"), {"m": two})  # older than the index
+        with self.assertRaisesRegex(distag.DistagError, 'PROTOCOL.*"n" is not in "model-2.safetensors"'):
+            checkpoint.load(None, many)
         with self.assertRaisesRegex(distag.UsageError, "name one of these"):
             os.mkdir(os.path.join(self.folder, "empty"))
             checkpoint.load(None, os.path.join(self.folder, "empty"))

@@ -142,7 +142,7 @@ TEST(StoreMemory, OfWeightMapsIsAFewTimesTheirSize) {
       {"entries of one file", numbered(R"({"weight_map":{)", R"("x")", "}}", 200'000), 12},
       {"deep lists", R"({"a":)" + repeated("[", kMuch), kNothing},
   };
-  expect_bounded(texts, [](const std::string& text) { files_in_weight_map(text, "f"); });
+  expect_bounded(texts, [](const std::string& text) { read_weight_map(text, "f"); });
 }
 
 }  // namespace

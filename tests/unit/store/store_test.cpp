@@ -358,9 +358,11 @@ TEST(Indexes, AreReadInAFewTimesTheMemoryOfTheirText) {
 #endif
 
 TEST(WeightMaps, NameEachFileOnce) {
-  const auto files = [](const std::string& text) { return files_in_weight_map(text, "f"); };
-  EXPECT_EQ(files(R"({"metadata":{"weight_map":1},"weight_map":{"a":"y","b":"x","c":"y"}})"),
-            (std::vector<std::string>{"x", "y"}));
+  const auto files = [](const std::string& text) { return read_weight_map(text, "f").files; };
+  const WeightMap map = read_weight_map(R"({"metadata":{"weight_map":1},"weight_map":{"a":"y","b":"x","c":"y"}})", "f");
+  EXPECT_EQ(map.files, (std::set<std::string>{"x", "y"}));
+  ASSERT_EQ(map.entries.size(), 3U);
+  EXPECT_EQ(*map.entries.at("a") + *map.entries.at("b") + *map.entries.at("c"), "yxy");
   EXPECT_EQ(files(R"({"weight_map":{}})").size(), 0U);
   for (const char* bad : {"[]", "1", "{}", R"({"weight_map":[]})", R"({"weight_map":1})", R"({"weight_map":{"a":1}})",
                           R"({"weight_map":{"a":{}}})", R"({"weight_map":{"a":"../x"}})", R"({"weight_map":{"a":""}})",

@@ -42,8 +42,9 @@ distag_value& distag_invocation::need_arg(size_t index, ValueKind kind) {
     }
     if (!reference->is_owner()) {
       fail(Status::kInvalidArgument,
-           "function \"{}\": argument {} is wanted as a {}, but refers to a value of worker \"{}\": fetch it first",
-           call_->function(), index, wanted, reference->owner_peer()->name);
+           "function \"{}\": argument {} is wanted as a {}, but refers to a value of worker \"{}\": {}",
+           call_->function(), index, wanted, reference->owner_peer()->name,
+           kind == ValueKind::kObject ? "call a function there" : "fetch it first");
     }
     found = referred_[index].get([&reference] { return make_value(reference->owned()->value()); });
   }

@@ -155,6 +155,7 @@ distag_status distag_loader_next_async(distag_loader* loader, int64_t timeout_ns
   return guard(__func__, err, [=] {
     const distag_loader& live = need(loader, "loader");
     need_pointer(out_future, "out_future");
+    check_is_no_source(live);
     const ReserveScope scope(live.worker().reserve());  // a batch that was taken has its future
     *out_future = new distag_future(begin_next(live, timeout_ns), live.worker());
   });

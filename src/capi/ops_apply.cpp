@@ -74,7 +74,7 @@ distag_status distag_apply(const char* op, distag_tensor* const* inputs, size_t 
                                : autograd::apply(*found, tensors, settings, record),
                    out_outputs, output_count, op);
     } catch (Error& error) {
-      if (!error.message().starts_with(op)) error.add_context(op);
+      if (!error.message().starts_with(std::string(op) + ": ")) error.add_context(op);
       throw;
     }
   });

@@ -37,7 +37,11 @@ OutgoingCalls::OutgoingCalls(RpcShared& shared)
 
 void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
   assert_on_loop(shared_.environment.loop);
-  if (call->future.is_done()) return;
+  if (call->future.is_done()) {  // it was cancelled before its turn came
+    trace(*call, call->future.error()->status());
+    shared_.counters.failed.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
   TraceScope scope(shared_.group->trace, TraceCategory::kCall, call->function, call->peer->name);
   try {
     if (call->kept) shared_.references->on_creation_queued(*call->kept);

@@ -546,6 +546,10 @@ static distag_status read_itself(void *user_data, uint64_t number, const int64_t
   pthread_mutex_lock(&own_mutex);
   distag_loader *loader = own;
   pthread_mutex_unlock(&own_mutex);
+  distag_future *future = NULL;
+  distag_error refusal = DISTAG_ERROR_INIT;
+  CHECK_INT(distag_loader_next_async(loader, DISTAG_FOREVER, &future, &refusal), DISTAG_E_INVALID_STATE);
+  CHECK(future == NULL);
   return distag_loader_next(loader, DISTAG_FOREVER, out_batch, err);
 }
 

@@ -223,6 +223,8 @@ def deferred(shape: Ints, dtype: DType = float32, *, init: str | None = None, se
     options = _raw.distag_deferred_options(struct_size=sizeof(_raw.distag_deferred_options), init=INITS[chosen])
     if chosen in ("rand", "randn"):
         options.seed, options.scale = _arguments.fit(seed, c_uint64, "seed"), _arguments.double(scale, "scale")
+        if options.scale == 0:
+            raise invalid(f"deferred: scale=0 leaves no random numbers: take init=\"full\" with shift={shift!r}")
     if source is None:
         options.shift = _arguments.double(shift, "shift")
     else:

@@ -74,6 +74,16 @@ class Loaders(unittest.TestCase):
 
         self.assertEqual(on_line(program, 2), [[[[number] * 4 for number in range(9)]] * 3] * 2)
 
+    def test_a_source_cannot_wait_for_its_own_loader(self):
+        def program(worker, mesh):
+            loaders = []
+            with mesh.loader(lambda number: loaders[0].next()) as loader:
+                loaders.append(loader)
+                with self.assertRaisesRegex(distag.DistagError, "INVALID_STATE.*the source of this loader waits"):
+                    loader.next()
+
+        on_line(program, 1)
+
     def test_iterators_and_functions_give_batches(self):
         def program(worker, mesh):
             batches = [distag.full(float(number), (4, 1)) for number in range(3)]

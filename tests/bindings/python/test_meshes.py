@@ -266,8 +266,8 @@ class Sharded(unittest.TestCase):
 
         with self.assertRaisesRegex(distag.UserError, "KeyError: 'no such file'"):
             distag.deferred((4, 2), source=fail).tolist()
-        for arguments in ({"init": "ones"}, {"init": "source"}, {"init": "randn", "source": fail}, {"seed": -1,
-                                                                                                   "init": "rand"}):
+        for arguments in ({"init": "ones"}, {"init": "source"}, {"init": "randn", "source": fail},
+                          {"scale": 0, "init": "rand"}, {"seed": -1, "init": "rand"}):
             with self.assertRaises(distag.UsageError, msg=repr(arguments)):
                 distag.deferred((4, 2), **arguments)
         with self.assertRaisesRegex(distag.UsageError, "a shape of several sizes is one list"):

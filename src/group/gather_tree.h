@@ -11,14 +11,14 @@
 namespace distag {
 
 // Brings the values of a complete round from the lowest rank to all others, down a binary tree of the ranks: place p
-// sends to the places 2p + 1 and 2p + 2, so no worker sends more than twice. A worker answers for all below it, once
-// they have the values.
+// sends to the places 2p + 1 and 2p + 2. So no worker sends more than twice, and the values arrive after as many steps
+// as the number of ranks has binary digits. A worker answers for all below it, once they have the values.
 //
 // Failures. A worker that cannot get the values (it is lost, or short of memory) is left out: its sender serves those
 // below it instead, and names it with the reason in its answer. The same holds for a worker lost before those below are
 // served. Values come with the numbers of all contributions. A worker that no longer waits for that round (it gave up,
 // began the next round or was restarted) refuses and is left out. So is a worker whose answer names ranks outside the
-// round. On the loop; shared with the calls it makes.
+// round. A worker that gets the values twice takes them once. On the loop; shared with the calls it makes.
 class GatherTree : public std::enable_shared_from_this<GatherTree> {
  public:
   static constexpr const char* kFunction = "distag.all_gather_values";

@@ -11,8 +11,8 @@ namespace distag::ops {
 // its number). Null stands for the default if there is one.
 enum class AttributeKind : uint8_t { kInt64, kFloat64, kBool, kText, kInt64List, kDtype };
 
-// The arguments of an op, parsed from its signature text by the
-// compiler.
+// The arguments of an op, parsed at compile time from its signature text, which has this form:
+// "name(tensor x, tensor? bias, tensor... xs, int64 dim = -1, int64[] dims = []) -> tensor, tensor"
 class Signature {
  public:
   static constexpr size_t kMaxInputs = 8;

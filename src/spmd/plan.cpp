@@ -396,7 +396,7 @@ void Plan::choose(const TracedProgram& program, const PlanSettings& settings, Pl
                                  choice.step.activation_bytes, choice.step.part.counts};
 }
 
-// Bytes of the member that needs the most: its parts, their gradients, and the optimizer's copies.
+// Bytes of the member that needs the most: its parts and, for trained leaves, gradients and the optimizer's copies.
 uint64_t Plan::count_memory(const PlanSettings& settings) const {
   uint64_t most = 0;
   for (int64_t position = 0; position < mesh_.count(); ++position) {

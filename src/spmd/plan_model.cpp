@@ -286,7 +286,8 @@ std::vector<bool> PlanModel::changing_inputs(size_t number, const std::vector<Sp
   return changing;
 }
 
-// Rows that later steps cannot tell apart have one outcome. The first row's outcome comes first, then the cheapest.
+// Rows that later steps cannot tell apart have one outcome. The first row's outcome comes first, then all others in
+// the order of their costs, the cheapest first.
 void PlanModel::number_outcomes(size_t number, const std::vector<bool>& changing, std::vector<Row>& rows) {
   std::map<std::string, uint32_t> numbers;
   std::vector<Picoseconds> least;

@@ -372,7 +372,7 @@ struct Here {
   CallHash last;                   // the last call that was made
 };
 
-// In the order of the schema's union, which has Long between Sought and Part.
+// In the order of the schema's union, but without Long, which is between Sought and Part there.
 using Body = std::variant<Hello, Welcome, Refuse, Ack, Ping, Leave, Chunk, Call, Reply, Cancel, Join, Roster,
                           ShutdownPoll, ShutdownAnswer, ShutdownVerdict, Joined, Release, Discover, Discovered, Start,
                           Grad, Done, Verdict, Probe, ProbeAnswer, Holders, Fork, Forked, Drop, Seek, Sought, Part,

@@ -15,7 +15,7 @@ constexpr int kMessagesPerTurn = 64;
 // The limit in bytes, however fast the writer is: each byte is copied twice, maybe to memory that is touched for the
 // first time.
 constexpr size_t kLaneBytesPerTurn = 256 << 10;
-// A loan costs only its note, unless the host copies the contents.
+// A loan costs only its note, unless it is copied to memory that the host provides.
 constexpr size_t kLoanShare = 16;
 // An honest side wakes only for a reason, but one wake may cross the loop's own.
 constexpr unsigned kMaxVainWakes = 64;

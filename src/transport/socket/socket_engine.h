@@ -14,7 +14,8 @@
 namespace distag {
 
 // Speaks ZMTP 3 over sockets of tcp and ipc: makes the acceptors and connections of a SocketTransport, which decides on
-// addresses and keys. Made, used and destroyed on its loop, or while that does not run; its connections may outlive it.
+// addresses and keys. Made, used and destroyed on its loop, or while that does not run; its acceptors and connections
+// may outlive it.
 class SocketEngine {
  public:
   virtual ~SocketEngine() = default;

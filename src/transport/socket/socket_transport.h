@@ -13,9 +13,9 @@ namespace distag {
 class PrivateDirectory;
 
 // tcp and ipc in the protocol of ZeroMQ, by an engine. Decides on addresses and keys. Made, used and destroyed on the
-// loop, or while the loop does not run; its connections may outlive it. With a group key all tcp traffic is encrypted
-// (CURVE), and a peer without the key is refused; without one tcp stays on loopback, and uses the key of the user. With
-// a key for each worker ipc uses CURVE as well.
+// loop, or while the loop does not run; its acceptors and connections may outlive it. With a group key all tcp traffic
+// is encrypted (CURVE), and a peer without the key is refused; without one tcp stays on loopback, and uses the key of
+// the user. With a key for each worker ipc uses CURVE as well.
 class SocketTransport final : public Transport {
  public:
   explicit SocketTransport(std::unique_ptr<SocketEngine> engine, Security security = {});

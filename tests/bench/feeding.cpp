@@ -173,9 +173,9 @@ double seconds_of_source(Feed& feed, int calls) {
 
 // Steps whose source takes longer than they do, over the source alone.
 void loader_waits(const Member& member) {
-  constexpr int kSteps = 8;
+  constexpr int kSteps = 6;
   Feed feed{std::make_shared<const MappedFile>(4096, 1024), std::chrono::milliseconds(60)};
-  Mlp model(member.worker, member.mesh, "(None, None)", "(None,)");
+  Mlp model(member.worker, member.mesh, "(None, None)", "(None,)", 64);
   std::vector<double> ours, theirs;
   for (int round = 0; round < 5; ++round) {
     distag_loader* loader = make_loader(member, give_pairs, feed);

@@ -6,14 +6,15 @@
 
 namespace bench {
 
-// A 512-2048-512 MLP under the mean squared error, SGD; batch 256, cut over the members.
+// An MLP of 512-`hidden`-512 under the mean squared error, SGD; batch 256, cut over the members.
 class Mlp {
  public:
   // `weights`, `biases`: the specs by which its parameters lie.
-  Mlp(distag_worker* worker, distag_mesh* mesh, const char* weights, const char* biases) : mesh_(mesh) {
+  Mlp(distag_worker* worker, distag_mesh* mesh, const char* weights, const char* biases, int64_t hidden = 2048)
+      : mesh_(mesh) {
     x_ = sharded(uniform({256, 512}, false, 1), "('axis0', None)");
     y_ = sharded(uniform({256, 512}, false, 2), "('axis0', None)");
-    for (const std::vector<int64_t>& shape : {std::vector<int64_t>{2048, 512}, {2048}, {512, 2048}, {512}}) {
+    for (const std::vector<int64_t>& shape : {std::vector<int64_t>{hidden, 512}, {hidden}, {512, hidden}, {512}}) {
       const double scale = shape.size() == 1 ? 0 : 1 / std::sqrt(static_cast<double>(shape[1]));
       parameters_.push_back(sharded(parameter(shape, scale, parameters_.size()), shape.size() == 1 ? biases : weights));
     }

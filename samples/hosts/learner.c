@@ -4,7 +4,7 @@
  *   forward(h)    [N, 32] to [N, 1], recorded in the context of the call
  *   parameters()  the tensors to train; called by remote they stay here, and the optimizer of the host steps them
  *
- * distag run starts it beside the host, and anew where it has ended. */
+ * distag run starts it beside the host, and again where it failed or was killed. */
 #include <distag.h>
 #include <stdio.h>
 #include <unistd.h>

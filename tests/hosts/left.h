@@ -3,6 +3,7 @@
 #define DISTAG_TESTS_HOSTS_LEFT_H
 
 #include <dirent.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,9 +40,19 @@ static inline left count_left(void) {
   return found;
 }
 
+/* The counts at the end. A thread that was joined may be listed for a moment longer. */
+static inline left count_left_since(left before) {
+  left now = count_left();
+  for (int look = 0; look < 1000000 && now.threads != before.threads; ++look) {
+    sched_yield();
+    now = count_left();
+  }
+  return now;
+}
+
 /* Ends the host when something is left of a plugin and its library. */
 static inline void check_left(left before, const char* plugin) {
-  const left now = count_left();
+  const left now = count_left_since(before);
   const int plugins = count_mappings(plugin), libraries = count_mappings("libdistag");
   if (now.threads == before.threads && now.descriptors == before.descriptors && plugins + libraries == 0) return;
   printf("left: %d threads, %d descriptors, mappings of %s %d, of libdistag %d\n", now.threads - before.threads,

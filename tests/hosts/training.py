@@ -6,28 +6,44 @@ import re
 import signal
 import subprocess
 import sys
-import time
+import threading
+from contextlib import suppress
 
-SECONDS = 240  # only against hanging
+SECONDS = 500  # only against hanging: that of ctest says nothing, and has 600
+GRACE = 20  # of a group that is ended; `distag run` kills its ranks after 5
+TIMES = r"p50 (?P<p50>[\d.]+), p99 (?P<p99>[\d.]+), longest (?P<longest>[\d.]+) ms"  # of frames, of the processor
 
 
 class Host:
-    """A host called `name` and its learner, and the lines that they print."""
+    """A host called `name` with its learner, or one of them alone, and the lines that they print."""
 
     def __init__(self, name, command, **environment):
         self.process = subprocess.Popen(command, env=dict(os.environ, OPENBLAS_NUM_THREADS="1", **environment),
                                         text=True, start_new_session=True, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT)
-        atexit.register(self.process.kill)  # where a check fails; without its launcher a group ends
-        self.name, self.lines, self.deadline = name, [], time.monotonic() + SECONDS
+        self.name, self.lines, self.alarm = name, [], threading.Timer(SECONDS, self.give_up)
+        self.alarm.daemon = True
+        self.alarm.start()
+        atexit.register(self.give_up)  # where a check fails
         self.progress = rf"{name}: frame (\d+), step (\d+), loss ([\d.]+)"
 
     @classmethod
     def run(cls, name, distag, learner, command, **environment):
-        """Both under `distag run`."""
-        choose = '[ "$RANK" = 0 ] || exec "$0"; exec "$@"'
+        """Both under `distag run`. The learner starts once a line comes through the pipe beside it, if there is one."""
+        choose = '[ "$RANK" = 0 ] && exec "$@"; [ ! -p "$0.gate" ] || read -r _ <"$0.gate"; exec "$0"'
         both = [distag, "run", "-n", "2", "--restart", "3", "sh", "-c", choose, learner, *command]
-        return cls(name, both, **environment)
+        host = cls(name, both, **environment)
+        host.gate = learner + ".gate"
+        return host
+
+    def give_up(self):
+        """Ends all of it, so that no line is waited for. `distag run` leaves no file where it is not killed."""
+        self.alarm.cancel()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self.process.poll() is None:
+                with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                    os.killpg(self.process.pid, number)
+                    self.process.wait(GRACE)
 
     def until(self, pattern, holds=lambda match: True):
         """The match of the first line that fits."""
@@ -36,9 +52,6 @@ class Host:
             match = re.search(pattern, line)
             if match and holds(match):
                 return match
-            if time.monotonic() > self.deadline:
-                break
-        self.process.kill()
         sys.exit(f"no line is as {pattern}:\n{''.join(self.lines)}")
 
     def find(self, pattern):
@@ -59,12 +72,26 @@ class Host:
             steps.append(int(self.until(self.progress)[2]))
             assert len(steps) < 20, f"steps end without a learner: {steps}"
 
-    def kill(self, learner, meanwhile=lambda: None):
-        """Kills a learner that is stopped: the host misses it once, and trains again with the next one."""
+    def kill(self, learner):
+        """Kills a learner that is stopped: the host misses it once, also where it tries in vain four times at least,
+        and trains again with the next one."""
+        os.mkfifo(self.gate)
+        gate = os.open(self.gate, os.O_RDWR)  # waits for nobody
         os.kill(learner, signal.SIGKILL)
         self.find("goes on without the learner: (DISCONNECTED|PEER_RESTARTED)")  # maybe lost while it was stopped
-        meanwhile()
+        for _ in range(3):  # 1000 frames
+            self.until(self.progress)
+        os.remove(self.gate)
+        os.write(gate, b"\n")
+        os.close(gate)
         self.find("trains again")
+
+    def lose_learner(self, learner, limit):
+        """Trains, loses the learner, and trains with the next one: the lines of the loss below the limit."""
+        trained = self.until_loss(limit)
+        self.stop(learner)
+        self.kill(learner)
+        return trained, self.until_loss(limit, int(trained[2]))
 
     def leave(self, pid, last_line):
         """Ends the host by SIGINT, in whatever step it is; gives its line about its frames."""
@@ -73,10 +100,18 @@ class Host:
 
     def end(self, last_line):
         found = self.until(last_line)
-        self.lines += self.process.stdout.readlines()
-        code = self.process.wait(60)
-        assert code == 0, (code, self.lines)
+        self.finish()
         return found
+
+    def finish(self, expected=0):
+        """It ends by itself."""
+        self.lines += self.process.stdout.readlines()
+        code = self.process.wait()
+        self.alarm.cancel()
+        assert code == expected, (code, self.lines)
+
+    def check_missed_once(self):
+        assert self.count("goes on without") == self.count("trains again") == 1, self.lines
 
 
 def start(name, folder):
@@ -84,5 +119,11 @@ def start(name, folder):
     host = Host(name, ["sh", os.path.join(folder, "run.sh")])
     host.until(host.progress)
     os.killpg(host.process.pid, signal.SIGINT)
-    host.lines += host.process.stdout.readlines()
-    assert host.process.wait(SECONDS) == 130, (host.process.returncode, host.lines)
+    host.finish(130)
+
+
+def tell_frames(engine, frames, trained):
+    """Figures of a line that has the TIMES of frames, and of the line at which a loss was below its limit."""
+    for name, number in frames.groupdict().items():
+        print(f"figure: frame_of_{engine}_{name} {number} ms")
+    print(f"figure: frames_of_{engine}_per_step {int(trained[1]) / int(trained[2]):.2f} frames")

@@ -1,6 +1,6 @@
-"""LOVE runs the sample that trains, as its user starts it too: a frame calls nothing that blocks, and frames go on while the
-learner is stopped; a learner that is killed is missed once and trained with again; a game leaves in the middle of a step, and
-is restarted in one. What frames take of the processor is measured, and judges nothing.
+"""LOVE runs the sample that trains, as its user starts it too: a frame calls nothing that blocks, and frames go on
+while the learner is stopped; a learner that is killed is missed once and trained with again; a game leaves in the
+middle of a step, and is restarted in one. What frames take of the processor is measured, and judges nothing.
 usage: check.py SAMPLE DISTAG_COMMAND LEARNER GAME RESTARTED_GAME BLOCKING..."""
 import os
 import re
@@ -8,10 +8,10 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from training import SECONDS, Host, start  # noqa: E402
+from training import SECONDS, TIMES, Host, start, tell_frames  # noqa: E402
 
 LIMIT = 0.05
-FRAMES = r"game: (\d+) frames, (\d+) calls of C, p50 ([\d.]+), p99 ([\d.]+), longest ([\d.]+) ms"
+FRAMES = r"game: (\d+) frames, (\d+) calls of C, " + TIMES
 
 
 def run(distag, learner, game, **environment):
@@ -24,16 +24,10 @@ def train(arguments):
     found = game.find(r"game: process (\d+), compiled (\w+)")
     assert found[2] == "true", found[0]
     first = float(game.until(game.progress)[3])
-    trained = game.until_loss(min(LIMIT, first))
-    game.stop(learner)
-    game.kill(learner)
-    game.until_loss(LIMIT, int(trained[2]))
+    trained, _ = game.lose_learner(learner, min(LIMIT, first))
     frames = game.leave(int(found[1]), FRAMES)
-    assert game.count("goes on without") == game.count("trains again") == 1, game.lines
-    for name, number in (("p50", frames[3]), ("p99", frames[4]), ("longest", frames[5])):
-        print(f"figure: frame_of_love_{name} {number} ms")
-    per_step = int(trained[1]) / int(trained[2])
-    print(f"figure: frames_of_love_per_step {per_step:.2f} frames")
+    game.check_missed_once()
+    tell_frames("love", frames, trained)
 
 
 def guard(arguments, blocking):
@@ -45,7 +39,8 @@ def guard(arguments, blocking):
 
 
 def restart(folder):
-    done = subprocess.run(["love", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS)
+    done = subprocess.run(["love", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=SECONDS)
     threads = re.findall(r"game: (\d+) threads", done.stdout)
     assert done.returncode == 0 and len(threads) == 4 and len(set(threads)) == 1, (done.returncode, done.stdout)
     assert done.stdout.count("game: weight 0.9") == 4, done.stdout

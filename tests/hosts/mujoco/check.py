@@ -7,46 +7,29 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from training import Host, start  # noqa: E402
+from training import TIMES, Host, start, tell_frames  # noqa: E402
 
 LIMIT = 0.02  # mean square of the force's error; that of an untrained policy is about 0.5
-FRAMES = (r"robot: (\d+) frames, (\d+) calls of C, (\d+) block, p50 ([\d.]+), p99 ([\d.]+), longest ([\d.]+) ms, "
-          r"(\d+) slept, (\d+) late")
+FRAMES = rf"robot: (\d+) frames, (\d+) calls of C, (\d+) block, {TIMES}, (\d+) slept, (\d+) late"
 LEFT = r"robot: left with 0: 0 threads, 0 descriptors, 0 handles, (\d+) steps under way"
 # Where the program is left: while its worker starts, and in each part of a step of training.
 PARTS = ("distag_remote", "distag_context_create", "distag_backward_async", "distag_optimizer_step_async")
 TRIES = 5  # an answer may come between the signal and the end of the loop: the step is over then
 
 
-def wait_for_tries(host, gate):
-    """While the next learner waits at the gate, the host tries it in vain: four times, each 250 frames."""
-    for _ in range(3):
-        host.until(host.progress)
-    with open(gate, "w", encoding="utf-8") as file:
-        file.write("\n")
-    os.remove(gate)
-
-
 def train(distag, learner, robot):
-    gate = os.path.join(os.environ["TMPDIR"], "gate")
-    host = Host.run("robot", distag, learner, robot, GATE=gate)
+    host = Host.run("robot", distag, learner, robot)
     first_learner = int(host.until(r"learner (\d+)")[1])
     gradients = host.find(r"gradients of the first step differ by (\S+), the largest is (\S+), its loss ([\d.]+)")
     assert float(gradients[1]) < 1e-6 and float(gradients[2]) > 0.01, gradients[0]
     assert float(gradients[3]) > 2 * LIMIT, gradients[0]
-    trained = host.until_loss(LIMIT)
-    host.stop(first_learner)
-    os.mkfifo(gate)
-    host.kill(first_learner, lambda: wait_for_tries(host, gate))
-    host.until_loss(LIMIT, int(trained[2]))
+    trained, _ = host.lose_learner(first_learner, LIMIT)
     frames = host.leave(int(host.find(r"robot: process (\d+)")[1]), FRAMES)
     assert host.count(LEFT) == 1 and int(frames[3]) == 0, host.lines
-    assert host.count("goes on without") == host.count("trains again") == 1, host.lines
-    for name, number in (("p50", frames[4]), ("p99", frames[5]), ("longest", frames[6])):
-        print(f"figure: frame_of_mujoco_{name} {number} ms")
+    host.check_missed_once()
+    tell_frames("mujoco", frames, trained)
     print(f"figure: frames_of_mujoco {frames[1]} frames")
     print(f"figure: frames_of_mujoco_that_slept {frames[7]} frames")
-    print(f"figure: frames_of_mujoco_per_step {int(trained[1]) / int(trained[2]):.2f} frames")
     print(f"figure: calls_of_frame_of_mujoco {int(frames[2]) / int(frames[1]):.1f} calls")
 
 

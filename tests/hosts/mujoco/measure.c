@@ -162,7 +162,7 @@ int main(int argc, char** argv) {
   printf("robot: process %d\n", (int)getpid());
   fflush(stdout);
   const int code = robot_main(argc, argv);
-  const left now = count_left();
+  const left now = count_left_since(before);
   distag_tensor_release(inputs), distag_tensor_release(targets); /* where it is left before its first step is done */
   qsort(times, (size_t)all.count, sizeof times[0], compare);
   printf("robot: %d frames, %ld calls of C, %ld block, p50 %.3f, p99 %.3f, longest %.3f ms, %d slept, %d late\n",

@@ -12,10 +12,6 @@ mkdir -p "$work/tmp" "$work/pkgconfig"
 flags="-std=c11 -O1 -Wall -Wextra -Wshadow -Wconversion -Werror -I$repository/include"
 cc $flags "$repository/samples/hosts/learner.c" -L"$build" -ldistag -o "$work/learner"
 
-# The learner, which starts once a line comes through the pipe GATE, if there is one.
-printf '#!/bin/sh\n[ ! -p "$GATE" ] || read -r _ <"$GATE"\nexec "%s"\n' "$work/learner" >"$work/gated_learner"
-chmod +x "$work/gated_learner"
-
 # The sample as it is; the linker puts functions of the test before those of distag that it calls, and before its wait.
 cc $flags -Dmain=robot_main -c "$sample/main.c" -o "$work/sample.o"
 /usr/bin/python3 -B "$test/wrap.py" "$repository/bindings/api.json" "$work/sample.o" "$work/wrap.c" "$work/options" \
@@ -28,6 +24,6 @@ printf 'Name: distag\nDescription: of a build\nVersion: 0\nLibs: -L%s -ldistag\n
   "$build" "$repository" >"$work/pkgconfig/distag.pc"
 export LD_LIBRARY_PATH="$build" PKG_CONFIG_PATH="$work/pkgconfig" PATH="$build/tools:$PATH" TMPDIR="$work/tmp"
 
-/usr/bin/python3 -B "$test/check.py" "$sample" "$build/tools/distag" "$work/gated_learner" "$work/robot"
+/usr/bin/python3 -B "$test/check.py" "$sample" "$build/tools/distag" "$work/learner" "$work/robot"
 [ -z "$(ls -A "$work/tmp")" ] || { echo "left behind: $(ls -A "$work/tmp")"; exit 1; }
 rm -rf "$work"

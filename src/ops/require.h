@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -13,7 +14,8 @@ template <typename T, std::string (*kTextOf)(const T&)>
 struct TextOf {
   static constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
   static auto format(const T& x, fmt::format_context& context) {
-    return fmt::format_to(context.out(), "{}", kTextOf(x));
+    const std::string text = kTextOf(x);
+    return std::copy(text.begin(), text.end(), context.out());
   }
 };
 

@@ -93,9 +93,10 @@ TEST(LeavingMembers, AMemberThatEndsBehindTellsTheOthersThoughOneIsGone) {
 
 // The worker hears nothing any more, and never acknowledges what it was sent.
 TEST(LeavingMembers, AMeshOwesNothingToAWorkerThatShutDown) {
-  MeshGroup members(1, {3});
-  const auto down = members.group().worker(2).shutdown(10 * kSecond);
-  wait(*down, kForever);
+  SimGroupOptions options;
+  options.is_open = true;
+  MeshGroup members(1, {3}, options);
+  wait(*members.group().worker(2).shutdown(60 * kSecond), kForever);
   for (const int32_t rank : {0, 1}) {
     expect_failure(failure_of(*members.mesh(rank).collective(sum_of({2}))), Status::kDisconnected,
                    "worker \"w2\" (rank 2) has left it");

@@ -52,7 +52,7 @@ struct ReshapeOp : ReshapedBack {
       unknown = i;
       shape[i] = 1;
     }
-    int64_t known = element_count(shape, dtype_size(x.dtype()));
+    int64_t known = element_count(shape);
     if (unknown != shape.size()) {
       shape[unknown] = known != 0 && x.count() % known == 0 ? x.count() / known : -1;
       known = shape[unknown] < 0 ? -1 : known * shape[unknown];

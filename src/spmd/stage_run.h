@@ -14,8 +14,8 @@
 namespace distag::spmd {
 
 // The part of one mesh in a pass of an ordinary context: the steps behind parts that functions on its members returned.
-// They make their collectives on a line that belongs to this pass alone,
-// so passes do not wait for each other.
+// They make their collectives on a line of the mesh that belongs to this pass alone, so passes do not wait for each
+// other.
 class StageRun final : public autograd::JointRun, JointPass::Outside {
  public:
   StageRun(std::shared_ptr<Program> program, const Id& pass, bool retain_graph,

@@ -43,7 +43,7 @@ TEST(Lists, SeedsAreAsManyAsRoots) {
   const tensor x = ones({3}).requires_grad(true), seed = ones({3});
   const context local = context::local();
   backward_options options;
-  for (const std::size_t count : {1, 3}) {
+  for (const std::size_t count : {1u, 3u}) {
     options.seeds.assign(count, seed);
     refused("a seed for each root", [&](status& err) { local.backward({x * 1.0, x * 2.0}, options, err); });
   }
@@ -83,7 +83,7 @@ struct several {
 
 TEST(Lists, CustomOpsGiveAsManyTensorsAsAreWanted) {
   const tensor x = ones({3}).requires_grad(true);
-  for (const std::size_t count : {0, 2}) {
+  for (const std::size_t count : {0u, 2u}) {
     refused("1 are wanted", [&](status& err) { apply_custom("several", several{count, 1}, {x}, 1, err); });
     const tensor y = apply_custom("several", several{1, count}, {x}, 1)[0];
     refused("1 are wanted", [&](status& err) { context::local().backward({y.sum()}, {}, err); });

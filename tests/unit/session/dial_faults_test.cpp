@@ -105,7 +105,7 @@ TEST_F(DialFaultsTest, AHandshakeThatDropsLateGoesBackIntoTheLine) {
 
 TEST_F(DialFaultsTest, AHandshakeThatDropsSoonIsDialledPastTheLine) {
   fill_line(leases(0.1));
-  for (const size_t waiting : {8, 9}) {
+  for (const size_t waiting : {8u, 9u}) {
     network->let_drip(name_of(waiting), leases(0.1));
     a->say(*others[waiting], 1);
   }

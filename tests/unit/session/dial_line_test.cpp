@@ -110,7 +110,7 @@ TEST_F(DialLineTest, WhatIsNoLongerInItsTurnIsNeitherQuickNorSlow) {
 
 TEST_F(DialLineTest, WhichComeFirstIsByChanceAndTheSameForTheSameSeed) {
   std::set<std::vector<size_t>> orders;
-  for (const uint64_t seed : {1, 2, 3, 1, 2, 3}) {
+  for (const uint64_t seed : {1u, 2u, 3u, 1u, 2u, 3u}) {
     make(20, seed);
     enter(0, 19);
     scheduler.run_for(kMillisecond);

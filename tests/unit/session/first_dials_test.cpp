@@ -34,7 +34,7 @@ TEST_F(FirstDialsTest, GoEightAtATime) {
 
 TEST_F(FirstDialsTest, TheFirstOnesAreChosenByChance) {
   std::set<std::set<std::string>> firsts;
-  for (const uint64_t seed : {1, 2, 3}) {
+  for (const uint64_t seed : {1u, 2u, 3u}) {
     make(seed);
     std::set<std::string> first;
     network->set_tap([&first](const std::string& from, const std::string& to, const Frames&) {

@@ -63,15 +63,18 @@ TEST(LeavingMembers, WhatHasComeIsGivenThoughAnotherMemberNeedsTheOneThatLeft) {
 // Parts that are larger than a message go in pieces, which smaller messages would overtake.
 TEST(LeavingMembers, AMemberThatEndsBehindHasSentItsLargePartsBefore) {
   MeshGroup members(1, {3});
-  CollectiveCall gather = call_of(CollectiveKind::kReduce, members.all_axes(), numbers({2'500'001}, 1));
+  CollectiveCall gather = call_of(CollectiveKind::kReduce, members.all_axes(), numbers({4'000'001}, 1));
   gather.root = 1;
   members.mesh(2).collective(gather);
   members.mesh(2).leave();
   const Result root = members.mesh(1).collective(gather);
   members.group().scheduler().run_for(kSecond);
+  members.group().network().part("w0", "w1");  // so that the first pieces are not acknowledged, and the others wait
   members.mesh(0).collective(gather);
+  members.group().scheduler().run_for(10 * kMillisecond);
   expect_failure(failure_of(*members.mesh(0).collective(sum_of({2}))), Status::kDisconnected,
                  "worker \"w2\" (rank 2) has left it");
+  members.group().network().join("w0", "w1");
   EXPECT_TRUE(same_bits(value_of(root), expected_sum(std::vector<Tensor>(3, gather.tensor))));
 }
 
@@ -113,9 +116,13 @@ TEST(LeavingMembers, AMemberThatLeavesAndEndsBehindAnotherNamesThat) {
   const Result sum = members.mesh(0).collective(sum_of({2}));
   members.mesh(0).leave();
   members.group().scheduler().run_for(10 * kMillisecond);
+  members.group().network().part("w1", "w2");  // so that w1 hears of it by w0 alone
   members.mesh(2).leave();
   expect_failure(failure_of(*sum), Status::kDisconnected, "worker \"w2\" (rank 2) has left it");
-  const Error error = failure_of(*members.mesh(1).collective(sum_of({2})));
+  members.mesh(1).collective(sum_of({2}));  // w0 has sent its part
+  const Result broadcast =
+      members.mesh(1).collective(call_of(CollectiveKind::kBroadcast, members.all_axes(), numbers({2}, 1)));
+  const Error error = failure_of(*broadcast);
   expect_failure(error, Status::kDisconnected, "worker \"w2\" (rank 2) has left it");
   EXPECT_EQ(error.origin_rank(), 2);
 }

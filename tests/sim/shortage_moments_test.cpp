@@ -336,7 +336,12 @@ TEST(ShortageMoments, AMeshThatOneMemberCannotMakeEndsOnTheOther) {
                         if (!results[rank]) results[rank] = made[rank]->value()->collective(call);
                         return results[rank]->is_done();
                       };
-                      group.scheduler().run_until([&] { return is_over(0) & is_over(1); }, 20 * kSecond);
+                      group.scheduler().run_until(
+                          [&] {
+                            const bool first = is_over(0);
+                            return is_over(1) && first;
+                          },
+                          20 * kSecond);
                       group.memory(victim).refuse(0, 0);
                       for (const size_t rank : {0u, 1u}) {
                         ASSERT_TRUE(is_over(rank)) << rank;

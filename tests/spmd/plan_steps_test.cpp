@@ -177,35 +177,78 @@ TEST(PlanSteps, SendWhatThePlanSaysInBucketsOfAFewLeaves) {
   run_all({2}, 4001, 40, 9, policy);
 }
 
+using Leaves = std::vector<spmd::PlanLeaf>;
+
+// The step that a plan by rules says, which is the one that the mesh takes. `make`: the leaves, shapes only or with
+// elements, in the order in which they are marked.
+Json step_of(Member& member, const std::vector<spmd::PlanRule>& rules, const std::function<Leaves(bool is_real)>& make,
+             const std::function<Tensor(const Leaves&)>& run) {
+  const Mesh& mesh = member.line.program->mesh();
+  PlanSettings settings;
+  settings.leaves = make(false);
+  settings.roots = {run(settings.leaves)};
+  settings.is_automatic = true;
+  settings.rules = rules;
+  settings.policy.position = member.position();
+  settings.policy.bucket_bytes = mesh.policy().bucket_bytes;
+  const Plan plan(member.mesh(), settings);
+  PlanSettings saved;
+  saved.saved = plan.report();
+  saved.leaves = make(true);
+  Plan(member.mesh(), saved).apply(member.line, true);
+  const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
+  const MeshStats before = mesh.stats();
+  context->backward({run(saved.leaves)}, {});
+  const Json step = Json::parse(plan.report()).at("step");
+  EXPECT_EQ(step, counts_of(before, mesh.stats()));
+  return step;
+}
+
 // A loss that is given ignore_index, even its default, adds up the rows that count.
 TEST(PlanSteps, LossesAlikeButForASettingThatIsADefaultTakeOtherSteps) {
   MeshGroup group({2});
   group.run([](Member& member) {
-    const auto run = [](const Tensor& logits, const Tensor& classes) {
+    const auto make = [](bool is_real) {
+      const Tensor logits = is_real ? numbers({4, 3}, 1) : spmd::make_shape_only(Dtype::kFloat64, {4, 3});
+      autograd::set_requires_grad(logits, true);
+      return Leaves{
+          {"logits", logits},
+          {"classes", is_real ? tensor_of<int64_t>({4}, {0, 2, 1, 2}) : spmd::make_shape_only(Dtype::kInt64, {4})}};
+    };
+    step_of(member, {{"logits", "('x', None)"}, {"classes", "('x',)"}}, make, [](const Leaves& leaves) {
+      const Tensor &logits = leaves[0].tensor, &classes = leaves[1].tensor;
       const auto ignoring = ops::make_attributes({{"ignore_index", -100}});
       return apply("add",
                    {apply("cross_entropy", {logits, classes}), apply("cross_entropy", {logits, classes}, ignoring)});
-    };
-    const auto leaves_of = [](const Tensor& logits, const Tensor& classes) {
-      autograd::set_requires_grad(logits, true);
-      return std::vector<spmd::PlanLeaf>{{"logits", logits}, {"classes", classes}};
-    };
-    PlanSettings settings;
-    settings.leaves =
-        leaves_of(spmd::make_shape_only(Dtype::kFloat64, {4, 3}), spmd::make_shape_only(Dtype::kInt64, {4}));
-    settings.roots = {run(settings.leaves[0].tensor, settings.leaves[1].tensor)};
-    settings.is_automatic = true;
-    settings.rules = {{"logits", "('x', None)"}, {"classes", "('x',)"}};
-    settings.policy.position = member.position();
-    const Plan plan(member.mesh(), settings);
-    PlanSettings saved;
-    saved.saved = plan.report();
-    saved.leaves = leaves_of(numbers({4, 3}, 1), tensor_of<int64_t>({4}, {0, 2, 1, 2}));
-    Plan(member.mesh(), saved).apply(member.line, true);
-    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
-    const MeshStats before = member.line.program->mesh().stats();
-    context->backward({run(saved.leaves[0].tensor, saved.leaves[1].tensor)}, {});
-    EXPECT_EQ(Json::parse(plan.report()).at("step"), counts_of(before, member.line.program->mesh().stats()));
+    });
+  });
+}
+
+// The weight fills a bucket, and the bias does not: what is marked last comes first, so the weight goes with the bias
+// or alone.
+TEST(PlanSteps, LeavesOfAnOpFillBucketsInTheOrderInWhichTheyAreMarked) {
+  MeshPolicy policy;
+  policy.bucket_bytes = 8 * 2 * 20;
+  MeshGroup group({2}, policy);
+  group.run([](Member& member) {
+    for (const bool is_bias_last : {false, true}) {
+      const auto make = [is_bias_last](bool is_real) {
+        Leaves leaves;
+        for (const auto& [name, shape] :
+             {std::pair("x", Dims{4, 20}), std::pair("weight", Dims{2, 20}), std::pair("bias", Dims{2})}) {
+          leaves.push_back({name, is_real ? numbers(shape, 1) : spmd::make_shape_only(Dtype::kFloat64, shape)});
+          autograd::set_requires_grad(leaves.back().tensor, leaves.size() > 1);
+        }
+        if (!is_bias_last) std::swap(leaves[1], leaves[2]);
+        return leaves;
+      };
+      const std::vector<spmd::PlanRule> rules = {{"x", "('x', None)"}, {"weight", "(None, None)"}, {"bias", "(None,)"}};
+      const Json step = step_of(member, rules, make, [is_bias_last](const Leaves& leaves) {
+        const Tensor &weight = leaves[is_bias_last ? 1 : 2].tensor, &bias = leaves[is_bias_last ? 2 : 1].tensor;
+        return apply("sum", {apply("tanh", {apply("linear", {leaves[0].tensor, weight, bias})})});
+      });
+      EXPECT_EQ(step.at("all_reduces"), is_bias_last ? 1 : 2);
+    }
   });
 }
 

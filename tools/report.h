@@ -10,7 +10,7 @@ struct ReportOptions {
   std::string page;    // empty: no page
 };
 
-// Prints a report of the traces in a folder. Gives 0, or 1 if there is none.
+// Prints a report of the traces in a folder. Gives 0, or 1 if the folder has no trace.
 int print_report(const ReportOptions& options);
 
 }  // namespace distag_tool

@@ -14,8 +14,8 @@
 namespace distag::ops {
 namespace {
 
-// A Loss has expressions of rows a and b: value, and slope_in_a and slope_in_b, which are multiplied by kSlopeFactor.
-// It is made from the attributes.
+// A Loss is made from the attributes. It has expressions of rows a and b: value, and slope_in_a and slope_in_b, which
+// are multiplied by kSlopeFactor.
 template <Name kName, typename Loss>
 struct PairwiseLoss {
   static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {

@@ -131,8 +131,8 @@ class Session {
   void settle_stranger(Incarnation incarnation, const Peer* vouched);
   // nullptr: unknown. For an incarnation that has restarted, returns the latest with its name and rank.
   const Peer* find(Incarnation incarnation) const;
-  // The only authority on who is gone. Returns the error with which sends to a former member fail; nullptr: the
-  // incarnation is a member, or unknown.
+  // The only place that decides which members are gone. Returns the error with which sends to a former member fail;
+  // nullptr: the incarnation is a member, or unknown.
   const Error* gone(Incarnation incarnation) const;
 
   // A suffix for the text of a deadline error: what keeps this worker and the peer from reaching each other. Empty if

@@ -14,7 +14,7 @@
 #include "capi/support/processes.h"
 
 enum { kMembers = 16, kLeastLoops = 10, kMostLoops = 256, kLeaseMs = 5000 };
-static const int64_t kPatience = 500 * DISTAG_SECOND; /* for calls: only the lease decides who is lost */
+static const int64_t kPatience = 500 * DISTAG_SECOND; /* for calls: a member is lost only by the end of its lease */
 
 static distag_error err = DISTAG_ERROR_INIT;
 static const char *const kEngines[] = {"", "zmq", "zmtp"};

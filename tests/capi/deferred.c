@@ -86,7 +86,7 @@ static int has_source_values(distag_tensor *tensor) {
   return 1;
 }
 
-/* The number of this key after "deferred" in the report of handles; -1: there is none. */
+/* The number of this key after "deferred" in the report of handles; -1: the report does not have it. */
 static int64_t reported(const char *key) {
   static char text[4096];
   distag_error err = DISTAG_ERROR_INIT;

@@ -23,7 +23,7 @@ static uint64_t dropped(distag_worker *worker) {
 
 /* ---- functions ---- */
 
-/* Answers with its traceparent; null: there is none. */
+/* Answers with its traceparent; null for a call without one. */
 static distag_status last(void *user_data, distag_invocation *invocation, distag_error *told) {
   distag_value *text = NULL;
   (void)user_data;

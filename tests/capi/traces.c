@@ -125,7 +125,7 @@ static void make_in(const char *name, mode_t mode) {
   CHECK_INT(mkdir(options.folder, mode), 0);
 }
 
-/* The number of times that the text is in a file; -1: there is none. */
+/* The number of times that the text is in a file; -1: there is no such file. */
 static int count_in(const char *path, const char *text) {
   FILE *file = fopen(path, "r");
   if (file == NULL) return -1;

@@ -1,6 +1,6 @@
 /* A group of both engines of sockets, in processes of their own: it meets, each member calls each other one, gradients
- * pass through both, and the survivors are told of a killed member and go on. Over ipc, tcp, and tcp with the group's
- * key, with either engine at rank 0. */
+ * pass through both, and calls to a killed member fail while the survivors go on. Over ipc, tcp, and tcp with the
+ * group's key, with either engine at rank 0. */
 #define _GNU_SOURCE
 #include <semaphore.h>
 #include <signal.h>

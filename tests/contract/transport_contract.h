@@ -22,7 +22,7 @@ struct TransportKind {
   std::function<std::unique_ptr<Transport>(FdLoop&)> make;
   std::function<std::string(Transport&)> address;      // a fresh one to listen at
   std::string foreign_address;                         // of another transport
-  std::function<std::string(Transport&)> no_listener;  // where nobody listens
+  std::function<std::string(Transport&)> no_listener;  // an address without a listener
   bool reports_every_loss = false;
   std::function<std::unique_ptr<Transport>(FdLoop&)> make_dialling =
       nullptr;  // of the side that dials, where it differs

@@ -30,7 +30,7 @@ class EtcdCluster {
   std::string uri(const std::string& prefix) const;  // "etcd://..."
   void start(int server);
   void kill(int server);
-  void pause(int server);  // it answers nobody from then on
+  void pause(int server);  // it answers no client from then on
   // Until this server, or all, know of a leader. Without TLS only.
   void wait_until_serving(int server);
   void wait_until_serving();

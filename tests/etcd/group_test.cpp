@@ -143,7 +143,7 @@ TEST_F(EtcdGroupTest, AServerThatIsMuteMakesNoShutdownFail) {
   self_.reset();
 }
 
-// Empty: there is none.
+// Empty: the member has no lease.
 std::string lease_of_member(EtcdCluster& etcd) {
   const Json answer = etcd.ask(
       "/v3/kv/range", {{"key", to_base64("/jobs/one/member/")}, {"range_end", to_base64("/jobs/one/member0")}});

@@ -19,7 +19,7 @@ BOUND_OF_RECOVERY = 30.0  # nothing promises it a time: told from "never"
 
 # By phase, in the order of the protocol: the member that the fault strikes, the step, and which one of its kind.
 # "cold" is a call between members that have not spoken yet; in the others all are connected. In "stop" all shut down
-# together; in "leave" one goes, and waits for nobody. In those named etcd_ they meet in a server of etcd: "etcd_join"
+# together; in "leave" one goes, and waits for no process. In those named etcd_ they meet in a server of etcd: "etcd_join"
 # begins with the victim alone, in "etcd_lease" A calls the others while leases are renewed, and in "etcd_return" all
 # leases are taken away meanwhile.
 #

@@ -39,7 +39,7 @@ class FaultPoints {
   void arm(std::string step, Way way, std::string fault, int nth);
   // False: the armed one has not happened.
   bool disarm();
-  // The faults that last, as far as they can be undone: mute, deaf, slow, memory, disk.
+  // Undoes the faults that last and can be undone: mute, deaf, slow, memory, disk.
   void mend();
 
   // The process has come to that step: before what has arrived is looked at, and after what is sent was handed on.
@@ -49,7 +49,7 @@ class FaultPoints {
   // The next message of that kind, which has a payload, goes out with a changed byte in it.
   void damage(std::string step);
   bool takes_damage(const std::string& step);
-  // Whether the next message that goes that way vanishes, as far as it is known.
+  // Whether messages that go that way vanish at present.
   bool is_losing(Way way);
   // Whether the armed step is one of tests/faults/handshake.h, whose count needs no memory from then on.
   bool is_of_handshake() const { return is_of_handshake_.load(); }

@@ -55,7 +55,7 @@ class Arrivals : public std::enable_shared_from_this<Arrivals> {
  public:
   explicit Arrivals(Loop& loop) : loop_(loop) {}
 
-  // Dropped once nobody has `receiver` any more.
+  // Drops the message once `receiver` has no owner any more.
   void take(const std::shared_ptr<void>& receiver, std::function<void()> deliver) {
     if (waiting_.empty() && !faults::fault_points().is_slow()) return deliver();
     waiting_.push_back({receiver, std::move(deliver)});

@@ -209,7 +209,7 @@ nlohmann::json Member::settle(int64_t timeout_ns) {
   const int64_t deadline = true_now() + timeout_ns;
   nlohmann::json now = held();
   while (!now.empty() && true_now() < deadline) {
-    poll(nullptr, 0, 2);  // nobody tells: looked at again and again
+    poll(nullptr, 0, 2);  // no event tells: looked at again and again
     now = held();
   }
   return now;

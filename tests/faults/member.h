@@ -57,7 +57,7 @@ class Member {
   nlohmann::json stop(int64_t timeout_ns);
   // Waits until the worker holds nothing for others and nothing is open, at most for so long. What it has then.
   nlohmann::json settle(int64_t timeout_ns);
-  // When this one was told of the loss of that member: nanoseconds; 0: not in time.
+  // When on_member of this one reported the loss of that member: nanoseconds; 0: not in time.
   int64_t wait_until_told(const std::string& name, int64_t timeout_ns);
 
   void keep(distag_reply* reply);

@@ -31,7 +31,7 @@ void check_address(const std::string& text, bool for_listening) {
     if (const auto lane = lane_address(text)) check(lane->is_ipc() && parse_address(lane->endpoint, false).is_ipc());
     return;
   }
-  check(resolve_address(address.endpoint) == address.endpoint);  // a number, for which nobody is asked
+  check(resolve_address(address.endpoint) == address.endpoint);  // a number, for which no name server is asked
   parse_address(dialable(address.endpoint, "tcp://10.0.0.1:0"), for_listening);
   int ports = 1;
   while (address.to_next_port()) check(++ports <= kMostPorts);

@@ -1,7 +1,7 @@
-// The words of a stranger before a worker lets it in. Input: a kind, then what it is about: the handshake of
-// a client of CURVE that keeps to it but for some bytes, or has not the key; raw bytes behind a greeting; keys and
-// lists of keys as text, and as the files that the environment names. Nobody comes in who has not the key, under no
-// name but that of the key; what is taken as a key reads the same when it is written.
+// The words of a stranger before a worker accepts it. Input: a kind, then what it is about: the handshake of a client
+// of CURVE that keeps to it except in some bytes, or does not have the key; raw bytes behind a greeting; keys and lists
+// of keys as text, and as the files that the environment names. The worker accepts no client without the key, and none
+// under a name other than the key's; what is taken as a key reads the same when it is written.
 #include <fcntl.h>
 #include <sodium.h>
 #include <sys/mman.h>

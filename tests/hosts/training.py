@@ -76,7 +76,7 @@ class Host:
         """Kills a learner that is stopped: the host misses it once, also where it tries in vain four times at least,
         and trains again with the next one."""
         os.mkfifo(self.gate)
-        gate = os.open(self.gate, os.O_RDWR)  # waits for nobody
+        gate = os.open(self.gate, os.O_RDWR)  # does not wait for a reader
         os.kill(learner, signal.SIGKILL)
         self.find("goes on without the learner: (DISCONNECTED|PEER_RESTARTED)")  # maybe lost while it was stopped
         for _ in range(3):  # 1000 frames

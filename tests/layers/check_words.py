@@ -1,8 +1,8 @@
 """Turns of phrase that stop a reader, comments without a subject, and entries of the changelog that are too long.
 usage: check_words.py REPOSITORY
 
-Documents, the header, and comments and texts of src have none of the words. A comment of src, tests, tools, samples, bindings
-and schemas begins with none of the words of BEGINNINGS: it names what it is about."""
+Documents, the header, comments and texts of src, and comments of tests, tools, samples, bindings and schemas have none of
+the words. A comment begins with none of the words of BEGINNINGS: it names what it is about."""
 import glob
 import os
 import re
@@ -28,11 +28,12 @@ def found(path, text):
             yield f"{path}:{line}: \"{match.group(0)}\""
 
 
-def prose_of_code(text):
-    """Comments and texts of a source, at their lines."""
+def prose_of_code(text, with_texts):
+    """Comments of a source, and its texts if they count, at their lines."""
     kept = [" "] * len(text)
-    for match in re.finditer(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", text, re.S):
-        kept[match.start() : match.end()] = match.group(0)
+    for match in re.finditer(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])'", text, re.S):
+        if with_texts or match.group(0).startswith("/"):
+            kept[match.start() : match.end()] = match.group(0)
     return "".join("\n" if old == "\n" else new for old, new in zip(text, kept))
 
 
@@ -48,10 +49,10 @@ def beginnings(path, text):
         is_within = "//" in literals
 
 
-def check(documents, sources, commented):
+def check(documents, sources):
     return [each for path, text in documents for each in found(path, text)] + \
-           [each for path, text in sources for each in found(path, prose_of_code(text))] + \
-           [each for path, text in commented for each in beginnings(path, text)]
+           [each for path, text in sources for each in found(path, prose_of_code(text, path.startswith("src/")))] + \
+           [each for path, text in sources for each in beginnings(path, text)]
 
 
 def check_changes(text):
@@ -72,8 +73,12 @@ def self_test():
              ("", "// It is so.\n", 1), ("", "// A word\n// It is so.\n", 0), ("", "int a;  // of it\nint b;  // One more\n", 1),
              ("", "int a;  // A word\n        // That goes on\n", 0), ("", "/* Where it is */\n", 1), ("", "call(\"// It is\");\n", 0),
              ("", "// Italian\n", 0), ("", "// A word\n\n// Of it\n", 1)]
-    for document, source, expected in cases:
-        got = check([("a.md", document)], [("src/a.cpp", source)], [("src/a.cpp", source)])
+    cases = [(document, "src/a.cpp", source, expected) for document, source, expected in cases]
+    cases += [("", "tests/a.cpp", "// A peer tells of it\n", 1), ("", "schemas/a.fbs", "a: int;  // for nobody\n", 1),
+              ("", "tests/a.c", "/* A word\n * for nobody */\n", 1), ("", "tools/a.cpp", "fail(\"the own key\");\n", 0),
+              ("", "tests/a.cpp", "call('\"', \"// nobody\");  // A word\n", 0), ("", "tests/a.cpp", "call('\"');  // to nobody\n", 1)]
+    for document, path, source, expected in cases:
+        got = check([("a.md", document)], [(path, source)])
         if len(got) != expected:
             yield f"self test: {expected} complaints were expected, got {got}"
     head = "## 1.0.0 (unreleased)\n\n### Added\n\n"
@@ -100,10 +105,9 @@ def files(root, folder):
 def main():
     root = sys.argv[1]
     documents = [os.path.relpath(path, root) for pattern in DOCUMENTS for path in glob.glob(os.path.join(root, pattern))]
-    commented = list(read(root, [path for folder in WITH_COMMENTS for path in files(root, folder)]))
-    sources = [each for each in commented if each[0].startswith("src/")]
+    sources = list(read(root, [path for folder in WITH_COMMENTS for path in files(root, folder)]))
     (_, changes), = read(root, ["CHANGELOG.md"])
-    complaints = [*self_test(), *check_changes(changes), *check(list(read(root, documents)), sources, commented)]
+    complaints = [*self_test(), *check_changes(changes), *check(list(read(root, documents)), sources)]
     print("\n".join(complaints))
     print(f"{len(documents)} documents, {len(sources)} sources, {len(complaints)} complaints")
     return 1 if complaints else 0

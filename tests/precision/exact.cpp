@@ -48,7 +48,7 @@ long double erf_slope(long double x) { return 2 * kInverseRootPi * exp_of_minus_
 long double elu(long double x) { return x > 0 ? x : expm1l(x); }
 long double elu_slope(long double x) { return x > 0 ? 1 : expl(x); }
 
-// An x so far out that its product with what is 0 is none counts as this one.
+// A magnitude of x beyond 1e5 counts as 1e5: an infinite one times 0 would be no number.
 long double near(long double x) { return fabsl(x) > 1e5L ? copysignl(1e5L, x) : x; }
 
 long double silu(long double x) { return x > 0 ? x * sigmoid(x) : near(x) * sigmoid(x); }

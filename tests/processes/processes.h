@@ -22,8 +22,8 @@ class TemporaryDirectory {
   std::string path_;
 };
 
-// A tcp port of the loopback that nobody else is given as long as this lives. Others that ask for it by its number can
-// listen there all the same.
+// A tcp port of the loopback that the system gives to no other socket as long as this lives. Others that ask for it by
+// its number can listen there all the same.
 class ReservedPort {
  public:
   ReservedPort();

@@ -46,7 +46,7 @@ static int train_once(run_result *result, distag_tensor *w) {
   return is_ok;
 }
 
-/* A struct that an import does not take is imported again: nobody else would end it. */
+/* A struct that an import does not take is imported again: nothing else would end it. */
 static int take_back(run_result *result, struct DLManagedTensorVersioned *managed, distag_tensor **out_tensor) {
   distag_error err = DISTAG_ERROR_INIT;
   for (int tries = 0; tries < kMostTries; ++tries) {

@@ -4,7 +4,7 @@
  *   shortage_sweep              a sample of them, evenly spread
  *   shortage_sweep sockets      the same of those scenarios that use sockets
  *   shortage_sweep all          each one
- *   shortage_sweep SCENARIO     each one of a scenario; with STEP: one of so many; with FIRST COUNT [1]: one run, whose
+ *   shortage_sweep SCENARIO     each one of a scenario; with STEP: every STEP-th; with FIRST COUNT [1]: one run, whose
  *                               abort tells more
  *
  * Where libzmq carries the sockets, it ends the process when it asks for memory (SECURITY.md): an abort within it is

@@ -121,7 +121,7 @@ static distag_security_options security_of(int32_t rank, key_kind keys) {
   return security;
 }
 
-/* The list as it is: nobody is lost by that. */
+/* The list as it is: no peer is lost by that. */
 static void set_peers(run_result *result, distag_worker *worker) {
   distag_error err = DISTAG_ERROR_INIT;
   int tries = 0;
@@ -200,7 +200,7 @@ void run_tcp_server(const run_plan *plan, run_result *result) { run_tcp(plan, re
 void run_group_key(const run_plan *plan, run_result *result) { run_tcp(plan, result, 0, kGroupKey); }
 void run_worker_keys(const run_plan *plan, run_result *result) { run_tcp(plan, result, 1, kWorkerKeys); }
 
-/* Waits until nobody has a place below the prefix: for as long as a lease at most. */
+/* Waits until no member has a place below the prefix: for as long as a lease at most. */
 static void await_no_member(run_result *result, const char *prefix) {
   char members[80];
   long left = 1;

@@ -33,7 +33,7 @@ std::vector<int64_t> values_of(const Gathered& gathered) {
   return values;
 }
 
-// The error of a gathering; fails the test if there is none.
+// The error of a gathering; fails the test if the gathering has no error.
 Error failure_of(const Gathered& gathered) {
   wait(*gathered, kForever);
   if (gathered->error() != nullptr) return *gathered->error();

@@ -405,7 +405,7 @@ TEST(OpenWorldTest, AMemberThatDiedUnseenDelaysNobodyForLong) {
   });
 }
 
-// The news that each worker is told of each member, in order.
+// The news of each member that each worker hears, in order.
 TEST(MemberNewsTest, TellsOfEveryChangeInOrder) {
   for_each_seed(20, [](uint64_t seed) {
     std::map<std::string, std::string> told;

@@ -18,7 +18,7 @@ struct Applied {
   std::vector<Sharded> outputs;
   bool is_on_parts = false;  // the op differs from that on the whole
 
-  // The gradients of the inputs (without shards if there is none), from those of the outputs in the duals.
+  // The gradients of the inputs (no shards for an input without one), from those of the outputs in the duals.
   std::function<std::vector<Sharded>(const std::vector<Sharded>& gradients)> backward;
 };
 

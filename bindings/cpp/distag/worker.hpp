@@ -20,7 +20,7 @@ struct member {
 class memory {
  public:
   virtual ~memory() = default;
-  virtual void* allocate(std::size_t size, std::size_t alignment) = 0;  // nullptr: there is none
+  virtual void* allocate(std::size_t size, std::size_t alignment) = 0;  // nullptr: no memory is left
   virtual void deallocate(void* block, std::size_t size, std::size_t alignment) = 0;
 };
 

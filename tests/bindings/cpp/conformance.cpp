@@ -2,7 +2,7 @@
 // closed, left open, forked.
 //
 // usage: conformance REPOSITORY [WORDS...]     with WORDS, only the cases whose names have one of them
-//        conformance --leave CALLS             leaves main with so many calls open
+//        conformance --leave CALLS             leaves main with CALLS calls open
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -185,7 +185,7 @@ TEST_F(FdLoopTest, CallsBackWhileADescriptorIsReadable) {
   on_loop(loop_, [this, fd, three] {
     auto calls = std::make_shared<int>(0);
     loop_.watch(fd, [this, fd, three, calls] {
-      if (++*calls != 3) return;  // level-triggered: nobody read, so it comes again
+      if (++*calls != 3) return;  // level-triggered: not read yet, so it comes again
       loop_.unwatch(fd);
       three->complete(*calls);
     });
@@ -264,7 +264,7 @@ TEST_F(FdLoopTest, CallsBackWhileADescriptorIsWritableAndThatIsAwaited) {
   EXPECT_EQ(readable, 0);
   on_loop(loop_, [&] {
     loop_.unwatch(fd);
-    loop_.await_writable(fd, true);  // of one that nobody watches: nothing
+    loop_.await_writable(fd, true);  // a descriptor that is not watched: nothing
     return true;
   });
   close(fd);
@@ -331,7 +331,7 @@ class CountedLookout final : public Lookout {
   bool within_message = false;
 };
 
-// After a timer, which nobody answers.
+// After a timer, which is not answered.
 TEST_F(FdLoopTest, LooksAroundWithoutNewsOnlyWithinAMessage) {
   CountedLookout lookout;
   on_loop(loop_, [&] { return loop_.add_lookout(lookout), true; });

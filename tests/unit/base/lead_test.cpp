@@ -62,7 +62,7 @@ class LeadTest : public ::testing::Test {
     while (ask() != std::this_thread::get_id()) EXPECT_FALSE(wait(*never, kMillisecond));
   }
 
-  // Runs on the loop's own thread: it is awake, as nobody waits in a Lead.
+  // Runs on the loop's own thread: it is awake, as no thread waits in a Lead.
   void post_and_await(Task task) {
     auto done = Future<Unit>::make();
     loop_.post_or_drop([done, task = std::move(task)]() mutable {
@@ -228,7 +228,7 @@ TEST_F(LeadTest, ADescriptorIsSeenAfterALead) {
   for (int i = 0; i < 50; ++i) {
     readable = Future<Unit>::make();
     lead_once();
-    // Nobody leads now: the loop's own thread has to see it.
+    // No thread leads now: the loop's own thread has to see it.
     EXPECT_EQ(write(fd, &one, sizeof one), ssize_t{sizeof one});
     ASSERT_TRUE(wait(*readable, kLong)) << i;
   }
@@ -268,7 +268,7 @@ class SleepingLeadTest : public LeadTest {
     return seen;
   }
 
-  // Nobody wakes most of the leaders late: in one of some rounds, as a machine that is busy is late itself.
+  // Most of the leaders are woken in time: in one of some rounds, as a machine that is busy is late itself.
   Seen watch_quick(const std::function<void(const End&)>& begin) {
     const Seen seen = watch_until([](const Seen& one) { return 2 * one.slow <= one.led; }, begin);
     EXPECT_LE(2 * seen.slow, seen.led);

@@ -55,7 +55,7 @@ TEST_F(PrivateFolderTest, WhatIsThereStaysAsItIs) {
   EXPECT_EQ(rights_of(path), 0u);
 }
 
-// A process that starts beside it clears folders that nobody has locked yet: their makers try the next name.
+// A process that starts beside it clears folders that are not locked yet: their makers try the next name.
 TEST_F(PrivateFolderTest, OneThatIsGoneAgainIsNoFailure) { EXPECT_TRUE(keep_private_folder(base_ + "-gone")); }
 
 TEST_F(PrivateFolderTest, ALinkInItsPlaceIsNotFollowed) {

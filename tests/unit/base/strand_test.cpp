@@ -55,7 +55,7 @@ TEST(StrandTest, TakesTasksFromManyThreadsAndFromItsOwnTasks) {
   EXPECT_TRUE(wait(*ended, 120 * kSecond));
 }
 
-// A task that waits for a reply from the strand is never left in a queue that nobody runs.
+// A task that waits for a reply from the strand is never left in a queue that no thread runs.
 TEST(StrandTest, TasksEndWithTheExecutor) {
   auto owed = Future<Unit>::make();
   auto late = Future<Unit>::make();

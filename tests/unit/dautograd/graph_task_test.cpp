@@ -233,7 +233,7 @@ TEST(GraphTaskTest, GradientsOfLeavesWaitUntilThoseOfOthersHaveLeft) {
   EXPECT_TRUE(task.take_leaving().empty()) << "it has gone";
 }
 
-// Nobody waits: the order of a pass in one process stays.
+// No other worker waits: the order of a pass in one process stays.
 TEST(GraphTaskTest, NothingIsPutOffWhereNothingLeaves) {
   Tensor weight = Tensor::empty(Dtype::kFloat64, {100, 100});
   std::fill_n(weight.mutable_data_as<double>(), weight.count(), 1.0);

@@ -153,7 +153,7 @@ TEST(Move, CountsWhatAMemberReceives) {
   EXPECT_EQ(gather.received_in_move(3), 9);
 }
 
-// Elements come from the own granule where it has them, and from all that have them in turn.
+// Elements come from the receiver's granule where it has them, and from all members that have them in turn.
 TEST(Move, PrefersTheOwnGranule) {
   const MeshShape mesh = mesh_of({2, 4}, {0, 0, 1, 1, 0, 0, 1, 1});
   const Move move(mesh, {4, 4}, parse_spec(mesh, "(x, None)", 2), parse_spec(mesh, "(None, y)", 2));

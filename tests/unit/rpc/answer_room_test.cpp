@@ -15,7 +15,7 @@ using testing::RpcGroup;
 
 constexpr uint64_t kBudget = 12'500;
 constexpr size_t kSize = 3'000;  // of an answer
-constexpr size_t kFit = 4;       // so many answers use the room up
+constexpr size_t kFit = 4;       // answers that use the room up
 
 class AnswerRoomTest : public ::testing::Test {
  protected:
@@ -130,7 +130,7 @@ TEST_F(AnswerRoomTest, FunctionsThatPutTheirAnswersOffHoldUpNobody) {
   expect_done(calls);
 }
 
-// More than are let in at once, and a single acknowledgement that makes room.
+// More calls wait than begin at once, and there is a single acknowledgement that makes room.
 TEST(FullAnswerRoom, AllThatWaitFollowThoughTheirAnswersArePutOff) {
   constexpr uint64_t kRoom = 100'000;
   constexpr size_t kMany = 40;
@@ -191,7 +191,7 @@ TEST_F(AnswerRoomTest, OthersAreNotHeldUp) {
   for (const auto& call : calls) three.await(*call);
 }
 
-// Answers to a lost caller are never acknowledged, and nobody waits for those that would follow.
+// Answers to a lost caller are never acknowledged, and no caller waits for those that would follow.
 TEST_F(AnswerRoomTest, TheLossOfTheCallerEndsThoseThatWait) {
   const Calls calls = start_unread(10);
   group.network.kill("w0");

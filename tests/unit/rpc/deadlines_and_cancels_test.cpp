@@ -50,7 +50,7 @@ TEST(Deadlines, AreKeptByTheCallerAndEndTheCallAtTheCallee) {
   EXPECT_TRUE(holder.reply->is_cancelled());
   EXPECT_TRUE(holder.invocation->is_cancelled());
   EXPECT_EQ(group.rpc(1).stats().calls_open, 0u);
-  EXPECT_TRUE(holder.reply->finish(number(1)));  // nobody waits for it
+  EXPECT_TRUE(holder.reply->finish(number(1)));  // no caller waits for it
   EXPECT_FALSE(holder.reply->finish(number(1)));
 }
 

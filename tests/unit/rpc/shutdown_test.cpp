@@ -87,7 +87,7 @@ TEST(Shutdown, WaitsForFunctionsAndForCallsThatTheyMake) {
   }
 }
 
-// Calls whose answers nobody waits for, made by functions that return at once.
+// Calls whose answers no caller waits for, made by functions that return at once.
 TEST(Shutdown, WaitsForCallsOnTheirWay) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     RpcGroup group(4, seed);
@@ -219,7 +219,7 @@ TEST(Shutdown, NoFunctionStartsAfterItAndThoseThatRunAreNamed) {
   EXPECT_TRUE(group.run_until([&group] { return group.rpc(1).running_functions().empty(); }));
 }
 
-// The layer above knows no references, and notes what it is told of those that calls make.
+// The layer above knows no references, and notes the news of those that calls make.
 class NotingReferences final : public ReferenceHook {
  public:
   void check(const Value&) const override {}

@@ -13,7 +13,7 @@
 namespace distag {
 namespace {
 
-// A worker as far as this layer goes, on a loop thread and a pool of its own.
+// A worker up to this layer, on a loop thread and a pool of its own.
 class ThreadedNode final : public SessionEvents {
  public:
   explicit ThreadedNode(int32_t rank)

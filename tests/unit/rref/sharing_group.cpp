@@ -385,7 +385,7 @@ void SharingGroup::check_holder(const Holder& holder, const Holder& original) co
   }
 }
 
-// Only what nobody could help fails, and says who passed the reference on.
+// A value fails only if a holder was orphaned or lost, or its call never arrives; the error names the sharer.
 void SharingGroup::check_failures(const Worker& worker) const {
   for (const auto& owned : worker.home->table.all()) {
     const Error* error = owned->outcome().is_done() ? owned->outcome().error() : nullptr;

@@ -63,7 +63,8 @@ class Broken : public std::runtime_error {
 };
 
 // Some `Sharing`s, one per worker, and streams between them: in order per ordered pair of workers, exactly once, until
-// one loses the other. Beside them a shadow: who has which reference from whom, and so which values have to be there.
+// one loses the other. Beside them a shadow: each holder, its reference and its sharer, and so which values have to be
+// there.
 class SharingGroup {
  public:
   explicit SharingGroup(size_t size);
@@ -81,7 +82,7 @@ class SharingGroup {
   // The call that makes the value of a holder never goes out.
   void fail_creation(size_t holder);
 
-  // Acknowledgements arrive with what they acknowledge, not as events of their own. As long as nobody loses an owner
+  // Acknowledgements arrive with what they acknowledge, not as events of their own. As long as no worker loses an owner
   // they change nothing that another event could see.
   void acknowledge_at_once() { acknowledges_at_once_ = true; }
   // Calls that make values are numbered as soon as they are made, and their functions end as soon as they begin.

@@ -13,7 +13,7 @@ namespace {
 
 using Ref = std::shared_ptr<Rref>;
 
-// Worker 100 alone, among 101, 102 and 103, for whom the test speaks.
+// Worker 100 alone; the test speaks for the others: 101, 102 and 103.
 class SharingTest : public ::testing::Test, private Sharing::Streams {
  protected:
   SharingTest() {
@@ -167,7 +167,7 @@ TEST_F(SharingTest, AForkIsIntroducedByWhomAnotherUserGaveIt) {
   EXPECT_EQ(sharing_.forks().size(), 1u);
 }
 
-// A sharer that sends one fork twice harms nobody: its receiver holds it twice, and lets go of it twice.
+// A sharer that sends one fork twice does no harm: its receiver holds it twice, and lets go of it twice.
 TEST_F(SharingTest, AForkThatWasSharedTwiceIsHeldTwice) {
   Ref value = share(1);
   handle(101, wire::Fork{{1, 1}, {102, 2}});
@@ -179,7 +179,7 @@ TEST_F(SharingTest, AForkThatWasSharedTwiceIsHeldTwice) {
   EXPECT_EQ(home_->table.find({1, 1}), nullptr);
 }
 
-// A worker that is told of a fork by the receiver of the fork answers, whatever it is the owner of.
+// A worker that hears FORKED from the receiver of the fork answers, whatever it is the owner of.
 TEST_F(SharingTest, TheAnswerToAFalseIntroductionIsNotTheFaultOfItsSender) {
   Ref used = std::make_shared<Rref>(home_, Id{50, 1}, peers_.at(101), Id{});
   const Id fork = send_to(102, used);

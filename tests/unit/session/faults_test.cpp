@@ -335,7 +335,7 @@ TEST_F(FaultsTest, AnIdleStreamLivesByPings) {
   scheduler.run_for(10 * kLease);
   EXPECT_TRUE(a.lost.empty() && b.lost.empty());
   EXPECT_EQ(a.messages.size(), 1u) << "pings are the session's own";
-  // And its end is noticed though nobody says anything.
+  // And its end is noticed though neither side says anything.
   network.part("a", "b");
   ASSERT_TRUE(run_until([&] { return !a.lost.empty() && !b.lost.empty(); }, 2 * kLease));
 }

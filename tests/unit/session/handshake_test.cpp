@@ -158,7 +158,7 @@ TEST_F(HandshakeTest, AProofOfAGroupKeyIsRefused) {
   expect_refused(wire::RefuseReason::kKey);
 }
 
-// This version seals all it says; what comes without is no violation all the same, for nobody knows who changed it.
+// This version seals all it says; what comes without is no violation all the same: others may have changed it.
 TEST_F(HandshakeTest, GarbageAndWhatHasNoChecksumBreaksTheConnectionAlone) {
   admit();
   a.transport->exact = false;
@@ -247,7 +247,7 @@ TEST_F(HandshakeTest, AStrangerWaitsForTheWordAndIsAskedForOnce) {
   EXPECT_NE(a.find(4711), nullptr);
 }
 
-// Beyond the bound nobody is asked for: who comes then is to come again.
+// Beyond the bound no stranger is asked about: one that comes then is to come again.
 TEST_F(HandshakeTest, StrangersThatWaitForTheWordAreBounded) {
   constexpr size_t kMost = 4096;
   a.takes_strangers = true;
@@ -329,7 +329,7 @@ TEST_F(HandshakeTest, AStrangerIsRefusedWhenNoWordComesForALease) {
   EXPECT_EQ(a.find(4711), nullptr);
 }
 
-// An endpoint that cannot even be dialled makes nobody a member for a moment.
+// A stranger whose endpoint cannot even be dialled is not a member for a moment.
 TEST_F(HandshakeTest, AStrangerWithAnEndpointThatIsNoneIsRefused) {
   a.takes_strangers = true;
   hello.endpoint = "no endpoint";

@@ -140,7 +140,7 @@ TEST_F(InboxTest, MorePiecesThanAHeaderCanName) {
 }
 
 TEST_F(InboxTest, AViolationThatTheDecoderFindsEndsThePeer) {
-  // A byte string arrives as a text that is none: bytes change behind the sender's checks.
+  // The text arrives with a byte that is not UTF-8: bytes change behind the sender's checks.
   auto bytes = std::make_shared<std::string>(kLong / 2, 't');
   wire::Call call = text_call(a, kLong / 2);
   const char* sent = call.args.front().as_text().data();

@@ -194,7 +194,7 @@ TEST(PlanModel, IsExactOnTwoMembers) { compare_with_brute_force({2}, 1, 300, 10,
 TEST(PlanModel, IsExactOnThreeMembers) { compare_with_brute_force({3}, 5001, 200, 10, 5, 1000); }
 TEST(PlanModel, IsExactOnTwoAxes) { compare_with_brute_force({2, 2}, 9001, 100, 8, 3, 3000); }
 
-// A loss of two layers of that width, on so many rows.
+// A loss of two layers of that width, on `rows` rows.
 Tensor two_layers(Model& model, int64_t rows, int64_t width) {
   const Tensor x = model.input("x", {rows, width});
   const Tensor hidden = run("gelu", {model.linear("up", x, 4 * width)});
@@ -235,7 +235,7 @@ TEST(PlanAuto, RulesStayAndTheRestSuitsThem) {
   EXPECT_NE(plan.report().find("rule \\\"up.weight\\\""), std::string::npos);
 }
 
-// Cut as far as the limit asks for; below the least that does, the message names that.
+// Parameters are cut until the limit holds; a limit below the least that would do fails, and the message names that.
 TEST(PlanAuto, ALimitOfMemoryCutsParameters) {
   Model model;
   model.settings.optimizer_copies = 2;

@@ -256,7 +256,7 @@ TEST(DeferredTest, SourceReadsOtherDeferredTensors) {
   EXPECT_TRUE(inner.storage().is_made());
 }
 
-// Two threads whose sources each read the tensor of the other: nobody waits for ever, and both can be read later.
+// Two threads whose sources each read the tensor of the other: no thread waits for ever, and both can be read later.
 TEST(DeferredTest, SourcesThatWaitForEachOtherAreRefused) {
   for (int round = 0; round < 200; ++round) {
     std::vector<Tensor> pair(2);

@@ -97,7 +97,7 @@ TEST(TensorTest, LeavesSnapshotsAsTheyAreWhenItIsWritten) {
   EXPECT_EQ(values_of<float>(kept), (std::vector<float>{1, 2}));
   EXPECT_EQ(values_of<float>(view), (std::vector<float>{5}));
   EXPECT_FALSE(kept.shares_storage_with(x));
-  // Now that nobody else holds the buffer, a write stays in place.
+  // Now that no snapshot holds the buffer, a write stays in place.
   const std::byte* place = x.data();
   x.mutable_data_as<float>()[0] = 6;
   EXPECT_EQ(x.data(), place);

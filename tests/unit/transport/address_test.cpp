@@ -29,7 +29,7 @@ TEST(Address, TcpBecomesNumeric) {
   EXPECT_EQ(numeric("ipc:///run/x"), "ipc:///run/x");
 }
 
-// A name would make the loop wait for a name server: refused at once, and nobody is asked.
+// A name would make the loop wait for a name server: refused at once, and no server is asked.
 TEST(Address, NamesOfHostsAreNone) {
   for (const char* named : {"tcp://ip6-localhost:4711", "tcp://node7.example:4711", "tcp://127.1.2.3.4:1"}) {
     EXPECT_NE(refusal(named).find("only numeric addresses travel"), std::string::npos) << named;

@@ -39,7 +39,7 @@ TransportKind kind_of(Engine engine, const char* secret) {
           false};
 }
 
-// An acceptor that also records whom it did not let in; it may answer each message.
+// An acceptor that also records the strangers that it refused; it may answer each message.
 class Guarded {
  public:
   Guarded(Engine engine, const char* secret, bool answers = false) : side_(kind_of(engine, secret)) {

@@ -146,7 +146,7 @@ TEST_F(PrivateDirectoriesAtTest, ClearsNothingThatIsNotItsKind) {
   }
 }
 
-// Each clears what the others have just made and not locked yet; nobody may be left without a directory.
+// Each clears what the others have just made and not locked yet; no thread may be left without a directory.
 TEST_F(PrivateDirectoriesAtTest, ManyStartAtOnce) {
   std::atomic<int> lost{0};
   std::vector<std::thread> threads;

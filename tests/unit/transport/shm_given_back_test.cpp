@@ -69,7 +69,7 @@ class Way {
     Frames frames = to_.receive();
     return frames.size() == 2 ? frames[1] : Frame();
   }
-  // Small messages, at which the lender looks for what is back, until so many loans are out.
+  // Small messages, at which the lender looks for what is back, until `loans_out` are out.
   bool comes_to(size_t loans_out) {
     for (int i = 0; i < 120'000 && from_.loans_out() != loans_out; ++i) pass(Frame::copy_of("x", 1));
     return from_.loans_out() == loans_out;

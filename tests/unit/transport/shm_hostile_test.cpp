@@ -316,7 +316,7 @@ TEST_F(ShmHostileTest, WakesForNothingEndTheLane) {
   EXPECT_TRUE(stranger.is_hung_up_on());
 }
 
-// Half of a number is there, and no more comes: nobody looks for it.
+// Half of a number is there, and no more comes: no thread keeps looking for it.
 TEST_F(ShmHostileTest, APartOfAMessageKeepsNobodyBusy) {
   Stranger stranger(address_);
   ASSERT_TRUE(stranger.open());
@@ -892,7 +892,7 @@ TEST_F(ShmHostileTest, APathThatIsTakenLeavesTheWayBelow) {
   }
   EXPECT_NE(report(client_).ways.at(address), "lane");
   EXPECT_NE(report(victim_).ways.at(address).find("remove it"), std::string::npos);
-  EXPECT_EQ(unlink(lane_address(address).value().path()), 0);  // nobody has touched it
+  EXPECT_EQ(unlink(lane_address(address).value().path()), 0);  // it is still there
 }
 
 }  // namespace

@@ -206,7 +206,7 @@ TEST_P(SocketTransportTest, ListenerThatDoesNotAgreeIsADrop) {
   const PlainListener plain;
   Dialled dialled(side, plain.endpoint());
   const int fd = plain.accept_one();
-  // A greeting of ZMTP 3.0 with a mechanism that nobody has.
+  // A greeting of ZMTP 3.0 with a mechanism that no peer has.
   const std::string bytes = std::string("\xff\0\0\0\0\0\0\0\0\x7f\x03\0BOGUS", 17) + std::string(15 + 1 + 31, '\0');
   EXPECT_GT(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
   EXPECT_EQ(dialled.record().next("dropped").what, "dropped");
@@ -265,7 +265,7 @@ TEST_P(SocketTransportTest, ReceivedFramesAreAligned) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(got[3].data()) % 8, 0u);
 }
 
-// An acceptor that also records the parts it is told of.
+// An acceptor that also records the parts it hears about.
 class PartsTest : public SocketTransportTest {
  protected:
   PartsTest() : side_(kind()) {

@@ -1,4 +1,5 @@
-// The ROUTER of libzmq: those who are not let in, those who are and misbehave, and what it costs before anybody dials.
+// The ROUTER of libzmq: strangers that it refuses, peers that it accepts and that misbehave, and what it costs before
+// anybody dials.
 #include "transport/zmq/zmq_acceptor.h"
 
 #include <dirent.h>

@@ -30,7 +30,7 @@ namespace {
 // Whether libzmq is told on its own threads that a socket has no other side, and how often it was.
 std::atomic<bool> hides_other_sides{false};
 std::atomic<int> hidden_count{0};
-// Runs once on the loop, before the system says of whom the other side of that descriptor is.
+// Runs once on the loop, before the system says which user the other side of that descriptor belongs to.
 std::atomic<const std::function<void(int)>*> before_credentials{nullptr};
 
 bool is_thread_of_libzmq() {
@@ -99,8 +99,8 @@ TEST(ZmqDescriptors, BothEndsOfAConnectionAreKeptAlive) {
   EXPECT_EQ(ends, (std::vector<std::string>{"accepted", "dialled"}));
 }
 
-// The connection ends while the system is asked of whom the other side is, and its number may be another's: whatever
-// the answer is, it counts for nothing.
+// The connection ends while the system is asked which user the other side belongs to, and its number may be another's:
+// whatever the answer is, it counts for nothing.
 TEST(ZmqDescriptors, AUserThatIsAskedForAfterTheEndIsNotDenied) {
   Side side(zmq_kind(nullptr));
   std::string address;
@@ -175,7 +175,7 @@ TEST_F(ZmqWithoutDescriptorsTest, AMemberThatEndsIsNoStrangerAndAStrangerIsStill
   member.shake("");
   member.say(std::string("\0\2hi", 4));
   ASSERT_EQ(served.record().next("message").what, "message");
-  served.pass(100 * kMillisecond);  // the monitor has told of it
+  served.pass(100 * kMillisecond);  // the monitor has reported it
   member.hang_up();
   const Raw stranger(served.endpoint());
   stranger.say(greeting_of("PLAIN"));

@@ -67,7 +67,7 @@ class Stranger {
 const std::string kHandshake = greeting_of("NULL") + std::string("\4\x1c\5READY\x0bSocket-Type\0\0\0\6DEALER", 30);
 const std::string kMessage("\0\2hi", 4);
 
-// An acceptor with the key of a group, or without, that records whom it did not let in.
+// An acceptor with the key of a group, or without, that records the strangers that it refused.
 class ZmtpAcceptorTest : public ::testing::Test {
  protected:
   ZmtpAcceptorTest() : side_(kind()) {}

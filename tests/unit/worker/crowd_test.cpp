@@ -104,7 +104,7 @@ struct Cost {
   double leaving = 0;  // seconds
 };
 
-// Seconds to look at so many bytes of each pair of the crowd, in no order: what a machine takes for that depends on
+// Seconds to look at `kBytes` of each pair of the crowd, in no order: what a machine takes for that depends on
 // what else uses its caches and its memory. A tick looks at that much of a stream that says nothing.
 double visit_all_pairs() {
   constexpr size_t kBytes = 1024, kLine = 64, kStride = 7919;

@@ -290,7 +290,7 @@ TEST(Keys, OfManyWhoMakeItAtOnceAllHaveTheSame) {
     if (fork() != 0) continue;
     close(start[1]);
     char byte = 0;
-    if (read(start[0], &byte, 1) != 0) _exit(1);  // until nobody can write
+    if (read(start[0], &byte, 1) != 0) _exit(1);  // until no process can write
     const CurveKey key = home.user_key();
     _exit(write(results[1], key.data(), key.size()) == static_cast<ssize_t>(key.size()) ? 0 : 1);
   }

@@ -116,7 +116,7 @@ class ManySocketsTest : public ::testing::Test {
   Gate gate_;
   Mutex mutex_;
   Nanos longest_ GUARDED_BY(mutex_) = 0;
-  std::vector<std::unique_ptr<ThreadedWorker>> workers_;  // last: their loops tell of tasks until they end
+  std::vector<std::unique_ptr<ThreadedWorker>> workers_;  // last: their loops report tasks until they end
 };
 
 // Queued bytes keep the end of libzmq's context for the time of last words, and neither the loop nor the caller longer.

@@ -106,7 +106,7 @@ class ShortTasksTest : public ::testing::Test {
   Mutex mutex_;
   Longest longest_ GUARDED_BY(mutex_);
 
-  std::vector<std::unique_ptr<ThreadedWorker>> workers_;  // last: their loops tell of tasks until they end
+  std::vector<std::unique_ptr<ThreadedWorker>> workers_;  // last: their loops report tasks until they end
 };
 
 // 160 KB of arguments, and a result of 64 MB: the loop would take a few of the hundred milliseconds that it takes.

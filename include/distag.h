@@ -922,8 +922,8 @@ DISTAG_API distag_status distag_worker_copy_ranks(distag_worker *worker, const c
  * all values, in the order in which it names the ranks (NULL: ascending). Also a barrier. Several may be under way:
  * gathers over the same ranks are matched in call order; a failed one is withdrawn for the next (since 0.2).
  * Blocks. Fails: DEADLINE listing the workers that did not come, at most a second late; DISCONNECTED or PEER_RESTARTED
- * naming those that are lost or have left; INVALID_ARGUMENT (a rank twice, unknown, this one missing; for all, if the
- * values are together larger than a message, or one nests 16 deep). */
+ * naming those that are lost or have left; INVALID_ARGUMENT (a rank twice, unknown, this one missing, a value that
+ * is too large or too deep to be sent; on all members, values that are so together). */
 DISTAG_API distag_status distag_worker_all_gather(distag_worker *worker, distag_value *value,
                                                   const int32_t *ranks /* nullable */, size_t rank_count,
                                                   int64_t timeout_ns, distag_value **out_values /* nullable */,
@@ -1477,7 +1477,7 @@ DISTAG_API const char *distag_get_version(void);
 /* ---- Bounds and the end of a mesh. At most 256 calls of a line are under way: a blocking one waits for room, the
  * future of one more fails with OVERLOADED. From members that had room this one then differs, so wait for earlier
  * futures before. A mesh ends, for all members, when one of them is lost, diverges, or fails alone, and for a member
- * with its first call that needs one that left. From then on its calls answer that failure, with one cause everywhere.
+ * with its first call that needs one that left. From then on its calls answer that failure, as the member met it first.
  * A failure that is the same on all members, as of an argument, ends nothing. ---- */
 
 enum distag_hidden_moves {
@@ -1863,7 +1863,7 @@ typedef struct distag_loader_options {
   uint32_t struct_size;
   uint32_t mode;            /* DISTAG_BATCH_... */
   uint32_t prefetch;        /* batches made ahead, at most 4,096; 0: 2 */
-  uint32_t concurrency;     /* calls of the source at a time; at most one fewer than the pool has threads; 0: 1 */
+  uint32_t concurrency;     /* calls of the source at a time; capped at one fewer than the pool has threads; 0: 1 */
   const char *const *keys;  /* nullable: entries of the map, or one NULL key for any tensor ... */
   const char *const *specs; /* ... and their specs; nullable: the first axis cuts the first dim of every tensor */
   size_t spec_count;        /* an entry without a spec is repeated */

@@ -155,8 +155,12 @@ Heard MeshEnd::on_end(int64_t from, const wire::MeshEnd& end) {
   assert_on_loop(place_.environment.loop);
   if (ended_) return Heard::kStale;
   if (end.left) {
-    // All parts of its calls have come before, unless it ended behind another member, from which the error is then.
-    note_left(from, end.error.origin_rank() < 0, end.error);
+    // All parts of its calls have come before, unless it ended behind another member, from which the error is then, or
+    // has no such mesh, which it says without the mesh's name.
+    const bool has_none = end.error.origin_rank() == place_.rank_of(from);
+    Error why = end.error;
+    if (has_none) why.add_context(place_.where(""));
+    note_left(from, end.error.origin_rank() < 0, std::move(why));
   } else {
     end_now(end.error, false);
   }

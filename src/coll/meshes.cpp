@@ -255,8 +255,9 @@ Heard Meshes::keep(const Id& mesh, const Peer& from, const wire::Body& body) {
   const bool is_creating = creations_.use_count() > 1;
   if (!is_creating && std::holds_alternative<wire::Where>(body)) {
     // The peer waits for a member that never had the mesh, as its creation failed here alone, or has it no more.
-    Error error(Status::kDisconnected,
-                fmt::format("{} has no such mesh: it ended there, or was never made", describe_peer(self_)));
+    Error error(
+        Status::kDisconnected,
+        fmt::format("{} has no such mesh, which ended there or was never made: make a new one", describe_peer(self_)));
     error.set_origin_rank(self_.rank);
     group_.send(from, wire::MeshEnd{mesh, std::move(error), true}, nullptr);
     return Heard::kHandled;

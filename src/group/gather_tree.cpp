@@ -44,11 +44,15 @@ void GatherTree::spread(const Ranks& ranks, const std::vector<int64_t>& turns, c
   spread->args = {encode_ranks(ranks), encode_row(turns), values};
   spread->done = std::move(done);
   send_below(spread, 0);
+  const LeftOut& left_out = spread->left_out;
   try {
-    // Values that could be sent to none, as they are too large together, fail here as well.
-    const LeftOut& left_out = spread->left_out;
-    if (ranks.size() > 1 && left_out.size() + 1 == ranks.size()) throw Error(left_out.begin()->second);
-    if (receiver_.expects(ranks, turns.front())) receiver_.take(ranks, values);
+    // No member has the round if the values could be sent to none, as when they are too large together.
+    const bool reaches_none = ranks.size() > 1 && left_out.size() + 1 == ranks.size();
+    if (reaches_none) {
+      note_left_out(*spread, ranks.front(), left_out.begin()->second);
+    } else if (receiver_.expects(ranks, turns.front())) {
+      receiver_.take(ranks, values);
+    }
   } catch (...) {
     note_left_out(*spread, ranks.front(), current_error());
   }

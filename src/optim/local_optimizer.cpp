@@ -56,8 +56,9 @@ void check_parameter(const Tensor& tensor) {
 
 void check_saved(const Rule& rule, const Value& saved, size_t number) {
   const Value* step = saved.find("step");
-  if (step == nullptr || step->as_int64() < 0) {
-    fail(Status::kInvalidArgument, "load: the state of parameter {} has no \"step\" of at least 0", number);
+  constexpr int64_t kMostSteps = int64_t{1} << 53;  // counts are exact in float64
+  if (step == nullptr || step->as_int64() < 0 || step->as_int64() > kMostSteps) {
+    fail(Status::kInvalidArgument, "load: the state of parameter {} has no \"step\" from 0 to 2^53", number);
   }
   for (const auto& [name, value] : saved.as_map()) {
     if (name == "step") continue;

@@ -48,7 +48,8 @@ double clip_factor(double norm, double max_norm) {
     fail(Status::kInvalidArgument, "clip: max_norm is {}, but must be a number of at least 0", max_norm);
   }
   if (!std::isfinite(norm)) {
-    fail(Status::kInvalidState, "clip: the norm of the gradients is {}; none of them was scaled", norm);
+    fail(Status::kInvalidState,
+         "clip: the norm of the gradients, from the sum of their squares, is {}; none of them was scaled", norm);
   }
   return norm <= max_norm ? 1.0 : max_norm / norm;
 }

@@ -39,6 +39,7 @@ void OutgoingCalls::start(const std::shared_ptr<OutgoingCall>& call) {
   assert_on_loop(shared_.environment.loop);
   if (call->future.is_done()) {  // it was cancelled before its turn came
     trace(*call, call->future.error()->status());
+    forget(*call);
     shared_.counters.failed.fetch_add(1, std::memory_order_relaxed);
     return;
   }

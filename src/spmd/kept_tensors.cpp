@@ -31,8 +31,22 @@ constexpr std::string_view kKeepBoth[] = {"batch_norm",
                                           "mse_loss",
                                           "pow",
                                           "rms_norm"};
-constexpr std::string_view kKeepOwn[] = {"amin", "exp",  "layer_norm", "log_softmax", "logsumexp", "max",
-                                         "norm", "relu", "softmax",    "sqrt",        "std"};
+constexpr std::string_view kKeepOwn[] = {"amin",
+                                         "exp",
+                                         "layer_norm",
+                                         "log_softmax",
+                                         "logsumexp",
+                                         "max",
+                                         "max_pool2d",
+                                         "max_with_indices",
+                                         "min_with_indices",
+                                         "norm",
+                                         "relu",
+                                         "softmax",
+                                         "sort",
+                                         "sqrt",
+                                         "std",
+                                         "topk"};
 
 bool has(Names names, std::string_view op) { return std::find(names.begin(), names.end(), op) != names.end(); }
 

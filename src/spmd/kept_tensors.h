@@ -9,7 +9,7 @@ namespace distag::spmd {
 // The large tensors that an op keeps for its backward pass.
 struct KeptTensors {
   uint64_t inputs = 0;  // bit i: input i itself
-  bool is_own = false;  // its result, or another tensor as large
+  bool is_own = false;  // its result, or another tensor as large, as indices of what it chose
   bool has(size_t input) const { return input < 64 && (inputs >> input & 1) != 0; }
 };
 

@@ -120,7 +120,7 @@ SpecChoice choose_specs(StepCosts& costs, const ChoiceRequest& request) {
     fail(Status::kInvalidArgument, "{}",
          costs.policy().refuses_hidden
              ? "no specs of the leaves were found by which no op moves data, as hidden_moves of the mesh wants: give "
-               "other rules, or allow them"
+               "other rules or other costs, or make the mesh with DISTAG_HIDDEN_ALLOW"
              : "no specs of the leaves were found by which a step takes a time that can be counted: give other costs");
   }
   choice.bound = std::min(choice.bound, choice.step.part.time);

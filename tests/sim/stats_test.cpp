@@ -76,6 +76,14 @@ TEST_F(StatsTest, CallsMadeServedFailedAndOpen) {
   EXPECT_EQ(stats(0).rpc.calls_open + stats(0).rpc.futures_open + stats(1).rpc.calls_open, 0u);
 }
 
+TEST_F(StatsTest, ACallThatIsCancelledBeforeItsTurnFails) {
+  begin_call("held")->cancel();
+  settle();
+  EXPECT_EQ(stats(0).rpc.calls_made, 1u);
+  EXPECT_EQ(stats(0).rpc.calls_failed, 1u);
+  EXPECT_EQ(stats(1).rpc.calls_open, 0u);
+}
+
 TEST_F(StatsTest, ACancelledCallFailsAndIsOpenNoMore) {
   const auto call = begin_call("held");
   settle();

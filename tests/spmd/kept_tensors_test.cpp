@@ -43,13 +43,14 @@ Seen kept_by(const ops::Op& op, const Tensors& inputs, const ops::Attributes& at
     }
     if (is_input) continue;
     seen.kept.is_own = seen.kept.is_own || tensor.buffer().get() == outputs[0].buffer().get();
-    seen.has_as_large = seen.has_as_large || (tensor.count() == inputs[0].count() && is_floating(tensor.dtype()));
+    const int64_t large = is_floating(tensor.dtype()) ? inputs[0].count() : outputs[0].count();
+    seen.has_as_large = seen.has_as_large || tensor.count() == large;
   }
   return seen;
 }
 
 // An op copies some layouts, and keeps the copy: over all its samples it keeps every tensor that the table names. A
-// tensor of the size of the first input counts as its own if each sample has one.
+// tensor of the size of the first input, or indices of the size of the result, are its own if each sample has them.
 TEST(KeptTensors, AreThoseThatOpsKeep) {
   std::map<std::pair<std::string, uint64_t>, Seen> all;
   for (const Sample& sample : gradient_samples()) {

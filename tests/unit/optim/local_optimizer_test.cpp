@@ -228,8 +228,8 @@ TEST(LocalOptimizerTest, AStateThatDoesNotFitChangesNothing) {
   LocalOptimizer optimizer(kAdam, {parameter});
   step(optimizer, {vector_of({1, 1})});
   const auto item = [](Value::Map entries) { return Value::list({Value::map(std::move(entries))}); };
-  const auto begun = [&item](Value::Map entries) {
-    entries.emplace_back("step", Value(int64_t{1}));
+  const auto begun = [&item](Value::Map entries, int64_t steps = 1) {
+    entries.emplace_back("step", Value(steps));
     return item(std::move(entries));
   };
   const std::vector<Value> wrong = {
@@ -238,6 +238,7 @@ TEST(LocalOptimizerTest, AStateThatDoesNotFitChangesNothing) {
       item({}),
       item({{"step", Value(int64_t{-1})}}),
       item({{"step", Value(1.5)}}),
+      begun({{"exp_avg", Value(vector_of({1, 2}))}, {"exp_avg_sq", Value(vector_of({1, 2}))}}, INT64_MAX),
       item({{"step", Value(int64_t{1})}, {"sum", Value(vector_of({1, 2}))}}),
       begun({{"exp_avg", Value(vector_of({1, 2}))}}),
       begun({{"exp_avg", Value(vector_of({1}))}, {"exp_avg_sq", Value(vector_of({1, 2}))}}),

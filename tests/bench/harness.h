@@ -17,6 +17,7 @@ std::vector<double> timed(const std::function<void()>& run, int count, int warm)
 // Prints median and p99 of samples in seconds, scaled to `unit`: "us", "ms".
 void report(const std::string& name, std::vector<double> samples, const std::string& unit);
 void report_value(const std::string& name, double value, const std::string& unit);
+double median(std::vector<double> samples);
 // Two sides that were run in turn: reports the median of their ratios, and the medians of both, in `unit`.
 void report_ratio(const std::string& name, const std::vector<double>& ours, const std::vector<double>& theirs,
                   const std::string& unit);

@@ -52,19 +52,20 @@ void report(const std::string& name, std::vector<double> samples, const std::str
   std::fflush(stdout);
 }
 
+double median(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  return samples[samples.size() / 2];
+}
+
 void report_ratio(const std::string& name, const std::vector<double>& ours, const std::vector<double>& theirs,
                   const std::string& unit) {
-  const auto middle = [](std::vector<double> samples) {
-    std::sort(samples.begin(), samples.end());
-    return samples[samples.size() / 2];
-  };
   std::vector<double> ratios;
   for (size_t i = 0; i < ours.size(); ++i) ratios.push_back(ours[i] / theirs[i]);
   const double scale = unit == "us" ? 1e6 : 1e3;
   const char* form =
       as_json ? "{\"name\": \"%s\", \"p50\": %.4f, \"unit\": \"x\", \"sides\": [%.4f, %.4f], \"of\": \"%s\"}\n"
               : "%-28s %14.3f  x    %10.2f / %10.2f  %s\n";
-  std::printf(form, name.c_str(), middle(ratios), middle(ours) * scale, middle(theirs) * scale, unit.c_str());
+  std::printf(form, name.c_str(), median(ratios), median(ours) * scale, median(theirs) * scale, unit.c_str());
   std::fflush(stdout);
 }
 

@@ -271,11 +271,6 @@ class Trained {
 
 // ---- the rows ----
 
-double middle_of(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
-  return samples[samples.size() / 2];
-}
-
 distag_mesh* make_line(const Member& member) {
   distag_error error = DISTAG_ERROR_INIT;
   const char* const axis = "x";
@@ -305,7 +300,7 @@ void auto_step(const Member& member, const char* name, const Model& model) {
   }
   size_t best = 1;
   for (size_t i = 2; i < sides.size(); ++i) {
-    if (middle_of(seconds[i]) < middle_of(seconds[best])) best = i;
+    if (median(seconds[i]) < median(seconds[best])) best = i;
   }
   if (member.reports) report_ratio(name, seconds[0], seconds[best], "ms");
   sides.clear();

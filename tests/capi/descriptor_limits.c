@@ -93,7 +93,8 @@ static void let_join(distag_worker *worker, turns *shared) {
     if (next > 1) CHECK(leave_descriptors_free(kFew));
     sem_post(&shared->may_join[next]);
     sem_wait(&shared->has_joined);
-    while (distag_worker_get_world_size(worker) <= next || (next == 2 && atomic_load(&told) == 0)) poll(NULL, 0, 1);
+    while (distag_worker_get_world_size(worker) <= next) poll(NULL, 0, 1);
+    for (int look = 0; look < 100000 && next == 2 && atomic_load(&told) == 0; ++look) poll(NULL, 0, 1);
     CHECK(set_descriptor_limit(kPlenty));
     CHECK_INT(atomic_load(&told), next > 1);
   }

@@ -7,9 +7,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 
-SECONDS = 500  # only against hanging: that of ctest says nothing, and has 600
+SECONDS, BEGAN = 500, time.monotonic()  # only against hanging: that of ctest says nothing, and has 600
 GRACE = 20  # of a group that is ended; `distag run` kills its ranks after 5
 TIMES = r"p50 (?P<p50>[\d.]+), p99 (?P<p99>[\d.]+), longest (?P<longest>[\d.]+) ms"  # of frames, of the processor
 
@@ -21,11 +22,14 @@ class Host:
         self.process = subprocess.Popen(command, env=dict(os.environ, OPENBLAS_NUM_THREADS="1", **environment),
                                         text=True, start_new_session=True, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT)
-        self.name, self.lines, self.alarm = name, [], threading.Timer(SECONDS, self.give_up)
+        self.name, self.lines, self.alarm = name, [], self.timer()
         self.alarm.daemon = True
         self.alarm.start()
         atexit.register(self.give_up)  # where a check fails
         self.progress = rf"{name}: frame (\d+), step (\d+), loss ([\d.]+)"
+
+    def timer(self):
+        return threading.Timer(max(1, BEGAN + SECONDS - time.monotonic()), self.give_up)
 
     @classmethod
     def run(cls, name, distag, learner, command, **environment):

@@ -68,4 +68,5 @@ full_step suite-tsan suite_tsan
 full_step fuzz fuzz
 full_step long long
 full_step clean scripts/check_clean.sh
+full_step container scripts/check_clean.sh --container
 print_summary

@@ -77,11 +77,21 @@ for name, first, word in [
         ("crash_of_child", "sh -c 'kill -SEGV $$'; exit 1", "(Segmentation fault)"),
         ("abort_of_child", "echo 'the process of rank 1 ended with the status 134 of waitpid'; exit 1", "(the status 134"),
         ("told_by_python", "echo 'w1 ended with -6'; exit 1", "(ended with -6)"),
+        ("code_in_python", "echo \"AssertionError: (-11, '') != (0, '')\"; exit 1", "((-11)"),
+        ("status_in_c", "echo 'lacks.c:233: status is 139, not 0'; exit 1", "(status is 139)"),
+        ("status_of_rank", "echo 'rank 1: status 139'; exit 1", "(status 139)"),
+        ("no_end_in_c", "echo 'metrics.c:124: WIFEXITED(status) && WEXITSTATUS(status) == 0'; exit 1", "(WIFEXITED()"),
+        ("status_in_gtest", "printf '  status\\n    Which is: 134\\n  0\\n'; exit 1", "Which is: 134)"),
+        ("race_in_go", "echo 'WARNING: DATA RACE'; exit 66", "(WARNING: DATA RACE)"),
+        ("pointer_in_go", "echo 'fatal error: checkptr: misaligned pointer conversion'; exit 2", "checkptr)"),
+        ("valgrind", "echo '==7== Invalid read of size 8'; exit 99", "(Invalid read of size)"),
+        ("lost_memory", "echo '==7==    definitely lost: 24 bytes in 1 blocks'; exit 99", "(definitely lost: 2)"),
         ("asserted_by_zmq", "echo 'Assertion failed: ok (src/mailbox.cpp:72)'; exit 1", "(Assertion failed: )")]:
     text = seen(1, [f"verdict: red: {name} ", word, "1 failed, 0 flaky"],
                 {name: f"if [ ! -e $0.seen ]; then touch $0.seen; {first}; fi"})
     assert "again" not in text, text
-# A child that is killed as planned, or ends with a code, says nothing of the library.
+# A child that is killed as planned, or ends with a code, says nothing of the library, nor does a number.
+seen(0, ["1 flaky"], {"waited": "if [ ! -e $0.seen ]; then touch $0.seen; echo 'status is 9, not 0; f(8), (-12, 3)'; exit 1; fi"})
 seen(0, ["1 flaky"], {"killed": "if [ ! -e $0.seen ]; then touch $0.seen; echo 'w1 ended with -9, w2 ended with 1'; exit 1; fi"})
 seen(1, ["verdict: red: gone (Not Run)"], {"gone": None})
 seen(1, ["verdict: red: ctest ended with"], {"one": PASSES}, "--no-tests=error", "-R", "nothing")
@@ -89,6 +99,7 @@ seen(1, ["verdict: red: ctest ended with"], {"one": PASSES}, "--no-tests=error",
 # What a test leaves out is told, be it green.
 seen(0, ["verdict: left out: part: skipped: no namespaces", "verdict: green: 1 tests"],
      {"part": "echo 'skipped: no namespaces'; echo done"})
+seen(0, ["verdict: left out: half: not run: torch/nn.h is missing"], {"half": "echo 'not run: torch/nn.h is missing'"})
 seen(0, ["verdict: left out: unit: a_test.cpp:3: Skipped not root"], {"unit": "echo 'a_test.cpp:3: Skipped\nnot root'"})
 
 # Three are the most of all suites together.

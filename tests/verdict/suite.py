@@ -11,7 +11,7 @@ A test that measures (time, shares of a core, throughput) prints "figure: NAME N
 figures stand at the end, beside those of tests/verdict/figures.txt, for whoever reads them. That file has the lines that
 were printed at the end of the last release's run.
 
-What a test says that it has left out ("skipped: ...", or GoogleTest's word) is repeated at the end, also where it passed.
+What a test says that it has left out ("skipped: ...", "not run: ...", or GoogleTest's word) is repeated at the end, also where it passed.
 
 Exit code 0: green; 1: red; 2: wrong arguments. Outputs of failed tests are in BUILD/verdict, the end of all that is printed
 begins with "verdict:".
@@ -27,16 +27,19 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MOST_FLAKY = 3
 OUTPUT_BYTES = str(16 << 20)
 REASONS_OF_FLAKY = {"Failed", "Timeout"}
-# Also of a process that the test started, as the shell, libzmq, Python, and the programs here say it: SIGABRT is 6, or 134
-# with a core, to waitpid and -6 to Python.
+# Also of a process that the test started, as the shell, libzmq, Python, GoogleTest and the programs here say it: SIGABRT is
+# 6, or 134 with a core, to waitpid and -6 to Python. Races and bad memory are found by Go and valgrind as well.
 NEVER_FLAKY = re.compile(r"(Thread|Address|Leak|Memory|UndefinedBehavior)Sanitizer|: runtime error: |"
+                         r"WARNING: DATA RACE|fatal error: (checkptr|concurrent map|unexpected signal)|"
+                         r"Invalid (read|write) of size|definitely lost: [1-9]|uninitialised value|"
                          r"[Aa]ssertion .* failed|Assertion failed: |terminate called|\*\*\* stack smashing|"
                          r"(double free|corrupted|invalid pointer|invalid size)|"
                          r"Segmentation fault|Bus error|Illegal instruction|Floating point exception|\bAborted\b|"
-                         r"\bSIG(SEGV|ABRT|BUS|ILL|FPE)\b|the status (4|6|7|8|11|13[24569]) of waitpid|"
-                         r"ended (with -|by signal )(4|6|7|8|11)\b")
+                         r"\bSIG(SEGV|ABRT|BUS|ILL|FPE)\b|WIFEXITED\(|\bstatus( is|\n +Which is:)? (4|6|7|8|11|13[24569])\b|"
+                         r"the status (4|6|7|8|11|13[24569]) of waitpid|"
+                         r"(ended with -|by signal |\(-)(4|6|7|8|11)\b")
 FIGURE = re.compile(r"^figure: (\S+) (-?[0-9][0-9.e+-]*) ([^\s;]+)(?:; last release: .*)?$", re.MULTILINE)
-SKIPPED = re.compile(r"^(?:skipped: .*|.*: Skipped\n.*)$", re.MULTILINE)  # of our programs, of GoogleTest with its reason
+SKIPPED = re.compile(r"^(?:(?:skipped|not run): .*|.*: Skipped\n.*)$", re.MULTILINE)  # of our programs, of GoogleTest with its reason
 FAILED = re.compile(r"^\s*\d+ - (\S+) \((.+)\)$")
 
 

@@ -1,6 +1,7 @@
 """One model by a process per language: bits are those of a group in C, a process that is killed is named, and one in its
 place exchanges values and trains on; a group of which each process was started anew has the bits of C again.
-usage: run.py DIGITS NAME=COMMAND..., where a command has commas for spaces, and the first name is "c" """
+usage: run.py PART/PARTS DIGITS NAME=COMMAND...
+PART counts from 1: of all trials, each PARTS-th. A command has commas for spaces, and the first name is "c". """
 import os
 import re
 import secrets
@@ -161,33 +162,42 @@ def exchange(names, commands, digits):
         yield f"after the exchange the processes left with {codes}"
 
 
+def train(names, commands, digits, expected, first):
+    """Complaints about a group of one process a language whose steps begin with `first`."""
+    found = learn(commands, digits, first)
+    different = [(one, other) for one, other in zip(expected, found) if one != other]
+    if len(found) != len(expected) or different:
+        yield f"{names[first]} trains first: {len(different)} of {len(found)} steps differ: {different[:1]}"
+
+
+def reorder(what, commands, digits, expected, tcp):
+    """Complaints about another order of the ranks: each layer is one of another language."""
+    if learn(commands, digits, 1, tcp) != expected:
+        yield f"the steps differ with the ranks {what}"
+
+
 def main():
-    digits = sys.argv[1]
+    part, parts = (int(each) for each in sys.argv[1].split("/"))
+    digits = sys.argv[2]
     names, commands = zip(*((name, command.split(",")) for name, command in
-                            (each.split("=", 1) for each in sys.argv[2:])))
-    complaints = []
+                            (each.split("=", 1) for each in sys.argv[3:])))
+    commands = list(commands)
     expected = learn([commands[0]] * len(commands), digits, 0)
+    complaints = []
     if len(expected) != STEPS * len(commands):
         complaints.append(f"{len(expected)} steps in C, not {STEPS * len(commands)}")
-    for first, name in enumerate(names):
-        found = learn(list(commands), digits, first)
-        different = [(one, other) for one, other in zip(expected, found) if one != other]
-        if len(found) != len(expected) or different:
-            complaints.append(f"{name} trains first: {len(different)} of {len(found)} steps differ: {different[:1]}")
-    # Two other orders of the ranks: each layer is one of another language.
-    for what, order, tcp in (("backwards, over tcp with a key", commands[::-1], True),
-                             ("from the third on", commands[2:] + commands[:2], False)):
-        if learn(list(order), digits, 1, tcp) != expected:
-            complaints.append(f"the steps differ with the ranks {what}")
-    complaints += exchange(names, list(commands), digits)
-    for victim in range(len(names)):
-        complaints += lose(names, list(commands), digits, victim)
-    complaints += renew(names, list(commands), digits, expected)
+    trials = [renew(names, commands, digits, expected), exchange(names, commands, digits),
+              reorder("backwards, over tcp with a key", commands[::-1], digits, expected, True),
+              reorder("from the third on", commands[2:] + commands[:2], digits, expected, False)]
+    for each in range(len(names)):
+        trials += [train(names, commands, digits, expected, each), lose(names, commands, digits, each)]
+    for trial in trials[part - 1::parts]:
+        complaints += trial
     losses = [bytes.fromhex(line.split()[2]) for line in expected]
     if losses[-1] >= losses[0]:  # positive floats in the order of their bits
         complaints.append("nothing was learned")
-    print("\n".join(complaints) or f"{', '.join(names)}: {len(expected)} steps with the bits of C, whoever trains; "
-          f"{CALLS * len(names) * (len(names) - 1)} calls at once")
+    print("\n".join(complaints) or f"{', '.join(names)}: {len(trials[part - 1::parts])} of {len(trials)} trials, "
+          f"{len(expected)} steps with the bits of C in each that trains")
     return 1 if complaints else 0
 
 

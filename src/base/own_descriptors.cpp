@@ -5,8 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <new>
 #include <utility>
 
 #include "base/fork_handlers.h"
@@ -19,11 +22,14 @@ struct OwnNumber {
   ino_t inode;  // identifies a socket that another library may close; 0: the descriptor is ours alone
 };
 
-// The innermost of all locks. Constant-initialised, and the numbers have no destructor: a fork may come at any time.
+// The innermost of all locks. Constant-initialised, and the numbers have no destructor: a fork may come at any time. No
+// fork waits for the lock, since loops need it and the fork handlers of others may wait for long after ours. So the
+// child may find the list in the middle of a change: each store leaves a list that can be read, and the stores are seen
+// in their order. A descriptor that is being opened or closed in the moment of the fork is not in it.
 constinit Mutex own_mutex;
-constinit OwnNumber* own_numbers = nullptr;
-constinit size_t own_count = 0;
-constinit size_t own_capacity = 0;
+constinit std::atomic<OwnNumber*> own_numbers = nullptr;
+constinit std::atomic<size_t> own_count = 0;
+constinit std::atomic<size_t> own_capacity = 0;
 
 // 0: it is no socket.
 ino_t socket_inode(int descriptor) {
@@ -31,15 +37,14 @@ ino_t socket_inode(int descriptor) {
   return descriptor >= 0 && fstat(descriptor, &found) == 0 && S_ISSOCK(found.st_mode) ? found.st_ino : 0;
 }
 
-void before_fork() NO_THREAD_SAFETY_ANALYSIS { own_mutex.lock(); }
-void after_fork() NO_THREAD_SAFETY_ANALYSIS { own_mutex.unlock(); }
-
 // If no number is free for the eventfd, closing the first of ours makes room.
+// A thread that does not exist here may have held the lock.
 void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
+  new (&own_mutex) Mutex;
   int nothing = own_count == 0 ? -1 : eventfd(0, EFD_CLOEXEC);
   const int apart = nothing;
   for (size_t i = 0; i < own_count; ++i) {
-    const auto [number, inode] = own_numbers[i];
+    const auto [number, inode] = own_numbers.load()[i];
     if (inode != 0 && socket_inode(number) != inode) continue;
     if (nothing < 0) {
       close(number);
@@ -50,34 +55,43 @@ void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
   }
   if (apart >= 0) close(apart);
   own_count = 0;
-  own_mutex.unlock();
 }
 
-bool make_room() noexcept {
+bool make_room() noexcept REQUIRES(own_mutex) {
   if (own_count < own_capacity) return true;
   const size_t wanted = own_capacity == 0 ? 64 : 2 * own_capacity;
-  auto* const more = static_cast<OwnNumber*>(std::realloc(own_numbers, wanted * sizeof(OwnNumber)));
+  auto* const more = static_cast<OwnNumber*>(std::malloc(wanted * sizeof(OwnNumber)));
   if (more == nullptr) return false;
+  OwnNumber* const before = own_numbers;
+  std::copy_n(before, own_count.load(), more);
   own_numbers = more;
   own_capacity = wanted;
+  std::free(before);
   return true;
 }
 
+void add_number(OwnNumber added) noexcept REQUIRES(own_mutex) {
+  own_numbers.load()[own_count] = added;
+  ++own_count;
+}
+
 void forget_number(int number, ino_t inode) noexcept REQUIRES(own_mutex) {
+  OwnNumber* const numbers = own_numbers;
   for (size_t i = 0; i < own_count; ++i) {
-    if (own_numbers[i].number != number || own_numbers[i].inode != inode) continue;
-    own_numbers[i] = own_numbers[--own_count];
+    if (numbers[i].number != number || numbers[i].inode != inode) continue;
+    numbers[i] = numbers[own_count - 1];  // stands there twice until the next store
+    --own_count;
     break;
   }
   if (own_count > 0) return;
-  std::free(own_numbers);
-  own_numbers = nullptr;
   own_capacity = 0;
+  own_numbers = nullptr;
+  std::free(numbers);
 }
 
 }  // namespace
 
-constinit const ForkStep kOwnDescriptorsStep = {before_fork, after_fork, after_fork_in_child};
+constinit const ForkStep kOwnDescriptorsStep = {nullptr, nullptr, after_fork_in_child};
 
 Mutex& OwnDescriptors::mutex() { return own_mutex; }
 
@@ -88,7 +102,7 @@ int OwnDescriptors::add(int descriptor) noexcept {
     errno = ENOMEM;
     return -1;
   }
-  own_numbers[own_count++] = {descriptor, 0};
+  add_number({descriptor, 0});
   return descriptor;
 }
 
@@ -106,7 +120,7 @@ NotedSocket::NotedSocket(int descriptor) noexcept {
   MutexLock lock(own_mutex);
   const ino_t inode = socket_inode(descriptor);
   if (inode != 0 && are_forks_watched() && make_room()) {
-    own_numbers[own_count++] = {descriptor, inode};
+    add_number({descriptor, inode});
     number_ = descriptor;
     inode_ = inode;
   }

@@ -7,11 +7,12 @@
 namespace distag {
 
 // The descriptors by which peers see that this process lives: sockets, listeners, locks. A forked child gives them up
-// before fork() returns there, else it would keep a dead parent alive. Their numbers stay taken in the child, by empty
-// descriptors, until their owners close them. Any thread.
+// before fork() returns there, else it would keep a dead parent alive; but not one that is being opened or closed in
+// the moment of the fork. Their numbers stay taken in the child, by empty descriptors, until their owners close them.
+// Any thread; no fork waits for one that opens, nor the other way round.
 class OwnDescriptors {
  public:
-  // Returns what `open` returns: a descriptor, or -1 and errno. No fork happens meanwhile: `open` must not wait.
+  // Returns what `open` returns: a descriptor, or -1 and errno. `open` must not wait.
   template <typename Open>
   static int open(Open&& open_one) {
     MutexLock lock(mutex());

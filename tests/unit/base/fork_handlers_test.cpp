@@ -51,6 +51,19 @@ TEST(ForkHandlersTest, NoOtherStepWaitsForAProduct) {
   product.reset();
 }
 
+// The host's handlers may run after the steps, and take as long as they like.
+TEST(ForkHandlersTest, NothingThatLoopsUseWaitsBetweenTheStepsAndTheFork) {
+  const auto steps = fork_steps().subspan(1);
+  for (const ForkStep* step : steps) {
+    if (step->before != nullptr) step->before();
+  }
+  auto done = std::async(std::launch::async, use_what_loops_use);
+  EXPECT_EQ(done.wait_for(kPatience), std::future_status::ready);
+  for (size_t i = steps.size(); i-- > 0;) {
+    if (steps[i]->after != nullptr) steps[i]->after();
+  }
+}
+
 std::atomic<int> forks{0};
 
 TEST(ForkHandlersTest, NothingThatLoopsUseWaitsForAForkThatWaitsForAProduct) {

@@ -8,7 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <thread>
 #include <vector>
 
 namespace distag {
@@ -75,6 +77,31 @@ TEST(OwnDescriptorsTest, TheirNumbersStayTakenInTheChildUntilTheyAreClosed) {
             }),
             0);
   EXPECT_EQ(write(pair.own, "x", 1), 1);  // the parent's is as it was
+  OwnDescriptors::close(pair.own);
+}
+
+// A thread that opens and closes may be in the middle of that, and is not there in the child.
+TEST(OwnDescriptorsTest, AChildOpensAndGivesUpOwnOnesWhateverOtherThreadsDidAtTheFork) {
+  Pair pair;
+  std::atomic<bool> is_over{false};
+  std::thread other([&is_over] {
+    while (!is_over) {
+      std::vector<Pair> pairs(70);  // more than there is room for at first
+      for (const Pair& each : pairs) OwnDescriptors::close(each.own);
+    }
+  });
+  for (int turn = 0; turn < 200; ++turn) {
+    EXPECT_EQ(in_child([&pair] {
+                alarm(60);
+                Pair later;
+                const int result = write(pair.own, "", 1) == 1 || write(later.own, "x", 1) != 1 ? 1 : 0;
+                OwnDescriptors::close(later.own);
+                return result;
+              }),
+              0);
+  }
+  is_over = true;
+  other.join();
   OwnDescriptors::close(pair.own);
 }
 

@@ -8,11 +8,6 @@
 namespace distag {
 namespace {
 
-// A task sends this many bytes of waiting messages before the loop looks at everything else again. A message costs as
-// much time as kBytesPerMessage.
-constexpr size_t kBytesPerTurn = size_t{4} << 20;
-constexpr size_t kBytesPerMessage = kBytesPerTurn / 64;
-
 Frame take_long_header(wire::Encoded& encoded) {
   Frame header = std::move(encoded.payload.front());
   encoded.payload.erase(encoded.payload.begin());
@@ -22,7 +17,11 @@ Frame take_long_header(wire::Encoded& encoded) {
 }  // namespace
 
 OutgoingStream::OutgoingStream(StreamShared& shared, const Peer& peer, Owner& owner)
-    : shared_(shared), owner_(owner), connection_(shared, peer, lack_, *this), sent_(shared.stats) {}
+    : shared_(shared),
+      owner_(owner),
+      connection_(shared, peer, lack_, *this),
+      turn_(shared.loop, connection_.alive(), [this] { on_ready(); }),
+      sent_(shared.stats) {}
 
 void OutgoingStream::end(bool is_told) {
   assert_on_loop(shared_.loop);
@@ -97,7 +96,7 @@ bool OutgoingStream::withdraw(Session::Ticket ticket) {
 
 // Without memory the next tick tries again.
 void OutgoingStream::pump_if_possible() {
-  if (!begin_turn()) return;
+  if (!turn_.begin()) return;
   try {
     pump();
   } catch (const std::bad_alloc&) {
@@ -108,7 +107,7 @@ void OutgoingStream::pump_if_possible() {
 // Numbers messages while the connection takes them. Small messages go first, so that they pass between chunks; LEAVE
 // goes last, as nothing follows it. Each step leaves everything in its place when it throws.
 void OutgoingStream::pump() {
-  while (can_number() && has_turn()) {
+  while (can_number() && turn_.has_more()) {
     make_spare();  // a message that is taken out is not lost then
     if (!queue_.empty()) {
       number_queued();
@@ -228,7 +227,7 @@ void OutgoingStream::stick(std::unique_ptr<Stuck> place) {
 }
 
 void OutgoingStream::free_stuck() {
-  while (stuck_ != nullptr && connection_.is_ready() && sent_.has_all_transmitted() && has_turn()) {
+  while (stuck_ != nullptr && connection_.is_ready() && sent_.has_all_transmitted() && turn_.has_more()) {
     keep_whole(stuck_->message, stuck_->large, stuck_->on_acknowledged);
     std::unique_ptr<Stuck> gone = std::move(stuck_);
     stuck_ = std::move(gone->next);
@@ -340,35 +339,15 @@ bool OutgoingStream::transmit(SentMessages::Sent& sent) {
   scratch_.clear();
   if (!is_taken) return false;
   sent_.note_transmitted(sent);
-  turn_bytes_ += sent.bytes + kBytesPerMessage;
+  turn_.note_sent(sent.bytes);
   ack_due_ = false;
   return true;
-}
-
-// Returns false when the next turn is posted already; that turn does all the work.
-bool OutgoingStream::begin_turn() {
-  if (waits_for_turn_) return false;
-  turn_bytes_ = 0;
-  return true;
-}
-
-// Returns false when this turn has sent enough; the next one goes on. On a loop that is stopping no turn follows.
-// Throws when there is no memory for the task; the tick resumes then.
-bool OutgoingStream::has_turn() {
-  if (waits_for_turn_) return false;
-  if (turn_bytes_ < kBytesPerTurn) return true;
-  waits_for_turn_ = shared_.loop.post([this, alive = connection_.alive()] {
-    if (alive.expired()) return;
-    waits_for_turn_ = false;
-    on_ready();
-  });
-  return !waits_for_turn_;
 }
 
 // Without memory the next tick tries again.
 void OutgoingStream::on_ready() {
   assert_on_loop(shared_.loop);
-  if (!begin_turn()) return;
+  if (!turn_.begin()) return;
   const bool is_short = lack_.is_unmet() && connection_.is_ready();
   if (is_short) lack_.try_again(shared_.loop.now());
   try {
@@ -386,7 +365,7 @@ void OutgoingStream::go_on() {
   while (connection_.is_ready()) {
     SentMessages::Sent* const sent = sent_.next_to_transmit();
     if (sent == nullptr) break;
-    if (!has_turn()) return;
+    if (!turn_.has_more()) return;
     if (sent->is_transmitted) {
       sent->header = wire::with_numbers(sent->header, sent->number, owner_.received());
       owner_.on_ack_sent(owner_.received());

@@ -11,6 +11,7 @@
 #include "session/debt.h"
 #include "session/large_message.h"
 #include "session/outgoing_connection.h"
+#include "session/send_turn.h"
 #include "session/sent_messages.h"
 
 namespace distag {
@@ -113,8 +114,6 @@ class OutgoingStream final : OutgoingConnection::Owner {
   void drop_messages();
   void note_shortage() noexcept;
   bool can_number() const { return connection_.is_ready() && stuck_ == nullptr && sent_.has_all_transmitted(); }
-  bool begin_turn();
-  bool has_turn();
   void go_on();
   void pump();
   void pump_if_possible();
@@ -139,6 +138,7 @@ class OutgoingStream final : OutgoingConnection::Owner {
   Owner& owner_;
   Lack lack_;
   OutgoingConnection connection_;
+  SendTurn turn_;
 
   // These lie side by side, for the tick of an idle stream.
   SentMessages sent_;
@@ -146,9 +146,7 @@ class OutgoingStream final : OutgoingConnection::Owner {
   Nanos last_numbered_ = 0;
   enum class Farewell : uint8_t { kNone, kDue, kSaid };
   Farewell farewell_ = Farewell::kNone;
-  bool ack_due_ = false;         // an acknowledgement could not go, or may be lost with its connection
-  bool waits_for_turn_ = false;  // the next turn is posted
-  size_t turn_bytes_ = 0;        // bytes sent in this turn
+  bool ack_due_ = false;  // an acknowledgement could not go, or may be lost with its connection
 
   Fifo<QueuedMessage> queue_;
   Fifo<LargeMessage> large_;

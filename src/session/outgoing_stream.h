@@ -5,14 +5,13 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "base/fifo.h"
 #include "session/debt.h"
 #include "session/large_message.h"
+#include "session/message_sender.h"
 #include "session/outgoing_connection.h"
 #include "session/send_turn.h"
-#include "session/sent_messages.h"
 
 namespace distag {
 
@@ -26,12 +25,8 @@ namespace distag {
 class OutgoingStream final : OutgoingConnection::Owner {
  public:
   // The owner of the stream, which knows the rest about the peer. No method may destroy the stream.
-  class Owner {
+  class Owner : public MessageSender::Arrivals {
    public:
-    virtual ~Owner() = default;
-    // The highest number up to which the peer's own stream has arrived without a gap; goes out with each message.
-    virtual uint64_t received() const = 0;
-    virtual void on_ack_sent(uint64_t number) = 0;
     // WELCOME or REFUSE has come. The owner calls on_welcome() or close() then.
     virtual void on_answer(Frames frames) = 0;
     // The connection failed for good with `why`. The owner calls close() then.
@@ -65,23 +60,23 @@ class OutgoingStream final : OutgoingConnection::Owner {
   bool is_over() const { return connection_.is_over(); }
   // True if nothing is queued and nothing is unacknowledged.
   bool is_drained() const {
-    return stuck_ == nullptr && queue_.empty() && large_.empty() && abandoned_.empty() && sent_.is_empty() &&
-           farewell_ != Farewell::kDue;
+    return stuck_ == nullptr && queue_.empty() && large_.empty() && !sender_.has_abandoned() &&
+           sender_.unacknowledged() == 0 && farewell_ != Farewell::kDue;
   }
 
   // `size`: the approximate size of the message. Returns 0 if the message got its number, otherwise the ticket under
   // which it waits.
   Session::Ticket send(Session::Ticket ticket, wire::Body body, SendOptions options, size_t size);
   bool withdraw(Session::Ticket ticket);
-  // An acknowledgement has no number. If it cannot go now, or the connection drops, it goes with the next message.
-  void send_ack();
+  // Acknowledges what has come from the peer.
+  void send_ack() { sender_.send_ack(); }
 
   // Both return false when the peer names numbers that were never sent.
   bool on_welcome(const wire::Welcome& welcome);
   bool on_ack(uint64_t number);
 
   // The number of messages that are unacknowledged or wait to be numbered.
-  size_t kept() const { return sent_.size() + queue_.size() + large_.size(); }
+  size_t kept() const { return sender_.unacknowledged() + queue_.size() + large_.size(); }
   // For how long the peer has owed an acknowledgement or an answer, not counting time in which this worker lacked a
   // resource or waited in the line of first dials; -1: the peer owes nothing.
   struct Owed {
@@ -112,51 +107,35 @@ class OutgoingStream final : OutgoingConnection::Owner {
   };
 
   void drop_messages();
-  void note_shortage() noexcept;
-  bool can_number() const { return connection_.is_ready() && stuck_ == nullptr && sent_.has_all_transmitted(); }
+  bool can_number() const { return sender_.takes_more() && stuck_ == nullptr; }
   void go_on();
   void pump();
   void pump_if_possible();
   void make_spare();
   void number(wire::Message& message, SendOptions& options, LargeMessage* large);
   void number_queued();
-  void keep_whole(wire::Message& message, const std::optional<LargeMessage>& large, Task& on_acknowledged);
   void stick(std::unique_ptr<Stuck> place);
   void free_stuck();
   bool pump_large();
   void number(wire::Body body, SendOptions options);
   void number_large();
-  void give_up(const LargeMessage& large);
-  void keep_and_transmit(wire::Message& message, size_t chunk_bytes, size_t ahead);
-  wire::Encoded encode_next(wire::Message& message);
-  void keep(wire::Message& message, wire::Encoded encoded, size_t chunk_bytes, Task& on_acknowledged);
-  void transmit_last();
-  uint64_t send_ahead(const Frame& frame);
-  bool transmit(SentMessages::Sent& sent);
 
   StreamShared& shared_;
   Owner& owner_;
   Lack lack_;
   OutgoingConnection connection_;
   SendTurn turn_;
-
-  // These lie side by side, for the tick of an idle stream.
-  SentMessages sent_;
   Debt debt_;
-  Nanos last_numbered_ = 0;
+  MessageSender sender_;
+
   enum class Farewell : uint8_t { kNone, kDue, kSaid };
   Farewell farewell_ = Farewell::kNone;
-  bool ack_due_ = false;  // an acknowledgement could not go, or may be lost with its connection
-
   Fifo<QueuedMessage> queue_;
   Fifo<LargeMessage> large_;
-  std::vector<uint64_t> abandoned_;  // transfers that the peer has to forget
-  uint64_t last_transfer_ = 0;
   // Messages to be numbered next, for which there was no memory at their turn. Other messages depend on them, so they
   // go as soon as there is memory. Room for one such message is kept ready.
   std::unique_ptr<Stuck> stuck_;
   std::unique_ptr<Stuck> spare_;
-  Frames scratch_;
 };
 
 }  // namespace distag

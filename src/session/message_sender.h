@@ -42,6 +42,7 @@ class MessageSender {
   uint64_t last_number() const { return sent_.last_number(); }
   Nanos last_numbered() const { return last_numbered_; }  // the time of it
   size_t unacknowledged() const { return sent_.size(); }
+  bool is_closed() const { return connection_.is_closed(); }
   bool owes_ack() const { return ack_due_; }
   bool has_abandoned() const { return !abandoned_.empty(); }
   // True if the connection has taken every message and takes more: a new one goes out at once.

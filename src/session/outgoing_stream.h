@@ -1,27 +1,19 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
 #include <utility>
 
-#include "base/fifo.h"
 #include "session/debt.h"
-#include "session/large_message.h"
 #include "session/message_sender.h"
 #include "session/outgoing_connection.h"
 #include "session/send_turn.h"
+#include "session/waiting_messages.h"
 
 namespace distag {
 
-// All messages from this worker to one peer. Numbers them, keeps them until they are acknowledged, and sends again from
-// where the peer asks, over one connection at a time. On the loop.
-//
-// A message may wait in queue_, or in large_ while its payload goes ahead. Then on_number runs, after which other
-// messages depend on this one. It is stuck while there is no memory to encode it. Then it gets its number and is kept
-// until it is acknowledged. Messages are numbered in the order in which on_number ran, and each connection sends them
-// in the order of their numbers, so nothing overtakes a stuck message.
+// All messages from this worker to one peer, over one connection at a time. A message waits (WaitingMessages), then
+// gets its number and is kept until it is acknowledged (MessageSender). This class tells both what the connection does,
+// and watches what the peer owes. On the loop.
 class OutgoingStream final : OutgoingConnection::Owner {
  public:
   // The owner of the stream, which knows the rest about the peer. No method may destroy the stream.
@@ -59,10 +51,7 @@ class OutgoingStream final : OutgoingConnection::Owner {
   // True if nothing leaves by this stream any more, or ever did.
   bool is_over() const { return connection_.is_over(); }
   // True if nothing is queued and nothing is unacknowledged.
-  bool is_drained() const {
-    return stuck_ == nullptr && queue_.empty() && large_.empty() && !sender_.has_abandoned() &&
-           sender_.unacknowledged() == 0 && farewell_ != Farewell::kDue;
-  }
+  bool is_drained() const { return waiting_.is_empty() && !sender_.has_abandoned() && sender_.unacknowledged() == 0; }
 
   // `size`: the approximate size of the message. Returns 0 if the message got its number, otherwise the ticket under
   // which it waits.
@@ -76,7 +65,7 @@ class OutgoingStream final : OutgoingConnection::Owner {
   bool on_ack(uint64_t number);
 
   // The number of messages that are unacknowledged or wait to be numbered.
-  size_t kept() const { return sender_.unacknowledged() + queue_.size() + large_.size(); }
+  size_t kept() const { return sender_.unacknowledged() + waiting_.size(); }
   // For how long the peer has owed an acknowledgement or an answer, not counting time in which this worker lacked a
   // resource or waited in the line of first dials; -1: the peer owes nothing.
   struct Owed {
@@ -99,26 +88,7 @@ class OutgoingStream final : OutgoingConnection::Owner {
   void on_dead(const Error& why) override { owner_.on_dead(why); }
   void on_closed() override { drop_messages(); }
 
-  struct Stuck {
-    wire::Message message;
-    Task on_acknowledged;
-    std::optional<LargeMessage> large;
-    std::unique_ptr<Stuck> next;
-  };
-
   void drop_messages();
-  bool can_number() const { return sender_.takes_more() && stuck_ == nullptr; }
-  void go_on();
-  void pump();
-  void pump_if_possible();
-  void make_spare();
-  void number(wire::Message& message, SendOptions& options, LargeMessage* large);
-  void number_queued();
-  void stick(std::unique_ptr<Stuck> place);
-  void free_stuck();
-  bool pump_large();
-  void number(wire::Body body, SendOptions options);
-  void number_large();
 
   StreamShared& shared_;
   Owner& owner_;
@@ -127,15 +97,7 @@ class OutgoingStream final : OutgoingConnection::Owner {
   SendTurn turn_;
   Debt debt_;
   MessageSender sender_;
-
-  enum class Farewell : uint8_t { kNone, kDue, kSaid };
-  Farewell farewell_ = Farewell::kNone;
-  Fifo<QueuedMessage> queue_;
-  Fifo<LargeMessage> large_;
-  // Messages to be numbered next, for which there was no memory at their turn. Other messages depend on them, so they
-  // go as soon as there is memory. Room for one such message is kept ready.
-  std::unique_ptr<Stuck> stuck_;
-  std::unique_ptr<Stuck> spare_;
+  WaitingMessages waiting_;
 };
 
 }  // namespace distag

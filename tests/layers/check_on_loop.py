@@ -12,7 +12,8 @@ import sys
 from check_layers import read_tree
 
 # They know no loop: what owns them is on it, and asserts it.
-WITHOUT_LOOP = {"EventLog", "HandshakeWatch", "Lack", "MemberNews", "PeerTable", "SentMessages", "StartGate", "Transfers"}
+WITHOUT_LOOP = {"EventLog", "HandshakeWatch", "Lack", "MemberNews", "PeerTable", "SentMessages", "StartGate", "Transfers",
+                "WaitingMessages"}
 ON = re.compile(r"(?:^|[.;] )(?:everything |all )?on the loop\b", re.I)
 OFF = re.compile(r"\bany thread\b|\bbefore the start\b|\bloop (?:is|are) gone\b", re.I)
 CLASS = re.compile(r"(?:class|struct) (\w+)\b(?!::)[^;]*$")

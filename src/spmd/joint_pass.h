@@ -1,14 +1,13 @@
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "autograd/context.h"
 #include "autograd/node_index.h"
+#include "spmd/leaf_gradients.h"
 #include "spmd/nodes.h"
 
 namespace distag::spmd {
@@ -41,8 +40,9 @@ class JointPass {
     virtual void leave(std::vector<autograd::Edge> edges, Tensors gradients) = 0;
   };
 
-  JointPass(CallOnLine& call, CheckStop check_stop) : call_(call), check_stop_(std::move(check_stop)) {}
-  JointPass(CallOnLine& call, Outside* outside) : call_(call), outside_(outside) {}
+  JointPass(CallOnLine& call, CheckStop check_stop)
+      : call_(call), check_stop_(std::move(check_stop)), gradients_(call) {}
+  JointPass(CallOnLine& call, Outside* outside) : call_(call), outside_(outside), gradients_(call) {}
 
   // Throws GRAPH_FREED. Methods that send throw the error of the mesh if that has ended.
   void walk(const std::vector<autograd::Edge>& roots);
@@ -60,7 +60,7 @@ class JointPass {
   void run(const std::vector<autograd::Edge>& roots, const Tensors& seeds);
   // The first failure of a step of this worker alone.
   const std::optional<Error>& failure() const { return failure_; }
-  std::vector<Gradients::Entry> take_gradients() { return std::move(gradients_); }
+  std::vector<Gradients::Entry> take_gradients() { return gradients_.take(); }
   void free_saved();
 
  private:
@@ -87,21 +87,6 @@ class JointPass {
     uint32_t place = 0;      // in the planned order; 0: the roots
     std::optional<Key> key;  // for a step of all members
   };
-  // Gradients under way: of one leaf, or of all leaves in a bucket, one after the other in a tensor of one dim.
-  struct Pending {
-    Tensors leaves;
-    std::shared_ptr<Future<Tensor>> shards;
-    size_t bytes = 0;  // of the message
-    bool is_bucket = false;
-  };
-  // Gradients that need the same sum travel together.
-  struct Bucket {
-    layout::AxisSet axes = 0;
-    Dtype dtype = Dtype::kFloat32;
-    Tensors leaves;
-    Tensors shards;
-    uint64_t bytes = 0;
-  };
 
   // A gradient that came in at an entry, and that some members claim to have alike.
   struct Claim {
@@ -125,13 +110,6 @@ class JointPass {
   void run_alone(Visit& step);
   void run_hook(Visit& step);
   void run_leaf(Visit& step);
-  void run_sharded_leaf(const Tensor& leaf, const Tensors& arrivals);
-  void add_to_bucket(const Tensor& leaf, const Tensor& shard, layout::AxisSet axes);
-  void send_bucket(Bucket bucket);
-  void make_room(size_t bytes);
-  void add_pending(Pending pending);
-  void finish_first();
-  void finish_leaf(const Tensor& leaf, const Tensor& shard);
   Tensor meet_at(const autograd::Edge& target, const Tensors& arrivals);
   void pass_on(const autograd::Node& node, Tensors gradients);
   void note_claim(const ShardedNode& entry, const Tensor& gradient);
@@ -150,10 +128,7 @@ class JointPass {
   uint32_t place_ = 0;  // of the current step
   std::optional<Error> failure_;
   std::vector<Claim> claims_;
-  std::vector<Bucket> buckets_;  // in the order of their first leaves
-  std::deque<Pending> pending_;
-  size_t pending_bytes_ = 0;
-  std::vector<Gradients::Entry> gradients_;
+  LeafGradients gradients_;
 };
 
 }  // namespace distag::spmd

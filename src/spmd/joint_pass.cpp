@@ -265,50 +265,7 @@ void JointPass::run(const std::vector<Edge>& roots, const Tensors& seeds) {
   };
   go_through([this](const std::vector<uint32_t>& entries) { return choose_line(entries); }, step);
   gradients_.finish();
-  check_claims();
-}
-
-void JointPass::note_claim(const ShardedNode& entry, const Tensor& gradient) {
-  if (entry.repeated() == 0) return;
-  Fingerprint fingerprint;
-  if (gradient) {
-    const Tensor held = gradient.contiguous();
-    fingerprint.add(std::span<const std::byte>(held.data(), held.byte_size()));
-  }
-  claims_.push_back({entry.call(), layout::axes_of(entry.repeated()), fingerprint.value()});
-}
-
-// Fails the pass, alike on all members, if members that claim to bring the same gradient have brought others. Without a
-// check if a member has failed, as its later gradients are missing.
-void JointPass::check_claims() {
-  if (claims_.empty()) return;
-  const layout::MeshShape& mesh = call_.line().program->shape();
-  const auto items = static_cast<int64_t>(claims_.size()) + 1;
-  Tensor own = Tensor::empty(Dtype::kInt64, {items});
-  auto* words = own.mutable_data_as<int64_t>();
-  words[0] = failure_ ? 1 : 0;
-  for (size_t i = 0; i < claims_.size(); ++i) words[i + 1] = static_cast<int64_t>(claims_[i].hash);
-  const Tensor rows = call_.gather_words(own);
-  const auto word = [&rows, items](int64_t position, size_t i) {
-    return rows.data_as<int64_t>()[position * items + static_cast<int64_t>(i)];
-  };
-  for (int64_t position = 0; position < mesh.count(); ++position) {
-    if (word(position, 0) != 0) return;
-  }
-  for (size_t i = 0; i < claims_.size(); ++i) {
-    for (int64_t position = 0; position < mesh.count(); ++position) {
-      const int64_t first = mesh.moved(position, claims_[i].axes, 0);
-      if (word(position, i + 1) == word(first, i + 1)) continue;
-      failure_ =
-          Error(Status::kDiverged,
-                fmt::format("backward: rank {} and rank {} of mesh \"{}\" have other gradients for their copies of "
-                            "call {}, to_local: where each goes on with its copy in its own way, its gradient_spec "
-                            "is to say sum({})",
-                            mesh.ranks()[static_cast<size_t>(first)], mesh.ranks()[static_cast<size_t>(position)],
-                            mesh.name(), claims_[i].call, layout::names_of(mesh, claims_[i].axes)));
-      return;
-    }
-  }
+  if (auto difference = claims_.compare(call_, failure_.has_value())) failure_ = std::move(difference);
 }
 
 void JointPass::deliver(const Edge& edge, Tensor gradient, uint32_t place) {
@@ -364,7 +321,7 @@ void JointPass::run_sharded(Visit& step, ShardedNode& node) {
   }
   if (!is_reached) return pass_on(node, Tensors(node.next().size()));
   step.arrivals.clear();
-  if (node.is_entry()) note_claim(node, gradients[0]);
+  if (node.is_entry()) claims_.note(node, gradients[0]);
   try {
     pass_on(node, node.run(*step.saved, std::move(gradients), call_));
   } catch (...) {

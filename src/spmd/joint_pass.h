@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "autograd/node_index.h"
+#include "spmd/gradient_claims.h"
 #include "spmd/leaf_gradients.h"
 #include "spmd/nodes.h"
 
@@ -88,13 +89,6 @@ class JointPass {
     std::optional<Key> key;  // for a step of all members
   };
 
-  // A gradient that came in at an entry, and that some members claim to have alike.
-  struct Claim {
-    uint64_t call = 0;
-    layout::Axes axes;  // the axes over which they claim it
-    uint64_t hash = 0;
-  };
-
   static Key key_of_leaf(const Sharding& leaf, int rank);
   uint32_t visit(const std::shared_ptr<autograd::Node>& node);
   bool leads_out(const autograd::Edge& edge) const;
@@ -112,8 +106,6 @@ class JointPass {
   void run_leaf(Visit& step);
   Tensor meet_at(const autograd::Edge& target, const Tensors& arrivals);
   void pass_on(const autograd::Node& node, Tensors gradients);
-  void note_claim(const ShardedNode& entry, const Tensor& gradient);
-  void check_claims();
   void deliver(const autograd::Edge& edge, Tensor gradient, uint32_t place);
 
   CallOnLine& call_;
@@ -127,7 +119,7 @@ class JointPass {
   bool reaches_others_ = false;
   uint32_t place_ = 0;  // of the current step
   std::optional<Error> failure_;
-  std::vector<Claim> claims_;
+  GradientClaims claims_;
   LeafGradients gradients_;
 };
 

@@ -44,15 +44,6 @@ Tensor make_contiguous(const Tensor& gradient, bool keeps_history) {
 
 Tensor recorded_sum(const Tensor& a, const Tensor& b) { return apply(ops::kAdd, std::array{a, b}, {})[0]; }
 
-void check_recordable(const Node& node) {
-  const auto* recordable = dynamic_cast<const RecordableNode*>(&node);
-  if (recordable != nullptr && recordable->is_recordable()) return;
-  fail(Status::kUnsupported,
-       "create_graph: \"{}\" has no gradient of its gradient; run the pass without create_graph, or detach what \"{}\" "
-       "takes",
-       node.name(), node.name());
-}
-
 // The node has to be recordable.
 Tensors run_recorded_backward(Node& node, const Edge& output, Node::SavedData& saved, Tensors gradients) {
   return dynamic_cast<RecordableNode&>(node).recorded_backward(output, saved, std::move(gradients));
@@ -60,143 +51,31 @@ Tensors run_recorded_backward(Node& node, const Edge& output, Node::SavedData& s
 
 }  // namespace
 
-GraphTask::GraphTask(CheckRecv check_recv, bool hands_out_entries, bool records)
-    : options_{std::move(check_recv), hands_out_entries, records} {}
+GraphTask::GraphTask(GraphWalk::CheckRecv check_recv, bool hands_out_entries, bool records)
+    : walk_({std::move(check_recv), hands_out_entries, records}) {}
 GraphTask::~GraphTask() = default;
 
-// ---- walks ----
-
-void GraphTask::expand(std::span<const Edge> edges) {
-  for (const Edge& edge : edges) reach(edge, false);
-}
-
-void GraphTask::add_source(const std::shared_ptr<Node>& send, const Bits& slots) {
-  const uint32_t number = visit(send);
-  if (visits_[number].slots.empty()) {
-    visits_[number].slots.resize(send->slots());
-    visits_[number].waiting = 1;
-  }
-  const size_t count = std::min<size_t>(send->slots(), slots.size());
-  for (size_t i = 0; i < count; ++i) {
-    // Indexed each time: visits_ grows when reach() adds nodes.
-    if (!slots[i] || visits_[number].slots[i]) continue;
-    visits_[number].slots[i] = true;
-    reach(send->next()[i], false);
-  }
-}
-
-uint32_t GraphTask::visit(const std::shared_ptr<Node>& node) {
-  uint32_t number = index_.find(node.get());
-  if (number != NodeIndex::kNone) return number;
-  Visit fresh;
-  switch (node->kind()) {
-    case Node::Kind::kFunction:
-      fresh.saved = node->saved();
-      if (fresh.saved == nullptr) {
-        fail(Status::kGraphFreed,
-             "the graph at \"{}\" was freed by an earlier backward pass; use retain_graph there to run another",
-             node->name());
-      }
-      if (options_.records) check_recordable(*node);
-      break;
-    case Node::Kind::kRecv:
-      options_.check_recv(*node);
-      fresh.slots.resize(node->slots());
-      break;
-    case Node::Kind::kLeaf:
-    case Node::Kind::kSend:
-      break;
-  }
-  number = static_cast<uint32_t>(visits_.size());
-  fresh.node = node;
-  fresh.is_joint = options_.hands_out_entries && node->is_joint() && node->as_entry() == nullptr;
-  if (!fresh.is_joint) ++unfinished_;
-  visits_.push_back(std::move(fresh));
-  index_.add(node.get(), number);
-  if (node->kind() == Node::Kind::kFunction) unexpanded_.push_back(number);
-  return number;
-}
-
-void GraphTask::reach(const Edge& edge, bool is_from_joint) {
-  if (edge.node == nullptr) return;
-  const uint32_t number = visit(edge.node);
-  Visit& target = visits_[number];
-  if (target.is_joint && !is_from_joint) {
-    fail(Status::kInvalidState,
-         "a plain gradient leads to \"{}\" of a sharded tensor: a root that is sharded needs a joint context of its "
-         "mesh (context_create_joint), and a leaf is sharded before ops take it",
-         edge.node->name());
-  }
-  ++target.waiting;
-  if (edge.node->as_entry() != nullptr && !target.is_reached) reached_entries_.push_back(edge.node);
-  target.is_reached = true;
-  if (edge.node->kind() != Node::Kind::kRecv) return;
-  has_recvs_ = true;
-  if (target.slots[edge.slot]) return;
-  target.slots[edge.slot] = true;
-  if (target.fresh.empty()) {
-    target.fresh.resize(edge.node->slots());
-    reached_.push_back(number);
-  }
-  target.fresh[edge.slot] = true;
-}
-
-bool GraphTask::walk(size_t max_nodes) {
-  for (; !unexpanded_.empty() && max_nodes > 0; --max_nodes) {
-    const uint32_t number = unexpanded_.back();
-    // The node stays where it is while visits_ grows.
-    const Visit& visit = visits_[number];
-    const Node& node = *visit.node;
-    const bool is_joint = visit.is_joint || node.as_entry() != nullptr;
-    unexpanded_.pop_back();
-    for (const Edge& edge : node.next()) reach(edge, is_joint);
-    if (options_.records) note_hook(number);
-  }
-  return unexpanded_.empty();
-}
-
-// An op may save its output. In a pass that records, the gradient of that saved tensor runs through the hooks of the
-// output first, as the gradient of the output itself does.
-void GraphTask::note_hook(uint32_t number) {
-  const Node& node = *visits_[number].node;
-  if (dynamic_cast<const HookNode*>(&node) == nullptr) return;
-  const Edge& target = node.next()[0];
-  if (target.slot == 0 && target.node->kind() == Node::Kind::kFunction) {
-    visits_[index_.find(target.node.get())].hook = number;
-  }
-}
-
-std::vector<GraphTask::Reached> GraphTask::take_reached() {
-  std::vector<Reached> result;
-  result.reserve(reached_.size());
-  for (uint32_t number : reached_) result.push_back({visits_[number].node, std::exchange(visits_[number].fresh, {})});
-  reached_.clear();
-  return result;
-}
-
-// ---- gradients ----
-
 void GraphTask::deliver(const Edge& edge, Tensor gradient) {
-  if (edge.node != nullptr) arrive(index_.find(edge.node.get()), edge.slot, std::move(gradient));
+  if (edge.node != nullptr) arrive(walk_.find(*edge.node), edge.slot, std::move(gradient));
 }
 
 void GraphTask::deliver_source(const Node& send, Tensors gradients) {
-  const uint32_t number = index_.find(&send);
-  if (number == NodeIndex::kNone || visits_[number].waiting == 0) {
+  const uint32_t number = walk_.find(send);
+  if (number == NodeIndex::kNone || walk_.visits()[number].waiting == 0) {
     fail(Status::kProtocol, "gradients for {} came twice, or were not asked for", send.name());
   }
-  Visit& source = visits_[number];
+  Visit& source = walk_.visits()[number];
   source.waiting = 0;
   source.gradients = std::move(gradients);
   ready_.push_back(number);
 }
 
 void GraphTask::arrive(uint32_t number, uint32_t slot, Tensor gradient) {
-  Visit& target = visits_[number];
+  Visit& target = walk_.visits()[number];
   if (gradient) {
     if (target.gradients.empty()) target.gradients.resize(target.node->slots());
     Tensor& sum = target.gradients[slot];
-    if (sum && options_.records) {
+    if (sum && walk_.options().records) {
       sum = recorded_sum(sum, gradient);
     } else {
       sum = sum ? ops::accumulate(std::move(sum), std::move(gradient)) : std::move(gradient);
@@ -213,7 +92,7 @@ bool GraphTask::run(const RunOptions& options) {
     if (options.check_stop) options.check_stop();
     const uint32_t number = ready_.back();
     if (options.max_nodes != 0) {
-      const size_t cost_of_one = cost(visits_[number]);
+      const size_t cost_of_one = cost(walk_.visits()[number]);
       if (++nodes > options.max_nodes || cost_of_one > options.max_bytes - bytes) return false;
       bytes += cost_of_one;
     }
@@ -239,10 +118,10 @@ size_t GraphTask::cost(const Visit& visit) const {
 }
 
 void GraphTask::run_one(uint32_t number, bool runs_host_code) {
-  Visit& ready = visits_[number];
+  Visit& ready = walk_.visits()[number];
   switch (ready.node->kind()) {
     case Node::Kind::kFunction:
-      if (options_.hands_out_entries && ready.node->as_entry() != nullptr) {
+      if (walk_.options().hands_out_entries && ready.node->as_entry() != nullptr) {
         run_entry(ready);
         break;
       }
@@ -258,23 +137,23 @@ void GraphTask::run_one(uint32_t number, bool runs_host_code) {
       run_recv(ready);
       break;
   }
-  --unfinished_;
+  ++finished_;
 }
 
 void GraphTask::run_function(uint32_t number, bool runs_host_code) {
-  Visit& ready = visits_[number];
+  Visit& ready = walk_.visits()[number];
   if (ready.put_off != 0) return run_put_off(number);
   Tensors gradients = std::move(ready.gradients);
   if (!is_any_defined(gradients)) {
     pass_on(*ready.node, Tensors(ready.node->next().size()));
-    --unfinished_;
+    ++finished_;
     return;
   }
   if (ready.node->is_host_code() && !runs_host_code) {
-    host_steps_.push_back({number, ready.node, std::move(ready.saved), std::move(gradients), options_.records});
+    host_steps_.push_back({number, ready.node, std::move(ready.saved), std::move(gradients), walk_.options().records});
     return;
   }
-  if (options_.records) return run_recorded(number, std::move(gradients));
+  if (walk_.options().records) return run_recorded(number, std::move(gradients));
   Node& node = *ready.node;
   if (const uint64_t later = inputs_to_put_off(node); later != 0) {
     ready.put_off = later;
@@ -291,34 +170,34 @@ void GraphTask::run_function(uint32_t number, bool runs_host_code) {
   });
   ready.saved.reset();
   pass_on(node, std::move(results));
-  --unfinished_;
+  ++finished_;
 }
 
 void GraphTask::run_recorded(uint32_t number, Tensors gradients) {
-  Visit& ready = visits_[number];
+  Visit& ready = walk_.visits()[number];
   Node& node = *ready.node;
-  const Edge output{ready.hook == NodeIndex::kNone ? ready.node : visits_[ready.hook].node, 0};
+  const Edge output{ready.hook == NodeIndex::kNone ? ready.node : walk_.visits()[ready.hook].node, 0};
   Tensors results =
       run_backward(node, [&] { return run_recorded_backward(node, output, *ready.saved, std::move(gradients)); });
   ready.saved.reset();
   pass_on(node, std::move(results));
-  --unfinished_;
+  ++finished_;
 }
 
 void GraphTask::run_put_off(uint32_t number) {
-  Visit& ready = visits_[number];
+  Visit& ready = walk_.visits()[number];
   Node& node = *ready.node;
   Tensors results =
       run_backward(node, [&] { return node.backward_of(*ready.saved, std::move(ready.gradients), ready.put_off); });
   ready.saved.reset();
   pass_on(node, std::move(results), ready.put_off);
-  --unfinished_;
+  ++finished_;
 }
 
 // The inputs that lead to leaves, if the node has others, through which the pass may go on to other workers. The choice
 // depends on the graph alone, so that the order of sums is the same from run to run.
 uint64_t GraphTask::inputs_to_put_off(const Node& node) const {
-  if (!has_recvs_ || !node.is_separable()) return 0;
+  if (!walk_.has_recvs() || !node.is_separable()) return 0;
   uint64_t leaves = 0;
   bool has_others = false;
   for (size_t i = 0; i < node.next().size(); ++i) {
@@ -342,7 +221,7 @@ Tensors GraphTask::take_sums(const Node& node) {
   Tensors sums(edges.size());
   for (size_t i = 0; i < edges.size(); ++i) {
     if (edges[i].node == nullptr) continue;
-    Tensors& arrived = visits_[index_.find(edges[i].node.get())].gradients;
+    Tensors& arrived = walk_.visits()[walk_.find(*edges[i].node)].gradients;
     if (!arrived.empty()) sums[i] = std::move(arrived[edges[i].slot]);
   }
   return sums;
@@ -366,7 +245,7 @@ void GraphTask::run_leaf(Visit& visit) {
   if (visit.gradients.empty()) return;
   Tensor gradient = std::move(visit.gradients[0]);
   visit.gradients.clear();
-  gradient = options_.records ? make_own_recorded(gradient) : make_own(std::move(gradient));
+  gradient = walk_.options().records ? make_own_recorded(gradient) : make_own(std::move(gradient));
   gradients_.push_back({static_cast<const LeafNode&>(*visit.node).tensor(), std::move(gradient)});
 }
 
@@ -381,7 +260,7 @@ void GraphTask::run_recv(Visit& visit) {
   for (size_t i = 0; i < visit.slots.size(); ++i) {
     if (!visit.slots[i]) continue;
     Tensor gradient = visit.gradients.empty() ? Tensor() : std::move(visit.gradients[i]);
-    leaving.gradients.push_back(gradient ? make_contiguous(gradient, options_.records) : Tensor());
+    leaving.gradients.push_back(gradient ? make_contiguous(gradient, walk_.options().records) : Tensor());
   }
   visit.gradients.clear();
   leaving_.push_back(std::move(leaving));
@@ -391,8 +270,8 @@ void GraphTask::run_recv(Visit& visit) {
 
 void GraphTask::begin_joint() {
   auto saved = std::make_shared<JointSaved>();
-  for (uint32_t number = 0; number < visits_.size(); ++number) {
-    const Visit& visit = visits_[number];
+  for (uint32_t number = 0; number < walk_.visits().size(); ++number) {
+    const Visit& visit = walk_.visits()[number];
     const bool is_entry = visit.node->as_entry() != nullptr;
     if (visit.is_joint || is_entry) saved->emplace(visit.node.get(), visit.saved);
     if (is_entry && !visit.is_reached) ready_.push_back(number);
@@ -413,7 +292,7 @@ std::vector<GraphTask::HostStep> GraphTask::take_host_steps() { return std::exch
 
 void GraphTask::finish_host_step(const HostStep& step, Tensors gradients) {
   pass_on(*step.node, std::move(gradients));
-  --unfinished_;
+  ++finished_;
 }
 
 // ---- the end ----
@@ -422,7 +301,7 @@ std::vector<GraphTask::Leaving> GraphTask::take_leaving() { return std::exchange
 
 std::vector<std::shared_ptr<Node>> GraphTask::waiting_sources() const {
   std::vector<std::shared_ptr<Node>> result;
-  for (const Visit& visit : visits_) {
+  for (const Visit& visit : walk_.visits()) {
     if (visit.node->kind() == Node::Kind::kSend && visit.waiting != 0) result.push_back(visit.node);
   }
   return result;
@@ -433,9 +312,5 @@ void GraphTask::add_gradients(std::vector<Gradients::Entry> gradients) {
 }
 
 std::vector<Gradients::Entry> GraphTask::take_gradients() { return std::exchange(gradients_, {}); }
-
-void GraphTask::free_saved() {
-  for (Visit& visit : visits_) visit.node->free_saved();
-}
 
 }  // namespace distag::autograd

@@ -73,12 +73,12 @@ class LocalContext final : public Context {
  private:
   void run(const Id& pass, autograd::Roots& from, const BackwardOptions& options) {
     autograd::GraphTask task(refuse_recv, false, options.create_graph);
-    task.expand(from.edges);
-    task.walk();
+    task.walk().expand(from.edges);
+    task.walk().run();
     for (size_t i = 0; i < from.edges.size(); ++i) task.deliver(from.edges[i], std::move(from.seeds[i]));
     task.run({.runs_host_code = true, .check_stop = make_deadline_check(options.timeout)});
     store_.add(pass, task.take_gradients());
-    if (!options.retain_graph && !options.create_graph) task.free_saved();
+    if (!options.retain_graph && !options.create_graph) task.walk().free_saved();
   }
 
   const uint64_t id_ = next_context_id.fetch_add(1);

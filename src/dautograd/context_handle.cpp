@@ -92,7 +92,7 @@ void run_here(DautogradShared& shared, ContextRecord& record, PassInitiator::Pla
   }
   record.check();
   record.commit(plan.info.pass, task.take_gradients());
-  if (!plan.info.retain_graph) task.free_saved();
+  if (!plan.info.retain_graph) task.walk().free_saved();
 }
 
 }  // namespace
@@ -115,10 +115,10 @@ void ContextHandle::backward(const Tensors& roots, const BackwardOptions& option
   if (!plan.info.fast) {
     plan.task = std::make_shared<GraphTask>(LocalPass::make_recv_check(*record_), true, options.create_graph);
     try {
-      plan.task->expand(plan.roots.edges);
-      plan.task->walk();
-      plan.reached = plan.task->take_reached();
-      plan.entries = plan.task->take_reached_entries();
+      plan.task->walk().expand(plan.roots.edges);
+      plan.task->walk().run();
+      plan.reached = plan.task->walk().take_reached();
+      plan.entries = plan.task->walk().take_reached_entries();
       if (plan.reached.empty() && plan.entries.empty()) {
         run_local(plan);
         return;

@@ -8,7 +8,7 @@
 
 namespace distag {
 
-using autograd::GraphTask;
+using autograd::GraphWalk;
 
 namespace {
 
@@ -20,7 +20,7 @@ class Questions {
     std::vector<wire::EntryName> entries;
   };
 
-  void add(const GraphTask::Reached& item) {
+  void add(const GraphWalk::Reached& item) {
     constexpr size_t kBytesPerPair = 64;
     const PairInfo& info = static_cast<const RecvNode&>(*item.recv).info();
     list_for(info.peer, kBytesPerPair + item.slots.size())
@@ -62,14 +62,14 @@ void Discovery::open(const wire::Discover& discover) {
   request->second.has_entries = !discover.entries.empty();
 }
 
-void Discovery::ask(const Id& id, const std::vector<GraphTask::Reached>& reached,
+void Discovery::ask(const Id& id, const std::vector<GraphWalk::Reached>& reached,
                     const std::vector<std::shared_ptr<autograd::Node>>& entries) {
   assert_on_loop(shared_.environment.loop);
   const auto own = requests_.find(id);
   if (own == requests_.end()) return;  // failed already
   own->second.has_entries = own->second.has_entries || !entries.empty();
   Questions questions;
-  for (const GraphTask::Reached& item : reached) questions.add(item);
+  for (const GraphWalk::Reached& item : reached) questions.add(item);
   for (const auto& entry : entries) questions.add(*entry->as_entry());
   for (auto& [peer, lists] : questions.by_peer()) {
     for (auto& [pairs, names] : lists) {

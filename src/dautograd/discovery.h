@@ -42,7 +42,7 @@ class Discovery {
 
   // The walk of a request has reached these: asks the workers that hold their sends, and the other members of the
   // meshes of entries; answers if there are no such workers.
-  void ask(const Id& request, const std::vector<autograd::GraphTask::Reached>& reached,
+  void ask(const Id& request, const std::vector<autograd::GraphWalk::Reached>& reached,
            const std::vector<std::shared_ptr<autograd::Node>>& entries);
   // Throws Violation for an answer from a worker that was not asked.
   Heard on_discovered(const Peer& from, const wire::Discovered& discovered);

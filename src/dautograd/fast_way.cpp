@@ -20,8 +20,8 @@ void FastWay::begin(std::vector<autograd::Edge> roots, Reached, Entries) {
     }
   }
   part_.graph.work(std::nullopt, [roots = std::move(roots), sends = std::move(sends)](GraphTask& task) {
-    task.expand(roots);
-    for (const auto& send : sends) task.add_source(send, autograd::Bits(send->slots(), true));
+    task.walk().expand(roots);
+    for (const auto& send : sends) task.walk().add_source(send, autograd::Bits(send->slots(), true));
   });
 }
 

@@ -9,6 +9,7 @@
 namespace distag {
 
 using autograd::GraphTask;
+using autograd::GraphWalk;
 
 LocalPass::LocalPass(DautogradShared& shared, std::shared_ptr<DistributedContext> context, PassInfo info,
                      std::shared_ptr<GraphTask> task)
@@ -39,7 +40,7 @@ LocalPass::~LocalPass() {
   if (!state_.is_over()) graph_->close(false, {});
 }
 
-GraphTask::CheckRecv LocalPass::make_recv_check(const ContextRecord& context) {
+GraphWalk::CheckRecv LocalPass::make_recv_check(const ContextRecord& context) {
   return [id = context.id(), number = context.number()](const autograd::Node& node) {
     const PairInfo& info = static_cast<const RecvNode&>(node).info();
     if (info.context == id) return;

@@ -32,7 +32,7 @@ class LocalPass final : public std::enable_shared_from_this<LocalPass>, public P
   LocalPass& operator=(const LocalPass&) = delete;
 
   // Checks that a recv that a walk meets is of this context. Any thread.
-  static autograd::GraphTask::CheckRecv make_recv_check(const ContextRecord& context);
+  static autograd::GraphWalk::CheckRecv make_recv_check(const ContextRecord& context);
 
   PartState& state() { return state_; }
   const PartState& state() const { return state_; }

@@ -9,6 +9,7 @@
 namespace distag {
 
 using autograd::GraphTask;
+using autograd::GraphWalk;
 
 namespace {
 
@@ -70,7 +71,7 @@ bool PassGraph::advance(Work& action, bool is_on_loop, Outcome& outcome) {
     };
     check_stop();
     if (action) action(*task_);
-    if (!task_->walk(is_on_loop ? kFewNodes : GraphTask::kNoLimit)) return false;
+    if (!task_->walk().run(is_on_loop ? kFewNodes : GraphWalk::kNoLimit)) return false;
     GraphTask::RunOptions options;
     options.runs_host_code = &shared_->environment.functions == &shared_->environment.compute;
     if (is_on_loop) {
@@ -79,8 +80,8 @@ bool PassGraph::advance(Work& action, bool is_on_loop, Outcome& outcome) {
     }
     options.check_stop = check_stop;
     if (!task_->run(options)) return false;
-    outcome.reached = task_->take_reached();
-    outcome.reached_entries = task_->take_reached_entries();
+    outcome.reached = task_->walk().take_reached();
+    outcome.reached_entries = task_->walk().take_reached_entries();
     outcome.entering = task_->take_entering();
     outcome.joint = task_->take_joint();
     outcome.leaving = task_->take_leaving();
@@ -224,7 +225,7 @@ void PassGraph::close(bool frees_saved, Leftovers leftovers) noexcept {
 // Frees at once if the graph is small, or if there is no memory for a task.
 void PassGraph::discard() noexcept {
   if (task_ == nullptr) return;
-  const bool is_small = task_->visited() <= kFewNodes && !is_partial_;
+  const bool is_small = task_->walk().visits().size() <= kFewNodes && !is_partial_;
   EachStep each;
   if (!is_small) {
     each([this] { shared_->environment.compute.post_or_drop([self = shared_from_this()] { self->free_all(); }); });
@@ -235,7 +236,7 @@ void PassGraph::discard() noexcept {
 void PassGraph::free_all() {
   const std::shared_ptr<GraphTask> task = std::move(task_);
   const Leftovers leftovers = std::move(leftovers_);
-  if (frees_saved_) task->free_saved();
+  if (frees_saved_) task->walk().free_saved();
 }
 
 }  // namespace distag

@@ -27,7 +27,7 @@ class PassGraph : public std::enable_shared_from_this<PassGraph> {
     Error error;
     bool is_finished = false;
     bool has_put_off = false;  // gradients of leaves: the owner calls take_up() once the others have left
-    std::vector<autograd::GraphTask::Reached> reached;
+    std::vector<autograd::GraphWalk::Reached> reached;
     std::vector<std::shared_ptr<autograd::Node>> reached_entries;
     std::vector<autograd::GraphTask::Entering> entering;
     std::shared_ptr<const autograd::JointSaved> joint;  // joint steps may begin

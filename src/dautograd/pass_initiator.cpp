@@ -43,7 +43,7 @@ void PassInitiator::begin() {
 
 // ---- plans ----
 
-bool PassInitiator::on_walked(const std::vector<autograd::GraphTask::Reached>& reached) {
+bool PassInitiator::on_walked(const std::vector<autograd::GraphWalk::Reached>& reached) {
   assert_on_loop(shared_.environment.loop);
   if (reached.empty()) return false;  // the pass does not leave this worker
   if (!plan_.searches) {

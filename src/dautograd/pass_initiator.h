@@ -29,7 +29,7 @@ class PassInitiator final : public PassObserver, public std::enable_shared_from_
     std::shared_ptr<std::weak_ptr<PassInitiator>> leader = nullptr;
     // Set if the caller's thread has walked from the roots already.
     std::shared_ptr<autograd::GraphTask> task;
-    std::vector<autograd::GraphTask::Reached> reached;
+    std::vector<autograd::GraphWalk::Reached> reached;
     std::vector<std::shared_ptr<autograd::Node>> entries;
   };
 
@@ -50,7 +50,7 @@ class PassInitiator final : public PassObserver, public std::enable_shared_from_
   std::vector<std::string> waits_for() const;
 
   void on_planned(const std::set<Incarnation>& participants, bool has_entries) override;
-  bool on_walked(const std::vector<autograd::GraphTask::Reached>& reached) override;
+  bool on_walked(const std::vector<autograd::GraphWalk::Reached>& reached) override;
   void on_checked() override { run(); }
   void on_done(wire::Grad* last) override;
   void on_failed(const Error& error) override;

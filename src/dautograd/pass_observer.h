@@ -15,7 +15,7 @@ class PassObserver {
   virtual ~PassObserver() = default;
   // The walk from the roots is over here, and has reached no entry. True: a plan for what lies behind is known, so that
   // the part follows it now, or is over, and no worker is asked.
-  virtual bool on_walked(const std::vector<autograd::GraphTask::Reached>&) { return false; }
+  virtual bool on_walked(const std::vector<autograd::GraphWalk::Reached>&) { return false; }
   // The plan holds here.
   virtual void on_checked() {}
   // Every walk that started here has come to its end everywhere; `participants`: those that the walks have met.

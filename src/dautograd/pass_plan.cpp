@@ -67,9 +67,9 @@ class Planner {
 }  // namespace
 
 std::optional<PassPlan> make_pass_plan(const Lineage& lineage, const LineageLimits& limits, Incarnation self,
-                                       const std::vector<autograd::GraphTask::Reached>& reached) {
+                                       const std::vector<autograd::GraphWalk::Reached>& reached) {
   Planner planner(lineage, limits, self);
-  for (const autograd::GraphTask::Reached& item : reached) {
+  for (const autograd::GraphWalk::Reached& item : reached) {
     const Id& pair = static_cast<const RecvNode&>(*item.recv).info().pair;
     for (uint32_t slot = 0; slot < item.slots.size(); ++slot) {
       if (item.slots[slot]) planner.reach(pair, slot, self);

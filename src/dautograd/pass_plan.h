@@ -23,7 +23,7 @@ struct PassPlan {
 
 // The plan of a pass of `self` whose walk from the roots reached these recvs; nullopt if a record is missing or open.
 std::optional<PassPlan> make_pass_plan(const Lineage& lineage, const LineageLimits& limits, Incarnation self,
-                                       const std::vector<autograd::GraphTask::Reached>& reached);
+                                       const std::vector<autograd::GraphWalk::Reached>& reached);
 
 // See EXPECT in schemas/autograd.fbs.
 uint64_t hash_of_slot(const Id& pair, uint32_t slot);

@@ -18,8 +18,8 @@ void PassReach::add_all(Sends sends) {
   sends_ = std::move(sends);
 }
 
-void PassReach::add(const std::vector<autograd::GraphTask::Reached>& recvs) {
-  for (const autograd::GraphTask::Reached& item : recvs) {
+void PassReach::add(const std::vector<autograd::GraphWalk::Reached>& recvs) {
+  for (const autograd::GraphWalk::Reached& item : recvs) {
     const PairInfo& info = static_cast<const RecvNode&>(*item.recv).info();
     peers_.insert(info.peer);
     recvs_.insert(item.recv.get());

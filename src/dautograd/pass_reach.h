@@ -28,7 +28,7 @@ class PassReach {
 
   void add(const std::shared_ptr<SendNode>& send);
   void add_all(Sends sends);
-  void add(const std::vector<autograd::GraphTask::Reached>& recvs);
+  void add(const std::vector<autograd::GraphWalk::Reached>& recvs);
   // nullptr: not reached.
   std::shared_ptr<SendNode> find(const Id& pair) const;
   const Sends& sends() const { return sends_; }

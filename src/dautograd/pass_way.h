@@ -36,7 +36,7 @@ class PassWay {
     PassGrads& grads;
     JointSteps& joint;
   };
-  using Reached = std::vector<autograd::GraphTask::Reached>;
+  using Reached = std::vector<autograd::GraphWalk::Reached>;
   using Entries = std::vector<std::shared_ptr<autograd::Node>>;
 
   explicit PassWay(Part part) : part_(part) {}

@@ -27,7 +27,7 @@ void PlanWay::follow(const std::vector<wire::PairBits>& sends, uint64_t check) {
     sources.emplace_back(send, std::move(bits));
   }
   part_.graph.work(Id(), [sources = std::move(sources)](GraphTask& task) {
-    for (const auto& [send, bits] : sources) task.add_source(send, bits);
+    for (const auto& [send, bits] : sources) task.walk().add_source(send, bits);
   });
 }
 

@@ -17,7 +17,7 @@ void SearchWay::begin(std::vector<autograd::Edge> roots, Reached reached, Entrie
   assert_on_loop(part_.shared.environment.loop);
   discovery_.open_root();
   if (reached.empty() && entries.empty()) {
-    part_.graph.work(Id(), [roots = std::move(roots)](GraphTask& task) { task.expand(roots); });
+    part_.graph.work(Id(), [roots = std::move(roots)](GraphTask& task) { task.walk().expand(roots); });
     return;
   }
   part_.reach.add(reached);
@@ -83,8 +83,8 @@ void SearchWay::on_discover(const Peer& from, const wire::Discover& discover) {
   Entries entries;
   if (!add_sources(from, discover, sources) || !add_entries(from, discover, entries)) return;
   part_.graph.work(discover.request, [sources = std::move(sources), entries = std::move(entries)](GraphTask& task) {
-    for (const auto& [send, bits] : sources) task.add_source(send, bits);
-    for (const auto& entry : entries) task.add_entry(entry);
+    for (const auto& [send, bits] : sources) task.walk().add_source(send, bits);
+    for (const auto& entry : entries) task.walk().add_entry(entry);
   });
 }
 

@@ -48,14 +48,14 @@ TEST(GraphTaskTest, TellsEachSlotOfARecvOnceAndSendsItsGradientsTogether) {
   auto recv = receive({a, b, c});
   const Tensor first = apply(ops::kMul, {a, a});
   const Tensor second = apply(ops::kMul, {a, c});
-  task.expand(std::vector<Edge>{autograd::gradient_edge(first)});
-  task.walk();
-  auto reached = task.take_reached();
+  task.walk().expand(std::vector<Edge>{autograd::gradient_edge(first)});
+  task.walk().run();
+  auto reached = task.walk().take_reached();
   ASSERT_EQ(reached.size(), 1u);
   EXPECT_EQ(reached[0].slots, (Bits{true, false, false}));
-  task.expand(std::vector<Edge>{autograd::gradient_edge(second)});
-  task.walk();
-  reached = task.take_reached();
+  task.walk().expand(std::vector<Edge>{autograd::gradient_edge(second)});
+  task.walk().run();
+  reached = task.walk().take_reached();
   ASSERT_EQ(reached.size(), 1u);
   EXPECT_EQ(reached[0].slots, (Bits{false, false, true}));
 
@@ -77,12 +77,12 @@ TEST(GraphTaskTest, ASourceIsWalkedSlotBySlotAndFiresOnce) {
   GraphTask task(accept);
   const Tensor x = scalar_leaf(5), y = scalar_leaf(6);
   auto source = send({apply(ops::kMul, {x, x}), y, x});
-  task.add_source(source, {true, false, false});
-  task.walk();
-  const size_t before = task.visited();
-  task.add_source(source, {true, false, true});
-  task.walk();
-  EXPECT_EQ(task.visited(), before) << "x was there already, y is not live";
+  task.walk().add_source(source, {true, false, false});
+  task.walk().run();
+  const size_t before = task.walk().visits().size();
+  task.walk().add_source(source, {true, false, true});
+  task.walk().run();
+  EXPECT_EQ(task.walk().visits().size(), before) << "x was there already, y is not live";
   EXPECT_EQ(task.waiting_sources().size(), 1u);
   task.deliver_source(*source, {number(1), Tensor(), number(100)});
   task.run({});
@@ -104,8 +104,8 @@ TEST(GraphTaskTest, UndefinedGradientsAreArrivalsToo) {
   auto recv = receive({a});
   const Tensor x = scalar_leaf(3);
   auto source = send({apply(ops::kMul, {a, x}), a});
-  task.add_source(source, {true, true});
-  task.walk();
+  task.walk().add_source(source, {true, true});
+  task.walk().run();
   task.deliver_source(*source, {Tensor(), Tensor()});
   task.run({});
   EXPECT_TRUE(task.is_finished());
@@ -123,8 +123,8 @@ TEST(GraphTaskTest, HostCodeIsHandedOutAndGoesOnWhenItIsDone) {
   op.forward = [](std::span<const Tensor> inputs, size_t) { return Tensors{inputs[0].clone()}; };
   op.backward = [](Tensors gradients, size_t) { return gradients; };
   const Tensor y = autograd::apply_custom(op, std::vector<Tensor>{x}, 1)[0];
-  task.expand(std::vector<Edge>{autograd::gradient_edge(y)});
-  task.walk();
+  task.walk().expand(std::vector<Edge>{autograd::gradient_edge(y)});
+  task.walk().run();
   task.deliver(autograd::gradient_edge(y), number(7));
   EXPECT_TRUE(task.run({}));
   auto steps = task.take_host_steps();
@@ -140,9 +140,9 @@ TEST(GraphTaskTest, LimitsLeaveTheRestForLater) {
   GraphTask task(accept);
   Tensor y = scalar_leaf(1);
   for (int i = 0; i < 10; ++i) y = apply(ops::kNeg, {y});
-  task.expand(std::vector<Edge>{autograd::gradient_edge(y)});
-  EXPECT_FALSE(task.walk(4));
-  EXPECT_TRUE(task.walk());
+  task.walk().expand(std::vector<Edge>{autograd::gradient_edge(y)});
+  EXPECT_FALSE(task.walk().run(4));
+  EXPECT_TRUE(task.walk().run());
   task.deliver(autograd::gradient_edge(y), number(1));
   EXPECT_FALSE(task.run({.max_nodes = 4}));
   EXPECT_TRUE(task.run({.max_nodes = 100}));
@@ -152,8 +152,8 @@ TEST(GraphTaskTest, LimitsLeaveTheRestForLater) {
   Tensor big = Tensor::empty(Dtype::kFloat64, {10000});
   autograd::set_requires_grad(big, true);
   const Tensor sum = apply(ops::kSum, {big});
-  large.expand(std::vector<Edge>{autograd::gradient_edge(sum)});
-  large.walk();
+  large.walk().expand(std::vector<Edge>{autograd::gradient_edge(sum)});
+  large.walk().run();
   large.deliver(autograd::gradient_edge(sum), number(1));
   EXPECT_FALSE(large.run({.max_nodes = 100})) << "80 kB are not cheap";
   EXPECT_FALSE(large.run({.max_nodes = 100, .max_bytes = 80007}));
@@ -169,8 +169,8 @@ TEST(GraphTaskTest, AProductOfMatricesIsNoPassOverMemory) {
   std::fill_n(matrix.mutable_data_as<double>(), matrix.count(), 1.0);
   autograd::set_requires_grad(matrix, true);
   const Tensor root = apply(ops::kMatmul, {matrix, matrix});
-  task.expand(std::vector<Edge>{autograd::gradient_edge(root)});
-  task.walk();
+  task.walk().expand(std::vector<Edge>{autograd::gradient_edge(root)});
+  task.walk().run();
   task.deliver(autograd::gradient_edge(root), matrix);
   EXPECT_FALSE(task.run({.max_nodes = 100, .max_bytes = size_t{1} << 40}));
   EXPECT_TRUE(task.run({}));
@@ -180,12 +180,12 @@ TEST(GraphTaskTest, AWalkEndsAtANodeThatWasFreed) {
   const Tensor x = scalar_leaf(1);
   const Tensor y = apply(ops::kTanh, {apply(ops::kExp, {x})});
   GraphTask first(accept);
-  first.expand(std::vector<Edge>{autograd::gradient_edge(y)});
-  first.walk();
-  first.free_saved();
+  first.walk().expand(std::vector<Edge>{autograd::gradient_edge(y)});
+  first.walk().run();
+  first.walk().free_saved();
   GraphTask second(accept);
   try {
-    second.expand(std::vector<Edge>{autograd::gradient_edge(y)});
+    second.walk().expand(std::vector<Edge>{autograd::gradient_edge(y)});
     FAIL() << "it was freed";
   } catch (const Error& error) {
     EXPECT_EQ(error.status(), Status::kGraphFreed);
@@ -211,8 +211,8 @@ TEST(GraphTaskTest, GradientsOfLeavesWaitUntilThoseOfOthersHaveLeft) {
   const Tensor inner = apply(ops::kMatmul, {x, weight});
   const Tensor root = apply(ops::kMatmul, {inner, weight});
   GraphTask task(accept);
-  task.expand(std::vector<Edge>{autograd::gradient_edge(root)});
-  task.walk();
+  task.walk().expand(std::vector<Edge>{autograd::gradient_edge(root)});
+  task.walk().run();
   task.deliver(autograd::gradient_edge(root), matrix(1));
   EXPECT_TRUE(task.run({}));
   const auto leaving = task.take_leaving();
@@ -240,8 +240,8 @@ TEST(GraphTaskTest, NothingIsPutOffWhereNothingLeaves) {
   autograd::set_requires_grad(weight, true);
   const Tensor root = apply(ops::kMatmul, {apply(ops::kNeg, {weight}), weight});
   GraphTask task(accept);
-  task.expand(std::vector<Edge>{autograd::gradient_edge(root)});
-  task.walk();
+  task.walk().expand(std::vector<Edge>{autograd::gradient_edge(root)});
+  task.walk().run();
   task.deliver(autograd::gradient_edge(root), root);
   EXPECT_TRUE(task.run({}));
   EXPECT_FALSE(task.has_put_off());

@@ -191,7 +191,7 @@ TEST_F(LineageTest, SlotsThatNoMessageHasAreNotKept) {
 
 // ---- plans ----
 
-using Reached = std::vector<autograd::GraphTask::Reached>;
+using Reached = std::vector<autograd::GraphWalk::Reached>;
 
 Reached reached(const Id& pair, std::vector<bool> slots) {
   PairInfo info;

@@ -11,29 +11,12 @@ namespace {
 
 constexpr const char* kReleased = "all references to it were released, or the call that makes it never went out";
 
-// Takes out the entries that match. They end with the result, when the map is consistent again.
-template <typename Map, typename Matches>
-std::vector<typename Map::mapped_type> take_if(Map& map, Matches matches) {
-  std::vector<typename Map::mapped_type> taken;
-  for (auto at = map.begin(); at != map.end();) {
-    if (matches(at->second)) {
-      taken.push_back(std::move(at->second));
-      at = map.erase(at);
-    } else {
-      ++at;
-    }
-  }
-  return taken;
-}
-
 }  // namespace
 
 void Sharing::stop() {
-  const auto forks = std::exchange(forks_, {});
-  fork_counts_.clear();
+  const auto forks = forks_.take_all();
   const auto holds = std::exchange(holds_, {});
   const auto to_self = std::exchange(to_self_, {});
-  home_->forks.store(0, std::memory_order_relaxed);
   for (const auto& [id, sought] : std::exchange(sought_, {})) {
     if (const auto value = sought.value.lock()) fail_as_gone(*value, sought.via, "this worker was shut down");
   }
@@ -48,14 +31,9 @@ std::string Sharing::name_of(Incarnation worker) const {
 
 // ---- passing on ----
 
-size_t Sharing::forks_of(Incarnation holder) const {
-  const auto found = fork_counts_.find(holder);
-  return found == fork_counts_.end() ? 0 : found->second;
-}
-
 void Sharing::check_room(const Peer& to, const Rref& reference) const {
   if (to.incarnation == self_ || (!reference.is_owner() && to.incarnation == reference.owner)) return;
-  if (reference.is_owner() && forks_of(to.incarnation) >= bounds_.forks) {
+  if (reference.is_owner() && forks_.held_by(to.incarnation) >= bounds_.forks) {
     fail(Status::kOverloaded,
          "worker \"{}\" holds {} references to values of this worker, and may hold no more: release "
          "some there",
@@ -79,7 +57,7 @@ std::shared_ptr<ExternalValue> Sharing::on_send(const Peer& to, const std::share
   if (to.incarnation == self_) {
     to_self_.emplace(fork, Hold{reference, self_});
   } else if (reference->is_owner()) {
-    add_fork(fork, reference->owned(), to.incarnation);
+    forks_.add(fork, reference->owned(), to.incarnation);
   } else if (!streams_.is_gone(owner)) {
     holds_.emplace(fork, Hold{reference, to.incarnation});
   }
@@ -143,37 +121,12 @@ void Sharing::take_back(uint64_t mark) {
   const auto is_later = [this, mark](const Id& fork) {
     return fork.maker == self_ && fork.counter % 2 == 0 && fork.counter > mark;
   };
-  std::erase_if(forks_, [this, &is_later](const auto& entry) {
-    if (!is_later(entry.first.fork)) return false;
-    --fork_counts_[entry.first.holder];
-    return true;
-  });
+  forks_.take_back(is_later);
   std::erase_if(holds_, [&is_later](const auto& entry) { return is_later(entry.first); });
   std::erase_if(to_self_, [&is_later](const auto& entry) { return is_later(entry.first); });
-  note_forks();
 }
-
-void Sharing::note_forks() { home_->forks.store(forks_.size(), std::memory_order_relaxed); }
 
 // ---- values of this worker ----
-
-// A sharer may send one fork to its receiver twice, which is not the receiver's fault: the receiver holds it twice
-// then.
-Sharing::Forks::iterator Sharing::add_fork(const Id& fork, std::shared_ptr<OwnedValue> value, Incarnation holder) {
-  size_t& count = fork_counts_[holder];
-  const auto added = forks_.emplace(ForkKey{fork, holder}, HeldFork{std::move(value), holder});
-  ++count;
-  note_forks();
-  return added;
-}
-
-// The value is released last, when the table is consistent again.
-void Sharing::end_fork(Forks::iterator fork) {
-  const HeldFork ended = std::move(fork->second);
-  forks_.erase(fork);
-  --fork_counts_[ended.holder];
-  note_forks();
-}
 
 std::shared_ptr<OwnedValue> Sharing::find_or_seek(const Id& id, Incarnation via) {
   if (auto value = home_->table.find(id)) return value;
@@ -213,7 +166,7 @@ std::shared_ptr<OwnedValue> Sharing::on_creation(const Peer& from, const Id& id,
   if (id.maker != from.incarnation) {
     violation("worker \"{}\" makes a value under the name of another's", from.name);
   }
-  if (from.incarnation != self_ && forks_of(from.incarnation) >= bounds_.counted_forks) {
+  if (from.incarnation != self_ && forks_.held_by(from.incarnation) >= bounds_.counted_forks) {
     fail(Status::kOverloaded,
          "worker \"{}\" holds {} references to values of this one, and may hold no more: release some there", from.name,
          bounds_.counted_forks);
@@ -221,7 +174,7 @@ std::shared_ptr<OwnedValue> Sharing::on_creation(const Peer& from, const Id& id,
   std::shared_ptr<OwnedValue> value = home_->table.find(id);
   if (value == nullptr) value = home_->make_value(id);
   if (!value->origin().empty()) violation("worker \"{}\" makes a value twice", from.name);
-  if (from.incarnation != self_) add_fork(id, value, from.incarnation);
+  if (from.incarnation != self_) forks_.add(id, value, from.incarnation);
   value->set_origin(std::move(origin));
   sought_.erase(id);
   return value;
@@ -230,13 +183,6 @@ std::shared_ptr<OwnedValue> Sharing::on_creation(const Peer& from, const Id& id,
 void Sharing::on_creation_failed(const Peer& owner, const Id& value) {
   streams_.send(owner, wire::Sought{value}, {});
   unnumbered_.erase(value);
-}
-
-std::vector<Sharing::HeldFork> Sharing::forks() const {
-  std::vector<HeldFork> all;
-  all.reserve(forks_.size());
-  for (const auto& [fork, held] : forks_) all.push_back(held);
-  return all;
 }
 
 // ---- messages and losses ----
@@ -256,13 +202,13 @@ Heard Sharing::on_fork(const Peer& from, const wire::Fork& fork) {
   }
   // A fork that is not counted is answered as well, so that the sharer releases it; its receiver will find the value
   // gone.
-  const bool is_counted = forks_of(from.incarnation) < bounds_.counted_forks;
-  const auto added =
-      is_counted ? add_fork(fork.fork, find_or_seek(fork.value, sharer), from.incarnation) : forks_.end();
+  const bool is_counted = forks_.held_by(from.incarnation) < bounds_.counted_forks;
+  std::optional<ForkTable::Place> added;
+  if (is_counted) added = forks_.add(fork.fork, find_or_seek(fork.value, sharer), from.incarnation);
   try {
     if (const auto peer = streams_.find(sharer)) streams_.send(*peer, wire::Forked{fork.fork, from.incarnation}, {});
   } catch (...) {
-    if (is_counted) end_fork(added);
+    if (added) forks_.end(*added);
     throw;
   }
   return is_counted ? Heard::kHandled : Heard::kRefused;
@@ -281,10 +227,7 @@ Heard Sharing::on_forked(const Peer& from, const wire::Forked& forked) {
 }
 
 Heard Sharing::on_drop(const Peer& from, const wire::Drop& drop) {
-  const auto found = forks_.find(ForkKey{drop.fork, from.incarnation});
-  if (found == forks_.end()) return Heard::kStale;
-  end_fork(found);
-  return Heard::kHandled;
+  return forks_.end(drop.fork, from.incarnation) ? Heard::kHandled : Heard::kStale;
 }
 
 Heard Sharing::on_seek(const Peer& from, const wire::Seek& seek) {
@@ -325,11 +268,17 @@ void Sharing::on_gone(const Peer& peer) {
     if (sharer != nullptr) streams_.send(*sharer, wire::Forked{at->first, self_}, {});
     at = introductions_.erase(at);
   }
-  const auto forks = take_if(forks_, [gone](const HeldFork& held) { return held.holder == gone; });
-  fork_counts_.erase(gone);
-  note_forks();
-  const auto holds =
-      take_if(holds_, [gone](const Hold& hold) { return hold.receiver == gone || hold.reference->owner == gone; });
+  const auto forks = forks_.take_held_by(gone);
+  std::vector<Hold> holds;  // they end when the map is consistent again
+  for (auto at = holds_.begin(); at != holds_.end();) {
+    const Hold& hold = at->second;
+    if (hold.receiver != gone && hold.reference->owner != gone) {
+      ++at;
+      continue;
+    }
+    holds.push_back(std::move(at->second));
+    at = holds_.erase(at);
+  }
 }
 
 }  // namespace distag

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/task.h"
+#include "rref/fork_table.h"
 #include "rref/rref.h"
 
 namespace distag {
@@ -39,7 +40,7 @@ class Sharing {
   };
 
   Sharing(std::shared_ptr<RrefHome> home, Streams& streams, uint64_t own_maker, ReferenceBounds bounds = {})
-      : home_(std::move(home)), streams_(streams), own_maker_(own_maker), bounds_(bounds) {}
+      : home_(std::move(home)), streams_(streams), own_maker_(own_maker), bounds_(bounds), forks_(home_->forks) {}
 
   void begin(const Peer& self) {
     self_ = self.incarnation;
@@ -83,14 +84,10 @@ class Sharing {
   bool is_idle() const { return holds_.empty() && sought_.empty() && late_drops_ == 0; }
   // True if no reference is known here, nor on its way to or from here.
   bool is_empty() const {
-    return is_idle() && forks_.empty() && to_self_.empty() && introductions_.empty() && unnumbered_.empty();
+    return is_idle() && forks_.is_empty() && to_self_.empty() && introductions_.empty() && unnumbered_.empty();
   }
-  // A value of this worker that another worker holds.
-  struct HeldFork {
-    std::shared_ptr<OwnedValue> value;
-    Incarnation holder = 0;
-  };
-  std::vector<HeldFork> forks() const;
+  // The values of this worker that others hold.
+  std::vector<ForkTable::Held> forks() const { return forks_.all(); }
 
  private:
   struct Hold {
@@ -123,23 +120,7 @@ class Sharing {
   int late_drops_ = 0;
   uint64_t last_fork_ = 0;  // even: the ids of values that calls make are odd, and their creator's fork has the same id
 
-  // Forks at the owner. The holder is part of the key, so that no holder can use the id of another holder's fork.
-  struct ForkKey {
-    Id fork;
-    Incarnation holder = 0;
-    bool operator==(const ForkKey&) const = default;
-  };
-  struct ForkHash {
-    size_t operator()(const ForkKey& key) const noexcept { return std::hash<Id>()(key.fork) ^ (key.holder * 31); }
-  };
-  using Forks = std::unordered_multimap<ForkKey, HeldFork, ForkHash>;
-  Forks::iterator add_fork(const Id& fork, std::shared_ptr<OwnedValue> value, Incarnation holder);
-  void end_fork(Forks::iterator fork);
-  size_t forks_of(Incarnation holder) const;
-  void note_forks();
-
-  Forks forks_;
-  std::unordered_map<Incarnation, size_t> fork_counts_;  // by holder
+  ForkTable forks_;  // at the owner
   struct Sought {
     std::weak_ptr<OwnedValue> value;
     Incarnation via = 0;

@@ -3,12 +3,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/own_descriptors.h"
-#include "transport/socket/credentials.h"
 #include "transport/socket/findings.h"
-#include "transport/socket/received_bytes.h"
+#include "transport/zmq/dial_watch.h"
 #include "transport/zmq/libzmq.h"
-#include "transport/zmq/zmq_monitor.h"
 #include "transport/zmq/zmq_socket.h"
 #include "transport/zmtp/probe.h"
 
@@ -19,18 +16,6 @@ namespace {
 constexpr int kMessagesPerTurn = 64;
 // The IO thread reports every failure that it sees; this limit is for the others.
 constexpr Nanos kDialTimeout = 10 * kSecond;
-
-constexpr int kEndEvents = ZMQ_EVENT_CLOSED | ZMQ_EVENT_CLOSE_FAILED | ZMQ_EVENT_DISCONNECTED |
-                           ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-                           ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_CONNECT_RETRIED;
-
-// The other side said so, or speaks another mechanism, or its boxes have another key.
-bool is_denial(const ZmqEvent& event) {
-  if (event.number == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) return true;
-  return event.number == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL &&
-         (event.value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH ||
-          event.value == ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC);
-}
 
 }  // namespace
 
@@ -69,7 +54,6 @@ class ZmqConnection::State final : public SocketWork, public std::enable_shared_
   void make_socket();
   void on_readable();
   void look_at_monitor();
-  void note(const ZmqEvent& event);
   void begin_connected();
   bool check_writable();
   bool receive();
@@ -85,20 +69,15 @@ class ZmqConnection::State final : public SocketWork, public std::enable_shared_
   const ConnectionEvents events_;
   const std::optional<SocketKeys> keys_;
   std::unique_ptr<ZmqSocket> socket_;
-  std::unique_ptr<ZmqMonitor> monitor_;  // after the socket, to be destroyed before it
+  std::unique_ptr<DialWatch> watch_;  // after the socket, to be destroyed before it
   std::unique_ptr<Probe> probe_;
   Loop::TimerId dial_timer_ = 0;
   Phase phase_ = Phase::kDialling;
-  int descriptor_ = -1;     // of the connection, as the monitor named it
-  NotedSocket noted_;       // the same, once it is known to be that
-  std::string found_;       // by a probe
-  bool is_over_ = false;    // the monitor has reported the end
-  bool is_shaken_ = false;  // the monitor has reported the end of the handshake
+  std::string found_;  // by a probe
   bool was_connected_ = false;
   bool was_denied_ = false;
   bool is_closed_ = false;  // by its owner: no callback follows
   bool wants_to_write_ = false;
-  bool has_news_ = true;  // from the monitor
 };
 
 void ZmqConnection::State::make_socket() {
@@ -111,7 +90,7 @@ void ZmqConnection::State::make_socket() {
 }
 
 void ZmqConnection::State::dial() {
-  monitor_ = std::make_unique<ZmqMonitor>(*socket_, kEndEvents | ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED);
+  watch_ = std::make_unique<DialWatch>(*socket_, address_.is_ipc() && !keys_);
   const auto connect = [this] { return libzmq.zmq_connect(socket_->handle(), address_.endpoint.c_str()); };
   if (context_->call([&] { return retry_zmq(connect); }) != 0) {
     fail(Status::kInvalidArgument, "\"{}\" cannot be dialled: {}", address_.endpoint,
@@ -127,11 +106,10 @@ void ZmqConnection::State::dial() {
     if (const auto state = weak.lock()) state->on_readable();
   };
   loop_.watch(socket_->fd(), on_readable);
-  // Only look_at_monitor uses the monitor, so its descriptor shows all events after the first look.
-  loop_.watch(monitor_->fd(), [weak = weak_from_this()] {
+  loop_.watch(watch_->fd(), [weak = weak_from_this()] {
     const auto state = weak.lock();
-    if (!state) return;
-    state->has_news_ = true;
+    if (!state || !state->watch_) return;
+    state->watch_->note_news();
     state->on_readable();
   });
   context_->turns()->add(shared_from_this());
@@ -173,7 +151,7 @@ void ZmqConnection::State::close() {
 bool ZmqConnection::State::take_turn() {
   assert_on_loop(loop_);
   // Before the receive: all messages before the end of the connection are there when the end is reported.
-  if (is_open() && std::exchange(has_news_, false)) look_at_monitor();
+  if (is_open()) look_at_monitor();
   if (phase_ == Phase::kDialling) socket_->readiness();
   bool more = phase_ != Phase::kDialling && receive();
   // After the receive, which may have noticed new room; and this call may notice a message.
@@ -183,39 +161,12 @@ bool ZmqConnection::State::take_turn() {
   return more && phase_ != Phase::kEnded;
 }
 
-// Reads events up to the end of the connection: libzmq dials again some time after that, which is not wanted.
 void ZmqConnection::State::look_at_monitor() {
-  bool is_new = false;
-  const auto read = [&] {
-    while (!is_over_) {
-      const std::optional<ZmqEvent> event = monitor_->next();
-      if (!event) return;
-      note(*event);
-      is_new = is_new || event->number == ZMQ_EVENT_CONNECTED;
-    }
-  };
-  read();
-  if (is_new) {
-    const bool is_other = address_.is_ipc() && !keys_ && !is_of_same_user(descriptor_);
-    NotedSocket noted(descriptor_);
-    // libzmq says that the connection is over before it closes the descriptor, the number of which may be another's
-    // from then on: the look counts only if that has not been said by now.
-    read();
-    was_denied_ = was_denied_ || (is_other && !is_over_);
-    if (!is_over_) noted_ = std::move(noted);
-    is_over_ = is_over_ || is_other;
-    is_shaken_ = is_shaken_ && !is_over_;
-  }
-  if (is_shaken_ && phase_ == Phase::kDialling) begin_connected();
-  if (is_over_ && is_open()) begin_end();
-}
-
-void ZmqConnection::State::note(const ZmqEvent& event) {
-  if (event.number == ZMQ_EVENT_CONNECTED) descriptor_ = static_cast<int>(event.value);
-  is_shaken_ = is_shaken_ || event.number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
-  // After the handshake, a failure means a box that was changed in transit.
-  was_denied_ = was_denied_ || (!is_shaken_ && is_denial(event));
-  is_over_ = (event.number & kEndEvents) != 0;
+  watch_->look();
+  const bool is_over = watch_->is_over();
+  was_denied_ = was_denied_ || watch_->is_denied();
+  if (watch_->is_shaken() && phase_ == Phase::kDialling) begin_connected();
+  if (is_over && is_open()) begin_end();
 }
 
 void ZmqConnection::State::begin_connected() {
@@ -282,14 +233,14 @@ void ZmqConnection::State::on_answer(const Probe::Answer& answer) {
 std::string ZmqConnection::State::found() const {
   assert_on_loop(loop_);
   if (was_connected_ || was_denied_ || !found_.empty()) return found_;
-  if (phase_ == Phase::kDialling && descriptor_ < 0) return findings::kNoAnswer;
-  const bool has_heard = phase_ != Phase::kDialling || received_bytes(descriptor_) > 0;
+  if (phase_ == Phase::kDialling && !watch_->is_connected()) return findings::kNoAnswer;
+  const bool has_heard = phase_ != Phase::kDialling || watch_->has_heard();
   return has_heard ? findings::kBrokeOff : findings::kIsSilent;
 }
 
 uint64_t ZmqConnection::State::heard_bytes() const {
   assert_on_loop(loop_);
-  return is_open() && noted_.is_there() ? received_bytes(descriptor_) : 0;
+  return is_open() ? watch_->heard_bytes() : 0;
 }
 
 void ZmqConnection::State::drop(bool is_refused, const Error* lack) {
@@ -305,9 +256,9 @@ void ZmqConnection::State::drop(bool is_refused, const Error* lack) {
 
 void ZmqConnection::State::release() {
   loop_.cancel_timer(std::exchange(dial_timer_, 0));
-  if (monitor_) loop_.unwatch(monitor_->fd());
+  if (watch_) loop_.unwatch(watch_->fd());
   if (socket_) loop_.unwatch(socket_->fd());
-  monitor_.reset();
+  watch_.reset();
   socket_.reset();
   if (phase_ == Phase::kEnded) probe_.reset();
 }

@@ -1,12 +1,8 @@
 #include "transport/zmq/zmq_acceptor.h"
 
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <cstring>
 #include <unordered_map>
 #include <utility>
@@ -19,11 +15,10 @@
 #include "transport/socket/listener.h"
 #include "transport/socket/received_bytes.h"
 #include "transport/socket/socket_ends.h"
+#include "transport/zmq/bound_router.h"
 #include "transport/zmq/handshake_watch.h"
 #include "transport/zmq/libzmq.h"
 #include "transport/zmq/zap.h"
-#include "transport/zmq/zmq_monitor.h"
-#include "transport/zmq/zmq_socket.h"
 
 namespace distag {
 namespace {
@@ -32,8 +27,6 @@ constexpr int kMessagesPerTurn = 64;
 constexpr int kNewcomer = 16;  // the first message of a connection takes as long as this many others
 // The time that diallers wait in the backlog until descriptors are checked again.
 constexpr Nanos kPause = 20 * kMillisecond;
-// The IO thread closes a listening socket at once; only a very busy one needs this long.
-constexpr Nanos kCloseTimeout = kSecond;
 // The time after which the end of a failed handshake would have been reported: that is the next event.
 constexpr Nanos kSecondLook = 20 * kMillisecond;
 // The bytes of a dialler's handshake with keys, with either engine: greeting, HELLO, INITIATE.
@@ -41,10 +34,6 @@ constexpr uint64_t kHandshakeBytes = 64 + 202 + 301;
 constexpr size_t kBoxBytes = 33;  // a frame in its box is longer by this
 // The most events that wait for earlier messages; beyond it they are settled at once.
 constexpr size_t kMostEvents = 4096;
-
-constexpr int kWatched = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
-                         ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
-                         ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
 
 using Serial = HandshakeWatch::Serial;
 
@@ -91,6 +80,54 @@ uint16_t port_of(const SocketAddress& address) {
   if (address.family() == AF_INET) return reinterpret_cast<const sockaddr_in&>(address.address).sin_port;
   return reinterpret_cast<const sockaddr_in6&>(address.address).sin6_port;
 }
+
+// The connections that have brought messages.
+class KnownConnections {
+ public:
+  const Known* find(Serial serial) const {
+    const auto found = known_.find(serial);
+    return found == known_.end() ? nullptr : &found->second;
+  }
+  Known* find(Serial serial) {
+    const auto found = known_.find(serial);
+    return found == known_.end() ? nullptr : &found->second;
+  }
+  size_t size() const { return known_.size(); }
+  // The former connection of this routing id has ended, or would still have it: no other peer gets its answers.
+  Known& add(Serial serial, Known known) {
+    const auto before = serials_.find(known.routing_id);
+    if (before != serials_.end()) known_.erase(before->second);
+    serials_[known.routing_id] = serial;
+    return known_.emplace(serial, std::move(known)).first->second;
+  }
+  void forget(Serial serial) {
+    const auto found = known_.find(serial);
+    if (found == known_.end()) return;
+    const auto by_id = serials_.find(found->second.routing_id);
+    if (by_id != serials_.end() && by_id->second == serial) serials_.erase(by_id);
+    known_.erase(found);
+  }
+  void clear() {
+    known_.clear();
+    serials_.clear();
+  }
+  // libzmq does not report unfinished messages: bytes that came without a message since the last look are a part of
+  // one.
+  std::vector<Serial> look_for_parts() {
+    std::vector<Serial> with_parts;
+    for (auto& [serial, known] : known_) {
+      const uint64_t bytes = received_bytes(known.fd);
+      if (bytes > known.bytes && !known.has_brought && !known.is_barred) with_parts.push_back(serial);
+      known.bytes = bytes;
+      known.has_brought = false;
+    }
+    return with_parts;
+  }
+
+ private:
+  std::unordered_map<Serial, Known> known_;
+  std::map<std::vector<std::byte>, Serial> serials_;  // by routing id: the latest connection that showed it
+};
 
 ConnectionToken token_of(Serial serial) {
   ConnectionToken token(sizeof serial);
@@ -143,7 +180,6 @@ class ZmqAcceptor::State final : public SocketWork, public std::enable_shared_fr
   HandshakeWatch::Seen look_at(int fd) const;
   Known& add(Serial serial, const ZapTicket& ticket, ZmqPart& part);
   bool is_still_let_in(Serial serial, Known& known);
-  void forget(Serial serial);
   void tell_of(std::string why) noexcept;
   void look_for_parts();
   void release();
@@ -157,14 +193,10 @@ class ZmqAcceptor::State final : public SocketWork, public std::enable_shared_fr
   std::unique_ptr<Listener> listener_;
   std::shared_ptr<ZapHandler> zap_;
   std::string domain_;
-  NotedSocket duplicate_;                // of the listener's descriptor, for libzmq
-  std::unique_ptr<ZmqSocket> router_;    // made with the first dialler
-  std::unique_ptr<ZmqMonitor> monitor_;  // after the router, to be destroyed before it
-  std::string bound_;                    // the endpoint as libzmq names it
+  std::unique_ptr<BoundRouter> router_;  // made with the first dialler
   HandshakeWatch watch_;
-  std::unordered_map<Serial, Known> known_;
-  std::map<std::vector<std::byte>, Serial> serials_;  // by routing id: the latest connection that showed it
-  Loop::TimerId pause_timer_ = 0;                     // until the router is bound; later until a second look
+  KnownConnections known_;
+  Loop::TimerId pause_timer_ = 0;  // until the router is bound; later until a second look
   Loop::TimerId look_timer_ = 0;
   bool has_news_ = true;  // from the monitor
   bool has_newcomer_ = false;
@@ -186,7 +218,6 @@ void ZmqAcceptor::State::on_dialler() {
   } catch (...) {
     const Error error = current_error();
     if (error.status() == Status::kOutOfMemory && events_.on_lack) events_.on_lack(error);
-    monitor_.reset();
     router_.reset();
     pause_timer_ = loop_.start_timer(loop_.now() + kPause, [weak = weak_from_this()] {
       const auto state = weak.lock();
@@ -207,33 +238,11 @@ void ZmqAcceptor::State::bind() {
                            state->tell_of(why);
                          }});
   }
-  router_ = std::make_unique<ZmqSocket>(context_, ZMQ_ROUTER);
-  router_->set_connection_options(address_, keys_);
-  router_->set(ZMQ_ROUTER_MANDATORY, 1);
-  router_->set(ZMQ_ROUTER_HANDOVER, 0);
-  router_->set(ZMQ_ZAP_DOMAIN, domain_.data(), domain_.size());
-  if (keys_) {
-    router_->set(ZMQ_CURVE_SERVER, 1);
-    router_->set(ZMQ_CURVE_SECRETKEY, keys_->own.secret_key.data(), keys_->own.secret_key.size());
-  }
-  monitor_ = std::make_unique<ZmqMonitor>(*router_, kWatched);
-  const int duplicate = fcntl(listener_->fd(), F_DUPFD_CLOEXEC, 0);
-  if (duplicate < 0) fail(Status::kOutOfMemory, "a descriptor cannot be duplicated: {}", std::strerror(errno));
-  duplicate_ = NotedSocket(duplicate);
-  router_->set(ZMQ_USE_FD, duplicate);
-  const auto bind_it = [this] { return libzmq.zmq_bind(router_->handle(), listener_->endpoint().c_str()); };
-  if (context_->call([&] { return retry_zmq(bind_it); }) != 0) {
-    const int error = libzmq.zmq_errno();
-    ::close(duplicate);
-    fail(Status::kInternal, "\"{}\" cannot be listened at: {}", listener_->endpoint(), libzmq.zmq_strerror(error));
-  }
-  std::array<char, 256> text{};
-  size_t size = text.size();
-  if (libzmq.zmq_getsockopt(router_->handle(), ZMQ_LAST_ENDPOINT, text.data(), &size) == 0) bound_ = text.data();
-  loop_.watch(router_->fd(), [weak = weak_from_this()] {
+  router_ = std::make_unique<BoundRouter>(context_, *listener_, address_, keys_, domain_);
+  loop_.watch(router_->socket().fd(), [weak = weak_from_this()] {
     if (const auto state = weak.lock()) state->on_readable();
   });
-  loop_.watch(monitor_->fd(), [weak = weak_from_this()] {
+  loop_.watch(router_->monitor().fd(), [weak = weak_from_this()] {
     const auto state = weak.lock();
     if (!state) return;
     state->has_news_ = true;
@@ -262,7 +271,7 @@ bool ZmqAcceptor::State::take_turn() {
 
 void ZmqAcceptor::State::look_at_monitor() {
   const auto read = [this] {
-    while (const std::optional<ZmqEvent> event = monitor_->next()) watch_.add(*event);
+    while (const std::optional<ZmqEvent> event = router_->monitor().next()) watch_.add(*event);
   };
   read();
   if (!watch_.look_at_addresses()) return;
@@ -272,7 +281,7 @@ void ZmqAcceptor::State::look_at_monitor() {
 
 void ZmqAcceptor::State::settle() {
   HandshakeWatch::Outcome outcome = watch_.settle();
-  for (const Serial serial : outcome.ended) forget(serial);
+  for (const Serial serial : outcome.ended) known_.forget(serial);
   for (std::string& why : outcome.refusals) tell_of(std::move(why));
   if (outcome.has_broken_box) end_broken();
   if (!outcome.is_unclear || pause_timer_ != 0) return;
@@ -292,8 +301,8 @@ void ZmqAcceptor::State::settle() {
 void ZmqAcceptor::State::end_broken() {
   if (!keys_) return;
   for (const HandshakeWatch::Open& open : watch_.open()) {
-    const auto known = known_.find(open.serial);
-    const uint64_t heard = kHandshakeBytes + (known == known_.end() ? 0 : known->second.boxes);
+    const Known* const known = known_.find(open.serial);
+    const uint64_t heard = kHandshakeBytes + (known == nullptr ? 0 : known->boxes);
     const uint64_t came = address_.is_ipc() ? UINT64_MAX : received_bytes(open.fd);
     if (came > heard) hang_up(open.fd, open.inode);
   }
@@ -302,10 +311,10 @@ void ZmqAcceptor::State::end_broken() {
 // True when it stopped before everything was handed out.
 bool ZmqAcceptor::State::receive() {
   for (int left = kMessagesPerTurn; left > 0;) {
-    const ZmqSocket::Received received = router_->receive();
+    const ZmqSocket::Received received = router_->socket().receive();
     if (received != ZmqSocket::Received::kMessage) return received == ZmqSocket::Received::kPart;
     const size_t known = known_.size();
-    left -= router_->turn_cost();
+    left -= router_->socket().turn_cost();
     hand_out();
     if (!router_) return false;
     if (known_.size() > known) left -= kNewcomer;
@@ -314,13 +323,13 @@ bool ZmqAcceptor::State::receive() {
 }
 
 void ZmqAcceptor::State::hand_out() {
-  const std::span<ZmqPart> parts = router_->parts();
+  const std::span<ZmqPart> parts = router_->socket().parts();
   Serial serial = 0;
   Known* const known = find(parts, serial);
   if (known == nullptr) return;
   known->boxes += box_bytes(parts.subspan(1));
   if (!is_still_let_in(serial, *known)) return;
-  if (router_->is_too_large()) {
+  if (router_->socket().is_too_large()) {
     known->is_barred = true;
     return hang_up(known->fd, known->inode);
   }
@@ -332,8 +341,7 @@ void ZmqAcceptor::State::hand_out() {
 Known* ZmqAcceptor::State::find(std::span<ZmqPart> parts, Serial& serial) {
   if (parts.size() < 2) return nullptr;
   serial = zap_->serial_of(parts[1]);
-  const auto found = known_.find(serial);
-  if (found != known_.end()) return &found->second;
+  if (Known* const known = known_.find(serial)) return known;
   const std::optional<ZapTicket> ticket = zap_->ticket_of(parts[1]);
   return ticket ? &add(serial, *ticket, parts[0]) : nullptr;
 }
@@ -344,17 +352,13 @@ Known& ZmqAcceptor::State::add(Serial serial, const ZapTicket& ticket, ZmqPart& 
   known.routing_id.assign(id.begin(), id.end());
   known.key = ticket.key;
   known.name = ticket.name;
-  known.fd = libzmq.zmq_msg_get(router_->parts()[1].get(), ZMQ_SRCFD);
+  known.fd = libzmq.zmq_msg_get(router_->socket().parts()[1].get(), ZMQ_SRCFD);
   if (!address_.is_ipc()) known.bytes = received_bytes(known.fd);
-  // The former connection of this routing id has ended, or would still have it: no other peer gets its answers.
-  const auto before = serials_.find(known.routing_id);
-  if (before != serials_.end()) known_.erase(before->second);
-  serials_[known.routing_id] = serial;
   if (known.fd >= 0) watch_.add_message(serial, known.fd);
   if (is_accepted(known.fd)) known.inode = inode_of_socket(known.fd);
   has_newcomer_ = true;
   if (look_timer_ == 0 && !address_.is_ipc() && events_.on_part) look_for_parts();
-  return known_.emplace(serial, std::move(known)).first->second;
+  return known_.add(serial, std::move(known));
 }
 
 // Whether the descriptor is of a connection to this address: libzmq may have closed it by now.
@@ -387,14 +391,6 @@ bool ZmqAcceptor::State::is_still_let_in(Serial serial, Known& known) {
   return true;
 }
 
-void ZmqAcceptor::State::forget(Serial serial) {
-  const auto found = known_.find(serial);
-  if (found == known_.end()) return;
-  const auto by_id = serials_.find(found->second.routing_id);
-  if (by_id != serials_.end() && by_id->second == serial) serials_.erase(by_id);
-  known_.erase(found);
-}
-
 // Posts a task, as the handler may destroy the acceptor. Without memory the handler is not called.
 void ZmqAcceptor::State::tell_of(std::string why) noexcept {
   if (!events_.on_denied) return;
@@ -413,15 +409,8 @@ void ZmqAcceptor::State::tell_of(std::string why) noexcept {
   }
 }
 
-// libzmq does not report unfinished messages: bytes that came without a message are a part of one.
 void ZmqAcceptor::State::look_for_parts() {
-  std::vector<Serial> with_parts;
-  for (auto& [serial, known] : known_) {
-    const uint64_t bytes = received_bytes(known.fd);
-    if (bytes > known.bytes && !known.has_brought && !known.is_barred) with_parts.push_back(serial);
-    known.bytes = bytes;
-    known.has_brought = false;
-  }
+  const std::vector<Serial> with_parts = known_.look_for_parts();
   look_timer_ = loop_.start_timer(loop_.now() + look_interval_, [weak = weak_from_this()] {
     if (const auto state = weak.lock()) state->look_for_parts();
   });
@@ -435,10 +424,10 @@ bool ZmqAcceptor::State::reply(const ConnectionToken& to, const Frames& frames) 
   assert_on_loop(loop_);
   if (frames.empty()) fail(Status::kInvalidArgument, "a message needs at least one frame");
   const Serial serial = serial_of(to);
-  const auto found = known_.find(serial);
-  if (!router_ || found == known_.end()) return false;  // a barred peer may still be told so
+  const Known* const known = known_.find(serial);
+  if (!router_ || known == nullptr) return false;  // a barred peer may still be told so
   context_->turns()->add(shared_from_this());
-  switch (router_->send(found->second.routing_id, frames)) {
+  switch (router_->socket().send(known->routing_id, frames)) {
     case ZmqSocket::SendResult::kSent:
       return true;
     case ZmqSocket::SendResult::kWouldBlock:
@@ -451,8 +440,8 @@ bool ZmqAcceptor::State::reply(const ConnectionToken& to, const Frames& frames) 
 
 std::string ZmqAcceptor::State::name_of(const ConnectionToken& from) const {
   assert_on_loop(loop_);
-  const auto found = known_.find(serial_of(from));
-  return found == known_.end() ? std::string() : found->second.name;
+  const Known* const known = known_.find(serial_of(from));
+  return known == nullptr ? std::string() : known->name;
 }
 
 void ZmqAcceptor::State::release() {
@@ -462,24 +451,13 @@ void ZmqAcceptor::State::release() {
   loop_.unwatch(listener_->fd());
   listener_.reset();
   if (router_) {
-    loop_.unwatch(router_->fd());
-    loop_.unwatch(monitor_->fd());
+    loop_.unwatch(router_->socket().fd());
+    loop_.unwatch(router_->monitor().fd());
   }
-  if (router_ && context_->is_here()) {
-    const Nanos last_words = context_->last_words();
-    router_->let_linger(last_words);
-    // A peer that learns of the end may listen at this port at once, so libzmq has to close its duplicate first. To
-    // unbind drops queued messages: with last words the port becomes free at the end of the context, with the worker.
-    const bool is_ending =
-        last_words == 0 && !bound_.empty() && libzmq.zmq_unbind(router_->handle(), bound_.c_str()) == 0;
-    if (is_ending && !address_.is_ipc()) monitor_->wait_for(ZMQ_EVENT_CLOSED, kCloseTimeout);
-  }
-  monitor_.reset();
+  if (router_ && context_->is_here()) router_->unbind();
   router_.reset();
-  duplicate_ = NotedSocket();
   if (zap_) zap_->remove(domain_);
   known_.clear();
-  serials_.clear();
 }
 
 ZmqAcceptor::ZmqAcceptor(std::shared_ptr<ZmqContext> context, const SocketAddress& address,

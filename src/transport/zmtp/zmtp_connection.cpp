@@ -49,7 +49,7 @@ int open_socket(const SocketAddress& address, bool is_redial) {
 
 }  // namespace
 
-// Dialling -> connected -> ending -> ended; the first three may go to ended at once, by close().
+// Dialling -> connected -> ending -> ended; each may go to closed at once, by close(): no callback follows then.
 //
 //   dialling   the handshake is over                    connected  on_connected
 //   dialling,  the system reports the end, no such      ending     what has arrived is still handed out
@@ -79,9 +79,11 @@ class ZmtpConnection::State final : public SocketWork, public std::enable_shared
   bool take_turn() override { return work(false); }
 
  private:
-  enum class Phase { kDialling, kConnected, kEnding, kEnded };
-  // Why it ended. After on_connected, only the lack is set.
+  enum class Phase { kDialling, kConnected, kEnding, kEnded, kClosed };
+  // How and why it ends. After on_connected, only the first and the last are set.
   struct End {
+    bool is_over = false;  // nothing more can be read
+    bool is_denied = false;
     bool is_refused = false;
     bool is_hang_up = false;    // during the handshake
     std::string found;          // for a text
@@ -89,6 +91,7 @@ class ZmtpConnection::State final : public SocketWork, public std::enable_shared
   };
 
   bool is_open() const { return phase_ == Phase::kDialling || phase_ == Phase::kConnected; }
+  bool has_ended() const { return phase_ == Phase::kEnded || phase_ == Phase::kClosed; }
   bool is_reached() const;
   const char* find_at(int error) const;
   void on_ready(bool is_writable);
@@ -117,13 +120,10 @@ class ZmtpConnection::State final : public SocketWork, public std::enable_shared
   std::unique_ptr<Probe> probe_;
   Phase phase_ = Phase::kDialling;
   bool was_connected_ = false;
-  bool was_denied_ = false;
-  bool is_over_ = false;     // nothing more can be read
   bool is_blocked_ = false;  // the system takes no more bytes now
   bool has_more_ = false;    // more messages, or bytes, than one turn hands out
   bool wants_to_write_ = false;
   End end_;
-  bool is_closed_ = false;  // by its owner: no callback follows
 };
 
 void ZmtpConnection::State::dial(Nanos timeout) {
@@ -140,7 +140,7 @@ void ZmtpConnection::State::dial(Nanos timeout) {
   });
   if (error != 0 && error != EINPROGRESS && error != EINTR) return begin_end(error, true);  // the next turn reports it
   if (address_.is_ipc() && !keys_ && !is_of_same_user(fd_)) {
-    was_denied_ = true;
+    end_.is_denied = true;
     return begin_end(EACCES, true);
   }
   loop_.watch(
@@ -168,10 +168,9 @@ bool ZmtpConnection::State::send(const Frames& frames) {
 
 void ZmtpConnection::State::close() {
   assert_on_loop(loop_);
-  is_closed_ = true;
   // The owner's last messages are sent if that needs no waiting.
   if (phase_ == Phase::kConnected) outbox_.write_to(fd_, kDialledBytesPerTurn);
-  phase_ = Phase::kEnded;
+  phase_ = Phase::kClosed;
   release();
 }
 
@@ -184,7 +183,7 @@ bool ZmtpConnection::State::is_reached() const {
 
 std::string ZmtpConnection::State::found() const {
   assert_on_loop(loop_);
-  if (was_connected_ || was_denied_) return {};
+  if (was_connected_ || end_.is_denied) return {};
   return end_.found.empty() ? find_at(ETIMEDOUT) : end_.found;
 }
 
@@ -215,21 +214,21 @@ bool ZmtpConnection::State::work(bool is_readable) {
   if (phase_ == Phase::kEnding || is_readable || has_more_) has_more_ = receive();
   bool more = is_open() && flush();
   tell_writable();
-  if (phase_ == Phase::kEnding && is_over_) finish_end();
-  return (more || has_more_) && phase_ != Phase::kEnded;
+  if (phase_ == Phase::kEnding && end_.is_over) finish_end();
+  return (more || has_more_) && !has_ended();
 }
 
 // True when it stopped before everything was handed out.
 bool ZmtpConnection::State::receive() {
   int messages = kDialledMessagesPerTurn;
-  for (size_t bytes = 0; phase_ != Phase::kEnded && !is_over_;) {
+  for (size_t bytes = 0; !has_ended() && !end_.is_over;) {
     if (!hand_out(messages)) return false;
     if (messages == 0 || bytes >= kDialledBytesPerTurn) return true;
     const std::span<std::byte> room = reader_.room();
     const ssize_t got = ::read(fd_, room.data(), room.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-      is_over_ = phase_ == Phase::kEnding;
+      end_.is_over = phase_ == Phase::kEnding;
       return false;
     }
     if (got <= 0) {
@@ -247,10 +246,10 @@ bool ZmtpConnection::State::hand_out(int& left) {
   for (; left > 0; --left) {
     std::optional<Frames> frames = next_message();
     if (phase_ == Phase::kDialling && reader_.is_ready()) begin_connected();
-    if (phase_ == Phase::kEnded || is_over_) return false;
+    if (has_ended() || end_.is_over) return false;
     if (!frames) return true;
     if (was_connected_ && events_.on_message) events_.on_message(std::move(*frames));
-    if (phase_ == Phase::kEnded) return false;
+    if (has_ended()) return false;
   }
   return true;
 }
@@ -269,7 +268,7 @@ std::optional<Frames> ZmtpConnection::State::next_message() {
     return frames;
   } catch (...) {
     const Error error = current_error();
-    was_denied_ = !was_connected_ && error.status() == Status::kDenied;
+    end_.is_denied = !was_connected_ && error.status() == Status::kDenied;
     if (!was_connected_ && error.status() == Status::kProtocol) end_.found = findings::another_program(error.message());
     begin_end(error.status() == Status::kOutOfMemory ? ENOMEM : 0, true);
     return std::nullopt;
@@ -312,11 +311,11 @@ void ZmtpConnection::State::tell_writable() {
 
 // `error`: of the system; `is_over`: nothing more can be read.
 void ZmtpConnection::State::begin_end(int error, bool is_over) {
-  is_over_ = is_over_ || is_over;
+  end_.is_over = end_.is_over || is_over;
   if (!is_open()) return;
   phase_ = Phase::kEnding;
   end_.lack = own_lack(error, address_);
-  if (was_connected_ || was_denied_ || !end_.found.empty()) return;
+  if (was_connected_ || end_.is_denied || !end_.found.empty()) return;
   end_.is_refused = is_refusal(error);
   end_.is_hang_up = is_hang_up(error);
   end_.found = find_at(error);
@@ -325,7 +324,7 @@ void ZmtpConnection::State::begin_end(int error, bool is_over) {
 void ZmtpConnection::State::finish_end() {
   if (phase_ != Phase::kEnding || probe_) return;
   release();
-  if (was_denied_ || !end_.is_hang_up || !ask()) drop();
+  if (end_.is_denied || !end_.is_hang_up || !ask()) drop();
 }
 
 // A listener of libzmq does not say that the keys do not fit. False: there is no memory to probe.
@@ -335,7 +334,7 @@ bool ZmtpConnection::State::ask() {
     probe_ = std::make_unique<Probe>(loop_, address_, server, [weak = weak_from_this()](const Probe::Answer& answer) {
       const auto state = weak.lock();
       if (!state) return;
-      state->was_denied_ = answer.is_denied;
+      state->end_.is_denied = answer.is_denied;
       state->end_.lack = answer.lack;
       state->drop();
     });
@@ -346,12 +345,12 @@ bool ZmtpConnection::State::ask() {
 }
 
 void ZmtpConnection::State::drop() {
-  if (phase_ == Phase::kEnded) return;
+  if (has_ended()) return;
   phase_ = Phase::kEnded;
   const auto probe = std::move(probe_);
   const auto self = shared_from_this();
-  if (was_denied_ && events_.on_denied) events_.on_denied();
-  if (is_closed_) return;
+  if (end_.is_denied && events_.on_denied) events_.on_denied();
+  if (phase_ == Phase::kClosed) return;
   if (end_.lack && events_.on_lack) return events_.on_lack(*end_.lack);
   if (events_.on_dropped) events_.on_dropped(end_.is_refused);
 }
@@ -360,7 +359,7 @@ void ZmtpConnection::State::release() {
   loop_.cancel_timer(std::exchange(dial_timer_, 0));
   outbox_.clear();
   if (keys_) wipe(keys_->own.secret_key);
-  if (phase_ == Phase::kEnded) probe_.reset();
+  if (has_ended()) probe_.reset();
   if (fd_ < 0) return;
   loop_.unwatch(fd_);
   OwnDescriptors::close(std::exchange(fd_, -1));

@@ -213,6 +213,33 @@ def check_wrong_use():
     for arguments in ([], ["nothing"], ["doctor", "--nothing"], ["version", "x"]):
         done = subprocess.run([DISTAG, *arguments], capture_output=True, text=True, timeout=LIMIT, check=False)
         assert done.returncode == 2 and "usage: distag" in done.stderr, (arguments, done)
+    keygen, ps = "usage: distag keygen [--worker NAME FOLDER]\n", "usage: distag ps [--json] [--longer SECONDS]\n"
+    checkpoint = "usage: distag checkpoint show|check DIRECTORY, or merge DIRECTORY FILE\n"
+    why = "usage: distag why [WORKER] [--json] [--longer SECONDS]\n"
+    report = "usage: distag report FOLDER [--text] [-o PAGE] [--merged FILE]\n"
+    for words, told in (
+            ("nothing", 'distag: "nothing" is no command\nusage: distag COMMAND ...; distag --help lists them\n'),
+            ("doctor --json x", 'distag doctor: "x" is not known\nusage: distag doctor [--json]\n'),
+            ("--version x", 'distag version: "x" is not known\nusage: distag version [--json]\n'),
+            ("keygen --worker w0", "distag keygen: --worker wants a NAME and a FOLDER\n" + keygen),
+            ("keygen w0", 'distag keygen: "w0" is not known\n' + keygen),
+            ("checkpoint", "distag checkpoint: show, check or merge is missing\n" + checkpoint),
+            ("checkpoint list x", 'distag checkpoint: "list" is not known\n' + checkpoint),
+            ("checkpoint show", "distag checkpoint: show wants one DIRECTORY\n" + checkpoint),
+            ("checkpoint merge x", "distag checkpoint: merge wants a DIRECTORY and a FILE\n" + checkpoint),
+            ("report", "distag report: a FOLDER is missing\n" + report),
+            ("report x y", 'distag report: "y" is not known\n' + report),
+            ("report x -o", "distag report: -o wants the name of a file\n" + report),
+            ("ps x", 'distag ps: "x" is not known\n' + ps),
+            ("ps --longer", "distag ps: --longer wants seconds\n" + ps),
+            ("ps --longer x", 'distag ps: --longer wants seconds from 0 to 1e9, not "x"\n' + ps),
+            ("why a b", 'distag why: "b" is not known\n' + why),
+            ("why --longer -1", 'distag why: --longer wants seconds from 0 to 1e9, not "-1"\n' + why),
+            ("top x", 'distag top: "x" is not known\nusage: distag top\n')):
+        done = subprocess.run([DISTAG, *words.split()], capture_output=True, text=True, timeout=LIMIT, check=False)
+        equal((done.returncode, done.stdout, done.stderr), (2, "", told))
+    done = subprocess.run([DISTAG, "-n"], capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.returncode == 2 and done.stderr.count("\n") == 2, done
     done = subprocess.run([DISTAG, "--help"], capture_output=True, text=True, timeout=LIMIT, check=True)
     assert "usage: distag run -n N" in done.stdout, done
 

@@ -12,6 +12,7 @@
 #include "group/rendezvous_pmix.h"
 #include "group/rendezvous_tcp.h"
 #include "group/slurm.h"
+#include "wire/format.h"
 
 namespace distag {
 namespace {
@@ -92,6 +93,10 @@ RendezvousTarget resolve_rendezvous(const std::string& uri, int32_t rank, int32_
       fail(Status::kInvalidArgument, "\"{}\": pmix:// has nothing behind it; the launcher knows the rest", target.uri);
     }
     if (target.uri == kSlurmUri) target.uri = slurm_address(get_environment);
+    if (target.uri.size() > wire::kMaxEndpointBytes) {
+      fail(Status::kInvalidArgument, "an address of {} bytes, more than {}", target.uri.size(),
+           wire::kMaxEndpointBytes);
+    }
   } catch (...) {
     throw current_error().add_context("rendezvous");
   }

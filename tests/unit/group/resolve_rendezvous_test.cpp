@@ -141,6 +141,14 @@ TEST(ResolveRendezvous, AnOpenWorldNeedsNoRank) {
             "INVALID_ARGUMENT: rendezvous: WORLD_SIZE is 0; -1 is an open world");
 }
 
+TEST(ResolveRendezvous, RefusesAnAddressThatIsTooLong) {
+  const std::string longest = "inproc://" + std::string(1015, 'x');
+  EXPECT_EQ(resolve(longest, 0, 1, {}).uri, longest);
+  const std::string refused = "INVALID_ARGUMENT: rendezvous: an address of 1025 bytes, more than 1024";
+  EXPECT_EQ(failure(longest + "x", 0, 1, {}), refused);
+  EXPECT_EQ(failure("env://", 0, 1, {{"DISTAG_RENDEZVOUS", longest + "x"}}), refused);
+}
+
 TEST(ResolveRendezvous, RefusesARankOutsideOfTheWorld) {
   EXPECT_EQ(failure("inproc://x", 2, 2, {}), "INVALID_ARGUMENT: rank 2 is not in 0 .. 1");
   EXPECT_EQ(failure("inproc://x", -1, 2, {}), "INVALID_ARGUMENT: rank -1 is not in 0 .. 1");

@@ -78,8 +78,10 @@ Json parse_costs(const std::string& text) {
       if (depth > kDeepestCosts) fail(Status::kInvalidArgument, "costs: nested deeper than {}", kDeepestCosts);
       return true;
     });
-  } catch (const Json::exception& error) {
-    fail(Status::kInvalidArgument, "costs: no JSON: {}", error.what());
+  } catch (const Json::parse_error& error) {
+    fail(Status::kInvalidArgument, "costs: no JSON at byte {}", error.byte);
+  } catch (const Json::exception&) {
+    fail(Status::kInvalidArgument, "costs: a number of its JSON is too large");
   }
 }
 

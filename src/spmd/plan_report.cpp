@@ -18,6 +18,46 @@ constexpr int64_t kVersion = 1;
 constexpr int kDeepest = 8;
 constexpr size_t kLargest = size_t{64} << 20;  // bytes of the text
 
+[[noreturn]] void refuse_report(const std::string& why) {
+  fail(Status::kInvalidArgument, "no report of a plan: {}; give the text that distag_plan_copy_report gave", why);
+}
+
+Json parse(const std::string& text) {
+  if (text.size() > kLargest) fail(Status::kInvalidArgument, "a text of {} bytes, more than 64 MiB", text.size());
+  try {
+    return Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
+      if (depth > kDeepest) refuse_report(fmt::format("it is nested deeper than {}", kDeepest));
+      return true;
+    });
+  } catch (const Json::parse_error& error) {
+    refuse_report(fmt::format("it is no JSON at byte {}", error.byte));
+  } catch (const Json::exception&) {
+    refuse_report("a number of its JSON is too large");
+  }
+}
+
+// Entries of an object in a report, which `place` names.
+const Json& need(const Json& object, const char* name, const std::string& place = "it") {
+  const auto found = object.find(name);
+  if (found == object.end()) refuse_report(fmt::format("{} has no \"{}\"", place, name));
+  return *found;
+}
+std::string need_text(const Json& object, const char* name, const std::string& place = "it") {
+  const Json& text = need(object, name, place);
+  if (!text.is_string()) refuse_report(fmt::format("\"{}\" of {} is no text", name, place));
+  return text.get<std::string>();
+}
+const Json& need_list(const Json& object, const char* name, const std::string& place = "it") {
+  const Json& list = need(object, name, place);
+  if (!list.is_array()) refuse_report(fmt::format("\"{}\" of {} is no list", name, place));
+  return list;
+}
+uint64_t need_count(const Json& object, const char* name, const std::string& place = "it") {
+  const Json& count = need(object, name, place);
+  if (!count.is_number_unsigned()) refuse_report(fmt::format("\"{}\" of {} is no count", name, place));
+  return count.get<uint64_t>();
+}
+
 Json describe(const layout::MeshShape& mesh) {
   Json ranks = Json::array();
   for (const int32_t rank : mesh.ranks()) ranks.push_back(rank);
@@ -41,13 +81,13 @@ const char* mode_of(const PlanReport& report) {
 
 // The program of the report. It has one unless its mode is "rules".
 std::optional<uint64_t> read_program(const Json& report, std::optional<uint64_t> wanted) {
-  const std::string mode = report.at("mode").get<std::string>();
+  const std::string mode = need_text(report, "mode");
   if (mode == "rules") {
     if (wanted) fail(Status::kInvalidArgument, "its mode is \"rules\": a plan without roots, and here are some");
     return std::nullopt;
   }
   if (mode != "complete" && mode != "auto") fail(Status::kInvalidArgument, "no plan has its mode");
-  const std::string text = report.at("program").get<std::string>();
+  const std::string text = need_text(report, "program");
   uint64_t program = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), program, 16);
   if (error != std::errc() || end != text.data() + text.size() || text != text_of(program)) {
@@ -57,24 +97,23 @@ std::optional<uint64_t> read_program(const Json& report, std::optional<uint64_t>
   return program;
 }
 
-ReportedLeaf read_leaf(const Json& json) {
+ReportedLeaf read_leaf(const Json& json, const std::string& place) {
   ReportedLeaf leaf;
-  leaf.name = json.at("name").get<std::string>();
-  leaf.dtype = dtype_named(json.at("dtype").get<std::string>());
-  const Json& shape = json.at("shape");
-  if (!shape.is_array() || shape.size() > kMaxRank)
-    fail(Status::kInvalidArgument, "a shape has at most {} sizes", kMaxRank);
+  leaf.name = need_text(json, "name", place);
+  leaf.dtype = dtype_named(need_text(json, "dtype", place));
+  const Json& shape = need_list(json, "shape", place);
+  if (shape.size() > kMaxRank) fail(Status::kInvalidArgument, "a shape has at most {} sizes", kMaxRank);
   for (const Json& size : shape) {
     if (!size.is_number_integer()) fail(Status::kInvalidArgument, "sizes are integers");
     leaf.shape.push_back(size.get<int64_t>());
   }
-  leaf.spec = json.at("spec").get<std::string>();
-  leaf.why = json.at("why").get<std::string>();
+  leaf.spec = need_text(json, "spec", place);
+  leaf.why = need_text(json, "why", place);
   return leaf;
 }
 
-ReportedOp read_op(const Json& json) {
-  return {json.at("name").get<std::string>(), json.at("spec").get<std::string>(), json.at("why").get<std::string>()};
+ReportedOp read_op(const Json& json, const std::string& place) {
+  return {need_text(json, "name", place), need_text(json, "spec", place), need_text(json, "why", place)};
 }
 
 // Visits the counts of a step by their names.
@@ -90,7 +129,7 @@ void for_each_count(Counts& counts, const Visit& visit) {
 }
 
 double read_seconds(const Json& json, const char* name) {
-  const Json& seconds = json.at(name);
+  const Json& seconds = need(json, name);
   if (!seconds.is_number() || !std::isfinite(seconds.get<double>()) || seconds.get<double>() < 0) {
     fail(Status::kInvalidArgument, "{} is no time", name);
   }
@@ -101,15 +140,13 @@ ReportedSearch read_search(const Json& json) {
   ReportedSearch search;
   search.seconds = read_seconds(json, "seconds");
   search.bound = read_seconds(json, "bound");
-  if (!json.at("costs").is_object()) fail(Status::kInvalidArgument, "costs are no object");
-  search.costs = json.at("costs").dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (!json.at("activations").is_number_unsigned()) fail(Status::kInvalidArgument, "activations are no count");
-  search.activations = json.at("activations").get<uint64_t>();
-  const Json& step = json.at("step");
-  for_each_count(search.counts, [&step](const char* name, uint64_t& count) {
-    if (!step.at(name).is_number_unsigned()) fail(Status::kInvalidArgument, "step.{} is no count", name);
-    count = step.at(name).get<uint64_t>();
-  });
+  const Json& costs = need(json, "costs");
+  if (!costs.is_object()) fail(Status::kInvalidArgument, "costs are no object");
+  search.costs = costs.dump(-1, ' ', false, Json::error_handler_t::replace);
+  search.activations = need_count(json, "activations");
+  const Json& step = need(json, "step");
+  for_each_count(search.counts,
+                 [&step](const char* name, uint64_t& count) { count = need_count(step, name, "\"step\""); });
   return search;
 }
 
@@ -147,24 +184,20 @@ std::string write_plan_report(const layout::MeshShape& mesh, const PlanReport& r
 }
 
 PlanReport read_plan_report(const layout::MeshShape& mesh, std::optional<uint64_t> program, const std::string& text) {
-  if (text.size() > kLargest)
-    fail(Status::kInvalidArgument, "saved: a text of {} bytes, more than 64 MiB", text.size());
   PlanReport read;
   try {
     const PlainNumbers numbers;
-    const Json report = Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
-      if (depth > kDeepest)
-        fail(Status::kInvalidArgument, "no report of a plan: it is nested deeper than {}", kDeepest);
-      return true;
-    });
-    if (report.at("version") != kVersion) fail(Status::kInvalidArgument, "version is not {}", kVersion);
+    const Json report = parse(text);
+    if (need(report, "version") != kVersion) fail(Status::kInvalidArgument, "version is not {}", kVersion);
     read.program = read_program(report, program);
-    if (report.at("mode") == "auto") read.search = read_search(report);
-    if (report.at("mesh") != describe(mesh)) fail(Status::kInvalidArgument, "a plan for another mesh");
-    for (const Json& leaf : report.at("leaves")) read.leaves.push_back(read_leaf(leaf));
-    for (const Json& op : report.at("ops")) read.ops.push_back(read_op(op));
-  } catch (const Json::exception& error) {
-    fail(Status::kInvalidArgument, "saved: no report of a plan: {}", error.what());
+    if (need(report, "mode") == "auto") read.search = read_search(report);
+    if (need(report, "mesh") != describe(mesh)) fail(Status::kInvalidArgument, "a plan for another mesh");
+    for (const Json& leaf : need_list(report, "leaves")) {
+      read.leaves.push_back(read_leaf(leaf, fmt::format("leaves[{}]", read.leaves.size())));
+    }
+    for (const Json& op : need_list(report, "ops")) {
+      read.ops.push_back(read_op(op, fmt::format("ops[{}]", read.ops.size())));
+    }
   } catch (...) {
     throw current_error().add_context("saved");
   }

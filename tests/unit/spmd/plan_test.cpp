@@ -258,12 +258,25 @@ TEST(Plan, SavedTextsAreTakenForNothingThatTheyAreNot) {
                                   with("\"leaves\":[", "\"leaves\":[1,")}) {
     EXPECT_TRUE(failure(text).starts_with("INVALID_ARGUMENT: saved: ")) << text << ": " << failure(text);
   }
+  const std::string remedy = "; give the text that distag_plan_copy_report gave";
+  const std::pair<std::string, std::string> told[] = {
+      {"{}", "no report of a plan: it has no \"version\"" + remedy},
+      {"{\"version\"", "no report of a plan: it is no JSON at byte 11" + remedy},
+      {"{\"version\": 1e999}", "no report of a plan: a number of its JSON is too large" + remedy},
+      {with("\"mode\"", "\"mood\""), "no report of a plan: it has no \"mode\"" + remedy},
+      {with("\"spec\":\"()\"", "\"spec\":7"), "no report of a plan: \"spec\" of leaves["},
+      {with("\"leaves\":[", "\"leaves\":[1,"), "no report of a plan: leaves[0] has no \"name\"" + remedy},
+      {with("\"leaves\":[", "\"leaves\":7,\"x\":["), "no report of a plan: \"leaves\" of it is no list" + remedy}};
+  for (const auto& [text, words] : told) {
+    EXPECT_TRUE(failure(text).starts_with("INVALID_ARGUMENT: saved: " + words)) << text << ": " << failure(text);
+  }
   std::mt19937 random(5);
   for (int round = 0; round < 5000; ++round) {
     std::string text = good;
     text[random() % text.size()] = static_cast<char>(random());
     const std::string found = failure(text);
     EXPECT_TRUE(found == "no failure" || found.starts_with("INVALID_ARGUMENT: saved: ")) << found;
+    EXPECT_EQ(found.find("json.exception"), std::string::npos) << found;
   }
   PlanSettings both = model();
   both.saved = good;

@@ -68,7 +68,9 @@ void check_saved(const Rule& rule, const Value& saved, size_t number) {
     value.as_tensor();  // throws for any other kind of value
   }
   if (step->as_int64() == 0) return;
-  const uint32_t always = rule.needed_slots(Settings(rule));  // other settings than the defaults need more
+  // Settings other than the defaults need more slots, which are missing in good states too: when one was set since the
+  // parameter's last step. The next step makes them.
+  const uint32_t always = rule.needed_slots(Settings(rule));
   for (size_t slot = 0; slot < rule.slots.size(); ++slot) {
     if ((always >> slot & 1u) == 0 || saved.find(rule.slots[slot]) != nullptr) continue;
     fail(Status::kInvalidArgument, "load: the state of parameter {} has no \"{}\"", number, rule.slots[slot]);

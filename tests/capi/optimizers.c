@@ -141,6 +141,33 @@ static void saves(distag_worker *of) {
   distag_tensor_release(c);
 }
 
+/* A setting that was turned on since the last step: what it needs is made by the next one, before and after a load. */
+static void saves_before_a_setting_counts(distag_worker *of) {
+  distag_tensor *a = leaf(1), *b = leaf(1);
+  distag_context *context = context_of(of);
+  distag_optimizer *first = make(of, "sgd", a, NULL), *second = make(of, "sgd", b, NULL);
+  distag_value *state = NULL;
+  add_gradient(context, a, 1);
+  add_gradient(context, b, 1);
+  CHECK_OK(distag_optimizer_set(first, "lr", 1, &err));
+  CHECK_OK(distag_optimizer_step(first, context, NULL, &err));
+  CHECK_OK(distag_optimizer_set(first, "momentum", 0.5, &err));
+  CHECK_OK(distag_optimizer_save(first, NULL, &state, &err));
+  CHECK_OK(distag_optimizer_load(second, state, NULL, &err));
+  for (int i = 0; i < 2; ++i) {
+    CHECK_OK(distag_optimizer_step(first, context, NULL, &err));
+    CHECK_OK(distag_optimizer_step(second, context, NULL, &err));
+  }
+  CHECK_NEAR(item_of(a), -2.5);
+  CHECK_NEAR(item_of(b), -1.5);
+  distag_value_release(state);
+  distag_optimizer_release(second);
+  distag_optimizer_release(first);
+  distag_context_release(context);
+  distag_tensor_release(a);
+  distag_tensor_release(b);
+}
+
 static void without_a_thread(void) {
   distag_tensor *a = leaf(1);
   distag_context *context = context_of(NULL);
@@ -322,6 +349,8 @@ int main(void) {
   clips(worker);
   saves(NULL);
   saves(worker);
+  saves_before_a_setting_counts(NULL);
+  saves_before_a_setting_counts(worker);
   without_a_thread();
   side_by_side();
   refusals_of_create(NULL);

@@ -195,7 +195,7 @@ func (b *builder) list(v reflect.Value) (*C.distag_value, error) {
 
 func (b *builder) mapping(v reflect.Value) (*C.distag_value, error) {
 	if v.Type().Key().Kind() != reflect.String {
-		return nil, usage("a %v, whose keys are no texts: use strings as keys", v.Type())
+		return nil, usage("%s, whose keys are no texts: use strings as keys", withArticle(v.Type()))
 	}
 	count := v.Len()
 	items := make([]*C.distag_value, 0, count+1)
@@ -311,20 +311,30 @@ func As[T any](value any) (T, error) {
 	return target, located(err)
 }
 
+// withArticle gives "an int64", "a *distag.Tensor".
+func withArticle(kind reflect.Type) string {
+	name := kind.String()
+	if strings.ContainsRune("aeio", rune(name[0])) {
+		return "an " + name
+	}
+	return "a " + name
+}
+
 func convert(value any, target reflect.Value) error {
 	if value == nil {
 		switch target.Kind() {
 		case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
 			return nil
 		}
-		return at(usage("null, where a %v is wanted", target.Type()), "")
+		return at(usage("null, where %s is wanted", withArticle(target.Type())), "")
 	}
 	source := reflect.ValueOf(value)
 	if source.Type().AssignableTo(target.Type()) {
 		target.Set(source)
 		return nil
 	}
-	mismatch := at(usage("a %T, where a %v is wanted", value, target.Type()), "")
+	wanted := withArticle(target.Type())
+	mismatch := at(usage("%s, where %s is wanted", withArticle(source.Type()), wanted), "")
 	switch v := value.(type) {
 	case int64:
 		switch {

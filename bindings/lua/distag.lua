@@ -169,6 +169,8 @@ local function kind_of(given)
   end
   return type(given)
 end
+-- A kind with its article: "an rref".
+local function an(kind) return ((kind:find("^[aeio]") or kind == "rref") and "an " or "a ") .. kind end
 local function numeric(what, given)
   if type(given) ~= "number" or given ~= given then
     refuse(what .. ": a number is wanted, not " .. said(given) .. (type(given) == "string" and ", a string" or ""))
@@ -201,7 +203,7 @@ local function limit(seconds, what)
   return found == 0 and 1LL or found
 end
 local function text(what, given)
-  if type(given) ~= "string" then refuse(what .. ": a string is wanted, and a " .. kind_of(given) .. " is there") end
+  if type(given) ~= "string" then refuse(what .. ": a string is wanted, and " .. an(kind_of(given)) .. " is there") end
   if given:find("\0", 1, true) then refuse(what .. ": the text has a NUL character inside; send distag.bytes") end
   return given
 end
@@ -239,7 +241,7 @@ local function open(self, kind)
 end
 local function handle_of(kind, object, what)
   if not ffi.istype(types[kind], object) then
-    refuse(what .. ": a " .. kind .. " is wanted, and a " .. kind_of(object) .. " is there")
+    refuse(what .. ": " .. an(kind) .. " is wanted, and " .. an(kind_of(object)) .. " is there")
   end
   if object.handle == nil then refuse(what .. ": the " .. kind .. " is closed") end -- NULL often means to leave it out
   return object.handle
@@ -248,7 +250,7 @@ end
 local function callable(what, run)
   local metatable = getmetatable(run)
   if type(run) ~= "function" and not (type(metatable) == "table" and metatable.__call) then
-    refuse(what .. ", and a " .. kind_of(run) .. " is there")
+    refuse(what .. ", and " .. an(kind_of(run)) .. " is there")
   end
   return run
 end
@@ -256,7 +258,7 @@ end
 -- Refuses an option with another name, which most often has a typing error.
 local function only(what, options, names)
   if type(options) ~= "table" then
-    refuse(what .. ": a table of options is wanted, and a " .. kind_of(options) .. " is there")
+    refuse(what .. ": a table of options is wanted, and " .. an(kind_of(options)) .. " is there")
   end
   for _, name in ipairs(keys_of(options)) do
     if not names[name] then refuse(what .. ": there is no option " .. tostring(name)) end
@@ -283,7 +285,7 @@ M.Tensor, M.Worker, M.Context = methods.tensor, methods.worker, methods.context
 local Bytes, Map, Float = { __tostring = function(self) return self.data end }, {}, {}
 local function of_type(name, what, given)
   if type(given) ~= name then
-    refuse(what .. ": a " .. name .. " is wanted, and a " .. kind_of(given) .. " is there")
+    refuse(what .. ": " .. an(name) .. " is wanted, and " .. an(kind_of(given)) .. " is there")
   end
   return given
 end
@@ -312,7 +314,7 @@ end
 local function map_value(entries, path, depth, place)
   local names, kept = keys_of(entries), {}
   for _, key in ipairs(names) do
-    if type(key) ~= "string" then refuse(path .. ": a key is a " .. type(key) .. ": maps have texts as keys") end
+    if type(key) ~= "string" then refuse(path .. ": a key is " .. an(type(key)) .. ": maps have texts as keys") end
   end
   local keys = ffi.new("const char *[?]", math.max(#names, 1))
   local handles = ffi.new("distag_value *[?]", math.max(#names, 1))
@@ -343,7 +345,7 @@ local function cdata_value(given, path, place)
     check(C.distag_value_create_int64(given, place, fresh()))
     return own("value", place)
   end
-  return refuse(path .. ": a " .. kind_of(given) .. NO_VALUE)
+  return refuse(path .. ": " .. an(kind_of(given)) .. NO_VALUE)
 end
 function to_value(given, path, depth)
   local place, kind, status, _ = out("value"), type(given), nil, nil
@@ -353,7 +355,7 @@ function to_value(given, path, depth)
   elseif kind == "number" then status = number_value(given, place)
   elseif kind == "string" then status = C.distag_value_create_text(text(path, given), place, fresh())
   elseif kind == "cdata" then return cdata_value(given, path, place)
-  elseif kind ~= "table" then refuse(path .. ": a " .. kind .. NO_VALUE)
+  elseif kind ~= "table" then refuse(path .. ": " .. an(kind) .. NO_VALUE)
   elseif getmetatable(given) == Bytes then status = C.distag_value_create_bytes(given.data, #given.data, place, fresh())
   elseif getmetatable(given) == Float then status = C.distag_value_create_float64(given.number, place, fresh())
   elseif getmetatable(given) ~= Map and (#given > 0 or next(given) == nil) then
@@ -444,7 +446,7 @@ local function flatten(what, index, given, dim, shape, items, code)
     local is_number = kind == "number" or kind == "boolean" or is_integer_of_c(given)
     if not is_number or #shape ~= dim - 1 then
       local wanted = #shape ~= dim - 1 and "table of " .. shape[dim] or "number"
-      refuse(place_of(what, index) .. ": a " .. kind_of(given) .. " stands where a " .. wanted .. " is wanted")
+      refuse(place_of(what, index) .. ": " .. an(kind_of(given)) .. " stands where a " .. wanted .. " is wanted")
     end
     if code == K.INT64 and kind ~= "boolean" and not is_plain(given) then
       whole(place_of(what, index) .. ": of int64", given)
@@ -634,7 +636,7 @@ local function op_function(op)
     end
   end
   local function many(items, ...)
-    if type(items) ~= "table" then refuse(what .. ": a table is wanted, and a " .. kind_of(items) .. " is there") end
+    if type(items) ~= "table" then refuse(what .. ": a table is wanted, and " .. an(kind_of(items)) .. " is there") end
     local total = length_of(what, items)
     local handles = ffi.new("distag_tensor *[?]", math.max(total, 1))
     for index = 1, total do handles[index - 1] = handle_of("tensor", items[index], what) end

@@ -31,8 +31,8 @@ distag_value& distag_invocation::need_arg(size_t index, ValueKind kind) {
   const char* wanted = kind_name(kind);
   distag_value* found = arg(index);
   if (found == nullptr) {
-    fail(Status::kInvalidArgument, "function \"{}\": argument {} is wanted as a {}, but only {} came",
-         call_->function(), index, wanted, call_->args().size());
+    fail(Status::kInvalidArgument, "function \"{}\": argument {} is wanted as {}, but only {} came", call_->function(),
+         index, wanted, call_->args().size());
   }
   if (const auto reference = as_rref(found->get())) {
     if (!reference->is_owner() && reference->owner_peer()->name == worker_.core().name()) {
@@ -42,14 +42,14 @@ distag_value& distag_invocation::need_arg(size_t index, ValueKind kind) {
     }
     if (!reference->is_owner()) {
       fail(Status::kInvalidArgument,
-           "function \"{}\": argument {} is wanted as a {}, but refers to a value of worker \"{}\": {}",
+           "function \"{}\": argument {} is wanted as {}, but refers to a value of worker \"{}\": {}",
            call_->function(), index, wanted, reference->owner_peer()->name,
            kind == ValueKind::kObject ? "call a function there" : "fetch it first");
     }
     found = referred_[index].get([&reference] { return make_value(reference->owned()->value()); });
   }
   if (found->get().kind() != kind) {
-    fail(Status::kInvalidArgument, "function \"{}\": argument {} is wanted as a {}, but a {} came", call_->function(),
+    fail(Status::kInvalidArgument, "function \"{}\": argument {} is wanted as {}, but {} came", call_->function(),
          index, wanted, kind_name(found->get().kind()));
   }
   return *found;

@@ -37,7 +37,7 @@ ops::Attributes need_attributes(distag_value* attributes) {
   const distag_value* live = need_or_null(attributes, "attributes");
   if (live == nullptr || live->get().is_null()) return {};
   if (live->get().kind() != ValueKind::kMap) {
-    refuse(Status::kInvalidArgument, "attributes are a {}, not a map", kind_name(live->get().kind()));
+    refuse(Status::kInvalidArgument, "attributes are {}, not a map", kind_name(live->get().kind()));
   }
   return live->get().as_map();
 }

@@ -20,7 +20,7 @@ const Value& need_attribute(const Attributes& attributes, std::string_view name,
   const Value* value = find_attribute(attributes, name);
   if (value == nullptr) refuse(Status::kInvalidArgument, "mark_sharding: attribute \"{}\" is missing", name);
   if (value->kind() != kind) {
-    refuse(Status::kInvalidArgument, "mark_sharding: attribute \"{}\" must be a {}, not a {}", name, kind_name(kind),
+    refuse(Status::kInvalidArgument, "mark_sharding: attribute \"{}\" must be {}, not {}", name, kind_name(kind),
            kind_name(value->kind()));
   }
   return *value;

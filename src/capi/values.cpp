@@ -214,7 +214,7 @@ distag_status distag_value_copy_int64s(distag_value* value, int64_t* items, size
     check_array(items, capacity, "items");
     need_pointer(out_count, "out_count");
     const Value::List& list = live.as_list();
-    check_items(list, "int64", [](const Value& item) { return item.kind() == ValueKind::kInt64; });
+    check_items(list, "an int64", [](const Value& item) { return item.kind() == ValueKind::kInt64; });
     copy_items(list, items, capacity, out_count, [](const Value& item) { return item.as_int64(); });
   });
 }
@@ -227,7 +227,7 @@ distag_status distag_value_copy_float64s(distag_value* value, double* items, siz
     check_array(items, capacity, "items");
     need_pointer(out_count, "out_count");
     const Value::List& list = live.as_list();
-    check_items(list, "float64", [](const Value& item) {
+    check_items(list, "a float64", [](const Value& item) {
       return item.kind() == ValueKind::kFloat64 || item.kind() == ValueKind::kInt64;
     });
     copy_items(list, items, capacity, out_count, [](const Value& item) { return item.as_float64(); });

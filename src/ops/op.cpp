@@ -90,7 +90,7 @@ void check_arguments(const Op& op, Inputs inputs, const Attributes& attributes) 
     if (value.is_null() && !declared->is_required) continue;
     const KindRule& rule = rule_of(declared->kind);
     if (!fits(value, rule)) {
-      fail(Status::kInvalidArgument, "{}: attribute \"{}\" must be {}, not a {}", op.name, name, rule.text,
+      fail(Status::kInvalidArgument, "{}: attribute \"{}\" must be {}, not {}", op.name, name, rule.text,
            kind_name(value.kind()));
     }
   }

@@ -60,7 +60,7 @@ OpCall make_op_call(const ops::Op& op, const Values& args) {
       call.attributes = args[i].as_map();
     } else {
       fail(Status::kInvalidArgument,
-           "argument {} of op \"{}\" is a {}; an op takes tensors (null: left out), then a map of its attributes", i,
+           "argument {} of op \"{}\" is {}; an op takes tensors (null: left out), then a map of its attributes", i,
            op.name, kind_name(kind));
     }
   }

@@ -202,7 +202,7 @@ void Handshake::on_answer(PeerRecord& record, const Frames& frames) {
     } else if (const auto* welcome = std::get_if<wire::Welcome>(&message.body)) {
       on_welcome(record, *welcome);
     } else {
-      violation("a {} as answer to HELLO", wire::body_name(message.body));
+      violation("{} as answer to HELLO", wire::body_name(message.body));
     }
   } catch (const wire::Damaged& damage) {
     log_.note_damage(damage, &record.peer);

@@ -119,7 +119,7 @@ void Receiver::take_unnumbered(PeerRecord* record, const ConnectionToken& from, 
     return;
   }
   if (!std::holds_alternative<wire::Ack>(message.body)) {
-    violation("a {} without a number", wire::body_name(message.body));
+    violation("{} without a number", wire::body_name(message.body));
   }
   record->note_spoken(shared_.loop.now());
   record->last.ack = record->last.heard;
@@ -216,7 +216,7 @@ void Receiver::deliver(PeerRecord& record, wire::Message& message) {
   }
   if (message.body.index() < kFirstUpperBody) {
     if (!std::holds_alternative<wire::Ping>(message.body) && !std::holds_alternative<wire::Chunk>(message.body)) {
-      violation("a {} with a number", wire::body_name(message.body));
+      violation("{} with a number", wire::body_name(message.body));
     }
   } else {
     shared_.count(events_.on_message(record.peer, message));

@@ -17,7 +17,7 @@ void check_size_for(const PeerRecord& record, const wire::Body& body, size_t siz
   const uint64_t limit = record.peer.max_message_bytes;
   if (limit == 0 || size <= limit) return;
   fail(Status::kInvalidArgument,
-       "a {} of {} bytes is above the max_message_bytes of {}, which is {} (that of this worker is {}): send less at a "
+       "{} of {} bytes is above the max_message_bytes of {}, which is {} (that of this worker is {}): send less at a "
        "time, or raise it there",
        wire::body_name(body), size, describe_peer(record.peer), limit, own_limit);
 }

@@ -26,7 +26,7 @@ Tensor cut_out(const Tensor& held, const Box& box) {
 const Tensor& need_plain(const Value& item, const std::string& key) {
   const std::string what = key.empty() ? "the source gave" : fmt::format("the source gave for \"{}\"", key);
   if (item.kind() != ValueKind::kTensor) {
-    fail(Status::kInvalidArgument, "{} a {}: a batch is a tensor, or a list or map of tensors", what,
+    fail(Status::kInvalidArgument, "{} {}: a batch is a tensor, or a list or map of tensors", what,
          kind_name(item.kind()));
   }
   check_not_shape_only(item.as_tensor());

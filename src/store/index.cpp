@@ -64,7 +64,7 @@ json tree_of(const Value& value, const std::string& path, const Visit& visit) {
     case ValueKind::kObject:
       break;
   }
-  fail(Status::kInvalidArgument, "\"{}\" is a {}: numbers, texts, bytes, tensors, lists and maps are saved", path,
+  fail(Status::kInvalidArgument, "\"{}\" is {}: numbers, texts, bytes, tensors, lists and maps are saved", path,
        kind_name(value.kind()));
 }
 

@@ -26,7 +26,7 @@ namespace {
 template <typename T>
 const T& expect(const T* pointer, ValueKind wanted, const Value& value) {
   if (pointer == nullptr) {
-    fail(Status::kInvalidArgument, "the value is a {}, not a {}", kind_name(value.kind()), kind_name(wanted));
+    fail(Status::kInvalidArgument, "the value is {}, not {}", kind_name(value.kind()), kind_name(wanted));
   }
   return *pointer;
 }
@@ -62,9 +62,11 @@ class Nesting {
 
 }  // namespace
 
+// With its article, as in "an int64".
 const char* kind_name(ValueKind kind) {
-  static constexpr const char* kNames[] = {"unknown", "null",   "bool", "int64", "float64", "text",
-                                           "bytes",   "tensor", "list", "map",   "rref",    "object"};
+  static constexpr const char* kNames[] = {
+      "of an unknown kind", "null",   "a bool", "an int64", "a float64", "a text", "bytes",
+      "a tensor",           "a list", "a map",  "an rref",  "an object"};
   auto number = static_cast<int32_t>(kind);
   return number >= 1 && number <= 11 ? kNames[number] : kNames[0];
 }

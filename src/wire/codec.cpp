@@ -92,7 +92,7 @@ class LongRoom final : public flatbuffers::Allocator {
 
 void check_size(const char* what, const Body& body, size_t size, size_t limit, const char* advice) {
   if (size <= limit) return;
-  fail(Status::kInvalidArgument, "a {} of {} bytes in its {} exceeds the limit of {}: {}", body_name(body), size, what,
+  fail(Status::kInvalidArgument, "{} of {} bytes in its {} exceeds the limit of {}: {}", body_name(body), size, what,
        limit, advice);
 }
 
@@ -476,7 +476,7 @@ Body Arrival::decode_body(const HeaderView& view, std::span<const Frame> payload
   PayloadReader reader({view.data + view.size, view.tail_size}, payload);
   DecodeState state(reader, view.size, is_outline);
   Body body = wire::decode_body(state, static_cast<uint8_t>(root.body_type()), root.body());
-  if (!is_outline && !reader.is_used_up()) malformed("a {} with payload that belongs to nothing", body_name(body));
+  if (!is_outline && !reader.is_used_up()) malformed("{} with payload that belongs to nothing", body_name(body));
   if (auto* call = std::get_if<Call>(&body)) {
     call->bytes = view.size + view.tail_size;
     for (const Frame& frame : payload) call->bytes += frame.size();

@@ -50,7 +50,8 @@ Error decode_error(DecodeState& state, const protocol::Error& error) {
   auto status = static_cast<Status>(number);
   // A number that a later version may have added becomes REMOTE, an error of the other side.
   bool is_known = number >= static_cast<int32_t>(Status::kUser) || std::string_view(status_name(status)) != "UNKNOWN";
-  Error decoded(is_known ? status : Status::kRemote, decode_text(state, error.text(), kMaxErrorBytes, "error text"));
+  Error decoded(is_known ? status : Status::kRemote,
+                decode_text(state, error.text(), kMaxErrorBytes, "text of an error"));
   return decoded.set_origin_rank(error.origin_rank()).set_may_have_run(error.may_have_run());
 }
 
@@ -129,7 +130,7 @@ Hello decode(DecodeState& state, const protocol::Hello& table) {
   hello.rank = table.rank();
   hello.incarnation = table.incarnation();
   hello.generation = table.generation();
-  hello.endpoint = decode_text(state, table.endpoint(), kMaxEndpointBytes, "endpoint");
+  hello.endpoint = decode_text(state, table.endpoint(), kMaxEndpointBytes, "worker's endpoint");
   hello.wanted = table.wanted();
   hello.max_message_bytes = table.max_message_bytes();
   hello.proof = decode_proof(table.proof());
@@ -217,7 +218,7 @@ Member decode_member(DecodeState& state, const protocol::Member& table) {
   Member member;
   member.rank = table.rank();
   member.name = decode_text(state, table.name(), kMaxNameBytes, "name of a worker");
-  member.endpoint = decode_text(state, table.endpoint(), kMaxEndpointBytes, "endpoint");
+  member.endpoint = decode_text(state, table.endpoint(), kMaxEndpointBytes, "worker's endpoint");
   member.incarnation = table.incarnation();
   member.generation = table.generation();
   member.max_message_bytes = table.max_message_bytes();
@@ -379,7 +380,7 @@ Grad decode(DecodeState& state, const protocol::Grad& table) {
     malformed("{} gradients for {} live bits", grad.gradients.size(), live_count);
   for (const Value& gradient : grad.gradients) {
     if (gradient.kind() != ValueKind::kTensor && !gradient.is_null()) {
-      malformed("a gradient that is a {}", kind_name(gradient.kind()));
+      malformed("a gradient that is {}", kind_name(gradient.kind()));
     }
   }
   grad.creates_graph = table.create_graph();
@@ -462,7 +463,7 @@ Part decode(DecodeState& state, const protocol::Part& table) {
   if (part.number == 0) malformed("a part of call 0");
   for (const Value& piece : part.pieces) {
     const bool is_unstored = state.is_outline && piece.is_null();
-    if (piece.kind() != ValueKind::kTensor && !is_unstored) malformed("a piece that is a {}", kind_name(piece.kind()));
+    if (piece.kind() != ValueKind::kTensor && !is_unstored) malformed("a piece that is {}", kind_name(piece.kind()));
   }
   return part;
 }

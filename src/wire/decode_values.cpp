@@ -128,7 +128,7 @@ Value decode_text_value(DecodeState& state, const protocol::Text& table) {
 
 Value decode_int64_list(DecodeState& state, const protocol::Int64List& table) {
   if (table.data()->size() % sizeof(int64_t) != 0) malformed("an int64 list of {} bytes", table.data()->size());
-  Bytes bytes = take(state, *table.data(), "int64 list");
+  Bytes bytes = take(state, *table.data(), "list of int64");
   Value::List items;
   items.reserve(bytes.size / sizeof(int64_t));
   for (size_t at = 0; at < bytes.size; at += sizeof(int64_t)) {

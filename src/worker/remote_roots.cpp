@@ -15,7 +15,7 @@ void add_fetched(const RootFetches& fetches, Tensors& roots, Tensors& seeds) {
   for (const auto& fetch : fetches) {
     const Value& value = fetch->value();
     if (value.kind() != ValueKind::kTensor) {
-      fail(Status::kInvalidArgument, "a remote root is a {}, not a tensor", kind_name(value.kind()));
+      fail(Status::kInvalidArgument, "a remote root is {}, not a tensor", kind_name(value.kind()));
     }
     roots.push_back(value.as_tensor());
     if (!seeds.empty()) seeds.emplace_back();

@@ -60,7 +60,7 @@ Heard Router::lead_to_group(const Peer& from, wire::Message& message) {
 }
 
 void Router::refuse(const Peer& from, wire::Message& outline, const Error& why) {
-  log_.write(LogLevel::kInfo, fmt::format("a {} of worker \"{}\" was refused: {}", wire::body_name(outline.body),
+  log_.write(LogLevel::kInfo, fmt::format("{} of worker \"{}\" was refused: {}", wire::body_name(outline.body),
                                           from.name, why.message()));
   switch (route_of(outline.body).taker) {
     case Taker::kCalls:

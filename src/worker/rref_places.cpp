@@ -7,7 +7,7 @@ namespace distag {
 std::shared_ptr<Rref> RrefPlaces::need_rref(const Value& parameter) const {
   auto reference = as_rref(parameter);
   if (reference == nullptr) {
-    fail(Status::kInvalidArgument, "a parameter is a tensor, or an rref to one or to a list of them, not a {}",
+    fail(Status::kInvalidArgument, "a parameter is a tensor, or an rref to one or to a list of them, not {}",
          kind_name(parameter.kind()));
   }
   rrefs_.check(parameter);

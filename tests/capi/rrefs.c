@@ -197,9 +197,18 @@ static void an_object(void) {
   }
   CHECK_FAILS(distag_rref_fetch(rref, NULL, NULL, &answer, &err), DISTAG_E_UNSUPPORTED, "counter");
   CHECK_FAILS(distag_call(w0, NULL, "w1", "as_model", args, 1, NULL, NULL, &err), DISTAG_E_INVALID_ARGUMENT, "model");
-  CHECK_FAILS(distag_call(w0, NULL, "w0", "count_up", args, 1, NULL, NULL, &err), DISTAG_E_INVALID_ARGUMENT, "w1");
+  CHECK_FAILS(distag_call(w0, NULL, "w0", "count_up", args, 1, NULL, NULL, &err), DISTAG_E_INVALID_ARGUMENT,
+              "argument 0 is wanted as an object, but refers to a value of worker \"w1\": call a function there");
+  CHECK_FAILS(distag_call(w0, NULL, "w0", "square", args, 1, NULL, NULL, &err), DISTAG_E_INVALID_ARGUMENT,
+              "argument 0 is wanted as a tensor, but refers to a value of worker \"w1\": fetch it first");
+  CHECK_FAILS(distag_call(w0, NULL, "w1", "square", args, 1, NULL, NULL, &err), DISTAG_E_INVALID_ARGUMENT,
+              "argument 0 is wanted as a tensor, but an object came");
+  CHECK_FAILS(distag_call(w0, NULL, "w1", "count_up", &start, 1, NULL, NULL, &err), DISTAG_E_INVALID_ARGUMENT,
+              "argument 0 is wanted as an object, but an int64 came");
+  CHECK_FAILS(distag_call(w0, NULL, "w1", "square", NULL, 0, NULL, NULL, &err), DISTAG_E_INVALID_ARGUMENT,
+              "argument 0 is wanted as a tensor, but only 0 came");
   CHECK_FAILS(distag_call(w0, NULL, "w1", "make_counter", &start, 1, NULL, NULL, &err), DISTAG_E_INVALID_ARGUMENT,
-              "counter");
+              "an object of type \"counter\" cannot travel: it answers only calls whose result stays here");
   atomic_store(&destroyed, 0);
   distag_rref_release(rref);
   distag_value_release(start);

@@ -140,7 +140,7 @@ static void numbers(void) {
   CHECK_OK(distag_value_copy_float64s(list, NULL, 0, &count, &err));
   CHECK_INT(count, 3);
   CHECK_FAILS(distag_value_copy_int64s(list, whole, 4, &count, &err), DISTAG_E_INVALID_ARGUMENT,
-              "item 0 of the list is float64, not int64");
+              "item 0 of the list is a float64, not an int64");
   CHECK(count == 0 && whole[0] == 9);
   distag_value_release(list);
 

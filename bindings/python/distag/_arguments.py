@@ -9,7 +9,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any, Union
 
 from . import _raw
-from .errors import UsageError
+from .errors import UsageError, kind_of
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -116,7 +116,7 @@ def length(values: Ints) -> int:
 def handle_of(tensor: Tensor | None) -> Any:
     """The handle, or nothing."""
     if tensor is not None and not hasattr(tensor, "_h"):
-        raise invalid(f"a tensor or None is wanted, not a {type(tensor).__name__}")
+        raise invalid(f"a tensor or None is wanted, not {kind_of(tensor)}")
     return None if tensor is None else tensor._h
 
 
@@ -125,13 +125,13 @@ def tensor_of(tensor: Tensor, name: str) -> Any:
     try:
         return tensor._h
     except AttributeError:
-        raise invalid(f"{name}: a tensor is wanted, not a {type(tensor).__name__}") from None
+        raise invalid(f"{name}: a tensor is wanted, not {kind_of(tensor)}") from None
 
 
 def mesh_of(mesh: Mesh, name: str) -> Any:
     """The handle of an argument that is a mesh."""
     if not hasattr(type(mesh), "axis_names"):
-        raise invalid(f"{name}: a mesh is wanted, not a {type(mesh).__name__}")
+        raise invalid(f"{name}: a mesh is wanted, not {kind_of(mesh)}")
     return mesh._h
 
 
@@ -143,10 +143,10 @@ def handles_of(tensors: Sequence[Tensor | None]) -> list[Any]:
         try:
             tensors = list(tensors)
         except TypeError:
-            raise invalid(f"a list of tensors is wanted, not a {type(tensors).__name__}") from None
+            raise invalid(f"a list of tensors is wanted, not {kind_of(tensors)}") from None
     for position, tensor in enumerate(tensors):
         if tensor is not None and not hasattr(tensor, "_h"):
-            raise invalid(f"a list of tensors is wanted, and item {position} is a {type(tensor).__name__}")
+            raise invalid(f"a list of tensors is wanted, and item {position} is {kind_of(tensor)}")
     return [None if tensor is None else tensor._h for tensor in tensors]
 
 
@@ -165,7 +165,7 @@ def handle_array(tensors: Sequence[Tensor | None]) -> tuple[Any, int]:
 def text(value: str, what: str = "text") -> bytes:
     """UTF-8 for the library, which would end it at a NUL."""
     if not isinstance(value, str):
-        raise invalid(f"{what}: a text is wanted, not a {type(value).__name__}")
+        raise invalid(f"{what}: a text is wanted, not {kind_of(value)}")
     encoded = value.encode()
     if b"\0" in encoded:
         raise invalid(f"{what}: a text cannot hold a NUL: give bytes")

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from ._arguments import invalid
 from ._specs import Spec
+from .errors import kind_of
 from .mesh import Mesh
 from .nn import Module
 from .plan import Plan
@@ -19,7 +20,7 @@ def distribute_module(module: M, mesh: Mesh, rules: Mapping[str, Spec], src_data
     other random numbers on each is one model; with None each keeps its part of its own. Rules that fit nothing, or do
     not suit, are refused before anything is sharded. Collective."""
     if not isinstance(module, Module):
-        raise invalid(f"distribute_module: a module is wanted, not a {type(module).__name__}")
+        raise invalid(f"distribute_module: a module is wanted, not {kind_of(module)}")
     with Plan(mesh, module.state_dict(), rules, source=src_data_rank) as plan:
         plan.apply(mesh)
     return module

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Self
 
 from . import _raw
 from ._library import lib
-from .errors import ClosedError
+from .errors import ClosedError, kind_of
 
 
 class Uncopied:
@@ -20,7 +20,7 @@ class Uncopied:
     __slots__ = ()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError(f"a {type(self).__name__} is not copied or pickled: it is one reference of this process. "
+        raise TypeError(f"{kind_of(self)} is not copied or pickled: it is one reference of this process. "
                         "Values travel in calls, objects behind an RRef; of a tensor tolist(), clone() and snapshot() "
                         "give the values")
 

@@ -8,7 +8,7 @@ from typing import Any
 from . import _raw, _sharded, ops
 from ._handles import MeshHandle
 from ._library import lib
-from .errors import UnsupportedError, UsageError
+from .errors import UnsupportedError, UsageError, kind_of
 
 Keys = tuple[Any, ...]
 ALL = builtins.slice(None)  # of a dim that no key names
@@ -121,8 +121,8 @@ def _bounds(key: builtins.slice, size: int) -> tuple[int, int, int]:
 def _index(key: Any, dim: int, size: int) -> int:
     """An index from 0 on."""
     if isinstance(key, builtins.bool) or not isinstance(key, (int, Integral)):
-        raise TypeError(f"an index is an integer, a slice, None, ... or, alone, a tensor of int64, not a "
-                        f"{type(key).__name__}")
+        raise TypeError("an index is an integer, a slice, None, ... or, alone, a tensor of int64, not "
+                        f"{kind_of(key)}")
     index = int(key)
     if not -size <= index < size:
         raise IndexError(f"index {index} is out of range for dim {dim} with size {size}")

@@ -16,7 +16,7 @@ from ._interrupts import call_and_hear
 from ._library import lib
 from ._raw import distag_error
 from ._sharded import mark_sharding
-from .errors import DistagError, UsageError, fail
+from .errors import DistagError, UsageError, fail, kind_of
 from .futures import Future, begin
 from .mesh import Mesh
 from .nn import Module
@@ -106,7 +106,7 @@ def _read(mesh: Any, directory: str | os.PathLike[str], targets: Any, timeout: D
 
 def _path(directory: str | os.PathLike[str]) -> bytes:
     if not isinstance(directory, (str, os.PathLike)):
-        raise invalid(f"directory: a text or a path is wanted, not a {type(directory).__name__}")
+        raise invalid(f"directory: a text or a path is wanted, not {kind_of(directory)}")
     return text(os.fspath(directory), "directory")
 
 
@@ -150,12 +150,12 @@ def _checked(into: Any, loaded: Any, path: str = "") -> list[Pair]:
     if isinstance(into, dict):
         items = list(into.items())
         if not isinstance(loaded, dict):
-            raise invalid(f"load: {name} was saved as a {type(loaded).__name__}, and `into` has a map")
+            raise invalid(f"load: {name} was saved as {kind_of(loaded)}, and `into` has a map")
     else:
         items = list(enumerate(into))
         if not isinstance(loaded, list) or len(loaded) != len(into):
-            saved = f"list of {len(loaded)}" if isinstance(loaded, list) else type(loaded).__name__
-            raise invalid(f"load: {name} was saved as a {saved}, and `into` has a list of {len(into)}")
+            saved = f"a list of {len(loaded)}" if isinstance(loaded, list) else kind_of(loaded)
+            raise invalid(f"load: {name} was saved as {saved}, and `into` has a list of {len(into)}")
     pairs: list[Pair] = []
     for key, item in items:
         if not _has_optimizers(item):

@@ -13,7 +13,7 @@ from ._interrupts import call_and_hear
 from ._library import lib
 from ._raw import distag_error
 from .calls import current
-from .errors import UsageError, fail
+from .errors import UsageError, fail, kind_of
 from .futures import Future, begin
 from .rref import RRef
 from .tensor import Tensor
@@ -182,7 +182,7 @@ def _backward_arguments(roots: Root | Sequence[Root], seeds: Sequence[Tensor | N
     if isinstance(roots, (Tensor, RRef)):
         roots = [roots]
     if not isinstance(roots, Sequence):
-        raise invalid(f"backward: a root is a tensor or an rref, not a {type(roots).__name__}")
+        raise invalid(f"backward: a root is a tensor or an rref, not {kind_of(roots)}")
     tensors = [root for root in roots if isinstance(root, Tensor)]
     rrefs = [root for root in roots if isinstance(root, RRef)]
     if len(tensors) + len(rrefs) != len(roots):

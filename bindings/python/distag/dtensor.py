@@ -13,6 +13,7 @@ from ._distribute import distribute_module
 from ._dtypes import DType, float32
 from ._sharded import deferred, distribute_tensor, mark_sharding
 from ._specs import Partial, Placement, Replicate, Shard, Spec
+from .errors import kind_of
 from .mesh import Mesh
 from .nn import Module
 from .tensor import Tensor
@@ -30,7 +31,7 @@ def init_device_mesh(device_type: str, mesh_shape: Sequence[int], *, mesh_dim_na
     if not (isinstance(device_type, str) and device_type == "cpu"):
         raise invalid(f"init_device_mesh: device_type is \"cpu\", not {device_type!r}")
     if not isinstance(worker, (Worker, type(None))):
-        raise invalid(f"init_device_mesh: a worker is wanted, not a {type(worker).__name__}")
+        raise invalid(f"init_device_mesh: a worker is wanted, not {kind_of(worker)}")
     return (rpc.worker() if worker is None else worker).mesh(ints(mesh_shape, "mesh_shape"), mesh_dim_names)
 
 

@@ -12,6 +12,12 @@ from ._library import lib
 from ._raw import distag_error
 
 
+def kind_of(value: Any) -> str:
+    """The type of a value with its article: "an int". None is "None"."""
+    name = type(value).__name__
+    return "None" if value is None else ("an " if name[0] in "aeioAEIO" or name[:4].lower() == "rref" else "a ") + name
+
+
 class Status(enum.IntEnum):
     """The statuses that this version knows; others pass through as plain numbers."""
 

@@ -14,7 +14,7 @@ from ._library import lib
 from ._raw import distag_error
 from .calls import current
 from .context import Context
-from .errors import ClosedError, GaveUpError, UsageError, fail, note_interrupt, write_error
+from .errors import ClosedError, GaveUpError, UsageError, fail, kind_of, note_interrupt, write_error
 from .values import from_value, to_result
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ class Watch:
 def offer(worker: Worker, offered: Callable[..., Any], name: str) -> Watch:
     """Registers a function with a worker."""
     if not callable(offered):
-        raise invalid(f"{name}: a {type(offered).__name__} is no function")
+        raise invalid(f"{name}: {kind_of(offered)} is no function")
     err = distag_error()
     place = Place(Offered(offered, worker))
     if lib.distag_worker_register(worker._h, text(name, "name"), CALL, _callbacks.keep(place), _callbacks.FORGET, None,

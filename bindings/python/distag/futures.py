@@ -11,7 +11,7 @@ from ._arguments import Duration, invalid, nanoseconds
 from ._handles import FutureHandle, Owner, ValueHandle
 from ._library import lib
 from ._raw import distag_error
-from .errors import DistagError, GaveUpError, fail, raise_interrupt
+from .errors import DistagError, GaveUpError, fail, kind_of, raise_interrupt
 from .values import from_value, to_value
 
 T = TypeVar("T")
@@ -180,7 +180,7 @@ def wait_all(futures: Iterable[Future[Any]], timeout: Duration = None) -> list[A
     futures = list(futures)
     for index, future in enumerate(futures):
         if not isinstance(future, Future):
-            raise invalid(f"wait_all: item {index} is a {type(future).__name__}, not a future")
+            raise invalid(f"wait_all: item {index} is {kind_of(future)}, not a future")
     handles = [future._h for future in futures]
     array = (c_void_p * len(handles))(*[handle.value for handle in handles])
     wait_or_cancel(handles, lambda slice_ns, err: int(lib.distag_wait_all(array, len(handles), slice_ns, err)),

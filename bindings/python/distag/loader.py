@@ -15,7 +15,7 @@ from ._handles import Handle, Owner, ValueHandle
 from ._library import lib
 from ._raw import distag_error
 from ._specs import Spec
-from .errors import fail
+from .errors import fail, kind_of
 from .futures import Future, begin
 from .tensor import Tensor, tensor
 from .values import from_value, to_value
@@ -209,7 +209,7 @@ def _batches_of(source: Any, concurrency: int) -> Callable[[int, list[int] | Non
                           f"which {type(source).__name__} does not")
         return lambda number, rows: source(number)
     if concurrency > 1:
-        raise invalid(f"loader: a {type(source).__name__} gives batches one after the other, and concurrency="
+        raise invalid(f"loader: {kind_of(source)} gives batches one after the other, and concurrency="
                       f"{concurrency} asks for several at once: give a list or a function of the number of a batch, or "
                       "concurrency=1")
     items, lock = enumerate(source), threading.Lock()

@@ -17,7 +17,7 @@ from ._recording import input_of
 from ._sharded import box_of, mark_sharding, mesh_info, numbers_at
 from ._specs import Axes, Spec
 from .context import Context, copy_ranks, copy_report, copy_text
-from .errors import fail
+from .errors import fail, kind_of
 from .futures import Future, begin
 from .tensor import Tensor
 
@@ -61,7 +61,7 @@ class Mesh(Owner):
                  hidden_moves: str = "allow", keep_gathered: bool = False, check_replicas: bool = False,
                  bucket_bytes: int = 0) -> None:
         if worker is not None and not isinstance(getattr(worker, "_h", None), WorkerHandle):
-            raise invalid(f"mesh: a worker is wanted, not a {type(worker).__name__}")
+            raise invalid(f"mesh: a worker is wanted, not {kind_of(worker)}")
         ranks = None if ranks is None else ints(ranks, "ranks")
         sizes, ndim = (None, 0) if shape is None else int64_array(shape, "shape")
         outer = None if outer_shape is None else int64_array(outer_shape, "outer_shape")[0]

@@ -11,6 +11,7 @@ from . import _arguments, _raw, _sharded, ops
 from . import init as init
 from ._arguments import Ints, flag, int64_pair, invalid
 from ._dtypes import DType, float32
+from .errors import kind_of
 from .tensor import Tensor
 
 _walk = threading.local()  # the modules whose tensors are being named
@@ -71,7 +72,7 @@ class Module:
         """Sets all tensors in place to those of the same names; sharded ones lie as these do. With other names or
         shapes nothing is set."""
         if not isinstance(state, Mapping):
-            raise invalid(f"load_state_dict: a dict of tensors is wanted, not a {type(state).__name__}")
+            raise invalid(f"load_state_dict: a dict of tensors is wanted, not {kind_of(state)}")
         own = self.state_dict()
         missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
         if missing or unknown:

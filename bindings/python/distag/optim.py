@@ -15,7 +15,7 @@ from ._library import lib
 from ._raw import distag_error
 from .calls import call_options
 from .context import Context, copy_ranks
-from .errors import UsageError, fail
+from .errors import UsageError, fail, kind_of
 from .futures import Future, begin
 from .rref import RRef
 from .tensor import Tensor
@@ -38,7 +38,7 @@ class Optimizer(Owner):
 
     def __init__(self, worker: Worker | None, parameters: Iterable[Any], **settings: Any) -> None:
         if worker is not None and not isinstance(getattr(worker, "_h", None), WorkerHandle):
-            raise invalid(f"worker: a worker or None is wanted, not a {type(worker).__name__}")
+            raise invalid(f"worker: a worker or None is wanted, not {kind_of(worker)}")
         if isinstance(parameters, Tensor):
             raise invalid("parameters: a list is wanted, not one tensor")
         found = [each for parameter in parameters for each in _parameters(worker, parameter)]
@@ -146,7 +146,7 @@ class Optimizer(Owner):
 
 def _check_context(context: Any, name: str) -> None:
     if not isinstance(context, Context):
-        raise invalid(f"{name}: a context is wanted, not a {type(context).__name__}")
+        raise invalid(f"{name}: a context is wanted, not {kind_of(context)}")
 
 
 def _parameters(worker: Worker | None, parameter: Any) -> list[Any]:
@@ -159,7 +159,7 @@ def _parameters(worker: Worker | None, parameter: Any) -> list[Any]:
         return list(parameter.parameters())
     if isinstance(parameter, (list, tuple)):
         return [each for item in parameter for each in _parameters(worker, item)]
-    raise invalid(f"a {type(parameter).__name__} is no parameter: give tensors, rrefs, or objects with parameters()")
+    raise invalid(f"{kind_of(parameter)} is no parameter: give tensors, rrefs, or objects with parameters()")
 
 
 def _parameters_behind(worker: Worker, reference: RRef) -> list[Any]:

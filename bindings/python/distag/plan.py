@@ -14,7 +14,7 @@ from ._library import lib
 from ._raw import distag_error
 from ._specs import Spec
 from .context import copy_text
-from .errors import fail
+from .errors import fail, kind_of
 from .mesh import Mesh
 from .tensor import Tensor
 
@@ -26,7 +26,7 @@ def _costs_text(costs: Mapping[str, Any] | str | None) -> bytes | None:
     if costs is None or isinstance(costs, str):
         return None if costs is None else text(costs, "costs")
     if not isinstance(costs, Mapping):
-        raise invalid(f"plan: costs are a dict or JSON, not a {type(costs).__name__}")
+        raise invalid(f"plan: costs are a dict or JSON, not {kind_of(costs)}")
     try:
         return text(json.dumps(dict(costs)), "costs")
     except (TypeError, ValueError) as error:
@@ -59,7 +59,7 @@ class Plan(Owner):
             raise invalid(f"plan: mode is \"complete\", \"auto\" or None, not {mode!r}")
         for what, items in (("leaves", leaves), ("rules", rules)):
             if not isinstance(items, (Mapping, type(None))) or items is leaves is None:
-                raise invalid(f"plan: {what} are a dict, not a {type(items).__name__}")
+                raise invalid(f"plan: {what} are a dict, not {kind_of(items)}")
         given = dict(rules or {})
         handles = [_arguments.tensor_of(tensor, f"plan: leaf \"{name}\"") for name, tensor in leaves.items()]
         known: dict[int, str] = {}
@@ -80,7 +80,7 @@ class Plan(Owner):
             leaves=addressof(tensors), leaf_count=len(leaves), patterns=addressof(patterns), specs=addressof(specs),
             rule_count=len(given), saved=None if saved is None else text(saved, "saved"))
         if isinstance(roots, Tensor) or not isinstance(roots, Iterable):
-            raise invalid(f"plan: roots are a list of tensors, not a {type(roots).__name__}")
+            raise invalid(f"plan: roots are a list of tensors, not {kind_of(roots)}")
         results, result_count = _arguments.array_of(
             [_arguments.tensor_of(root, "plan: an item of roots") for root in roots])
         out, err = PlanHandle(), distag_error()

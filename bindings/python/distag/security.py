@@ -9,7 +9,7 @@ from . import _raw
 from ._arguments import flag, invalid, text
 from ._library import lib
 from ._raw import distag_error
-from .errors import fail
+from .errors import fail, kind_of
 
 
 class KeyPair(NamedTuple):
@@ -41,7 +41,7 @@ def _texts(given: Iterable[str], what: str) -> tuple[Array[c_char_p], int]:
 def peer_lists(peers: Mapping[str, str]) -> tuple[Array[c_char_p], Array[c_char_p], int]:
     """The names of workers and the public key of each, as arrays."""
     if not isinstance(peers, Mapping):
-        raise invalid(f"peers: a dict is wanted, the public key by the name, not a {type(peers).__name__}")
+        raise invalid(f"peers: a dict is wanted, the public key by the name, not {kind_of(peers)}")
     names, count = _texts(peers.keys(), "peers")
     return names, _texts(peers.values(), "peers")[0], count
 

@@ -15,7 +15,7 @@ from ._handles import Owner, TensorHandle
 from ._library import lib
 from ._raw import distag_error
 from ._sharded import ShardedMethods
-from .errors import UnsupportedError, UsageError, fail
+from .errors import UnsupportedError, UsageError, fail, kind_of
 
 TYPES = {float32: "<f4", float64: "<f8", int64: "<i8", bool_: "|b1"}  # as NumPy says them
 
@@ -381,7 +381,7 @@ def as_tensor(value: Operand, like: Tensor) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if not _is_numbers(value):
-        raise TypeError(f"a number, a tensor, an array or a list of numbers is wanted, not a {type(value).__name__}")
+        raise TypeError(f"a number, a tensor, an array or a list of numbers is wanted, not {kind_of(value)}")
     dtype = like.dtype
     if isinstance(value, (list, tuple)):
         return tensor(value, dtype if dtype in FLOATING else None)
@@ -508,7 +508,7 @@ def from_numpy(array: Any) -> Tensor:
     written until no tensor, graph or message needs it. NumPy does not lock other slices that were made before: nobody
     may write through them meanwhile. Such a tensor cannot be written or stepped: parameters are made by `tensor`."""
     if not hasattr(array, "__array_interface__") or not hasattr(array, "ctypes"):
-        raise invalid(f"from_numpy: a {type(array).__name__} is no NumPy array: distag.tensor copies lists and "
+        raise invalid(f"from_numpy: {kind_of(array)} is no NumPy array: distag.tensor copies lists and "
                       "buffers, from_dlpack borrows from other libraries")
     _values_in.check_plain(array)
     dtype = _values_in.dtype_of_numpy(array)

@@ -11,7 +11,7 @@ from ._handles import ValueHandle
 from ._library import lib
 from ._raw import distag_error
 from ._values_in import check_plain
-from .errors import fail
+from .errors import fail, kind_of
 
 OBJECT_TYPE = b"python.object"
 MAX_DEPTH = 16
@@ -129,7 +129,7 @@ def _convert_map(items: Any, keep: list[Any], path: str, parents: tuple[int, ...
     keys, values = [], []
     for key, item in items.items():
         if not isinstance(key, str):
-            raise invalid(f"{path}: the key {key!r} is a {type(key).__name__}: keys are texts")
+            raise invalid(f"{path}: the key {key!r} is {kind_of(key)}: keys are texts")
         keys.append(_text(key, path))
         values.append(_convert(item, keep, f"{path}.{key}", parents))
     out, err = ValueHandle(), distag_error()

@@ -18,7 +18,7 @@ from ._library import lib
 from ._raw import distag_error
 from .calls import CURRENT, ContextArgument, call_options, context_handle
 from .context import Context, copy_ranks, copy_report, copy_text
-from .errors import UsageError, fail, raise_interrupt
+from .errors import UsageError, fail, kind_of, raise_interrupt
 from .functions import Watch
 from .futures import Future, begin, wait_in_slices
 from .rref import RRef
@@ -386,8 +386,8 @@ class Worker(Owner):
             raise UsageError("attach: the worker runs its callbacks on threads of its own: make it with "
                              "executor=\"host\"", _raw.E_INVALID_STATE)
         if not hasattr(loop, "add_reader"):
-            raise invalid(f"attach: an event loop is wanted, such as asyncio.get_running_loop(), not a "
-                          f"{type(loop).__name__}")
+            raise invalid("attach: an event loop is wanted, such as asyncio.get_running_loop(), not "
+                          f"{kind_of(loop)}")
         loop.add_reader(self.fileno(), self.poll)
 
     # ---- looking inside ----

@@ -310,7 +310,7 @@ class Checkpoints(unittest.TestCase):
                 (saved, optim.Adagrad, 1, "adam", 'of an optimizer adam, and this one is adagrad'),
                 (saved, optim.Adam, 2, "adam", "was saved of 1 parameters, and this optimizer has 2"),
                 ({"w": weights}, optim.Adam, 1, "adam", 'the checkpoint has no entry "adam"'),
-                (saved, optim.Adam, 1, "n", 'the checkpoint has no entry "n/0"|"n" was saved as a int'),
+                (saved, optim.Adam, 1, "n", 'the checkpoint has no entry "n/0"|"n" was saved as an int'),
                 ({"w": weights, "adam": {"kind": "adam"}}, optim.Adam, 1, "adam", "was saved of no optimizer"),
                 ({"w": weights, "adam": 3}, optim.Adam, 1, "adam", '"adam" was saved of no optimizer'),
                 ({"w": weights, "adam": without}, optim.Adam, 1, "adam", "was saved of no optimizer"),
@@ -357,7 +357,7 @@ class Checkpoints(unittest.TestCase):
                       lambda: checkpoint.save_async(3, self.folder, {}),
                       lambda: checkpoint.load_async(None, self.folder), lambda: checkpoint.load("m", self.folder),
                       lambda: checkpoint.load(None, 3), lambda: checkpoint.load(None, b"folder")):
-            with self.assertRaisesRegex(distag.UsageError, "is wanted, not a"):
+            with self.assertRaisesRegex(distag.UsageError, "is wanted, not (an? |None)"):
                 wrong()
 
     def test_an_optimizer_loads_once_however_often_the_result_is_asked_for(self):

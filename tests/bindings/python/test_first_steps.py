@@ -29,8 +29,8 @@ class Tensors(unittest.TestCase):
         self.assertEqual(distag.concat(part for part in (x, x)).tolist(), [0, 1, 0, 1])
         with distag.no_grad():
             self.assertEqual(distag.stack(iter([x, x])).shape, (2, 2))
-        for given, words in ((5, "a list of tensors is wanted, not a int"), (x, "not one tensor"),
-                             ((part for part in (x, 1)), "item 1 is a int")):
+        for given, words in ((5, "a list of tensors is wanted, not an int"), (x, "not one tensor"),
+                             ((part for part in (x, 1)), "item 1 is an int")):
             with self.assertRaisesRegex(distag.UsageError, words):
                 distag.concat(given)
 
@@ -64,7 +64,7 @@ class Calls(unittest.TestCase):
         with group([echo]) as (a, _):
             future = a.call_async("b", "echo", 1)
             for given in ([future, 3], [None], [asyncio.sleep]):
-                with self.assertRaisesRegex(distag.UsageError, f"wait_all: item {len(given) - 1} is a .*, not a future"):
+                with self.assertRaisesRegex(distag.UsageError, f"wait_all: item {len(given) - 1} is (an int|None|a function), not a future"):
                     distag.wait_all(given)
             self.assertEqual(distag.wait_all(iter([future])), [1])
 

@@ -49,9 +49,9 @@ class Messages(unittest.TestCase):
         self.says(TypeError, "Tensor.*str|str.*Tensor", lambda: x + "a", lambda: x @ "a", lambda: "a" / x)
         self.says(distag.UsageError, "a list of tensors is wanted, not one tensor", lambda: distag.apply("relu", x, {}),
                   lambda: distag.concat(x))
-        self.says(distag.UsageError, "item 1 is a int", lambda: distag.concat([x, 1]), lambda: Bad(None)(x, 1))
-        self.says(distag.UsageError, "a tensor or None is wanted, not a int", lambda: distag.linear(x, x, 1))
-        self.says(distag.UsageError, "a: a tensor is wanted, not a int", lambda: distag.add(1, x))
+        self.says(distag.UsageError, "item 1 is an int", lambda: distag.concat([x, 1]), lambda: Bad(None)(x, 1))
+        self.says(distag.UsageError, "a tensor or None is wanted, not an int", lambda: distag.linear(x, x, 1))
+        self.says(distag.UsageError, "a: a tensor is wanted, not an int", lambda: distag.add(1, x))
         self.says(distag.UsageError, "b: a tensor is wanted, not a list", lambda: x.maximum([1.0]))
 
     def test_of_results_of_ops_and_hooks(self):
@@ -138,12 +138,12 @@ class Messages(unittest.TestCase):
             context.backward((x * 2).sum())
             self.assertNotIn(1, context.gradients())
             self.assertIn(x, context.gradients())
-            self.says(distag.UsageError, "gradient: a tensor is wanted, not a int", lambda: context.gradient(1))
+            self.says(distag.UsageError, "gradient: a tensor is wanted, not an int", lambda: context.gradient(1))
 
     def test_of_workers(self):
         with group({"one": lambda: 1}) as (a, _):
             self.says(distag.UsageError, "executor=.host.", lambda: a.attach(asyncio))
-            self.says(distag.UsageError, "label: a text is wanted, not a int", lambda: a.call("b", "one", label=1))
+            self.says(distag.UsageError, "label: a text is wanted, not an int", lambda: a.call("b", "one", label=1))
             self.says(distag.UsageError, "a duration is a number of seconds", lambda: a.call("b", "one", timeout="1"))
         with distag.Worker("a", rank=0, world_size=1, rendezvous="inproc://attach", executor="host") as a:
             self.says(distag.UsageError, "an event loop is wanted, .* not a str", lambda: a.attach("loop"))

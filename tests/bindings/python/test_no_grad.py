@@ -223,7 +223,7 @@ class NoGrad(unittest.TestCase):
         with distag.no_grad():
             with self.assertRaisesRegex(distag.UsageError, "a tensor is wanted, not a str"):
                 distag.exp("x")
-            with self.assertRaisesRegex(distag.UsageError, "item 1 is a int"):
+            with self.assertRaisesRegex(distag.UsageError, "item 1 is an int"):
                 distag.concat([self.x, 1], 0)
 
 

@@ -408,7 +408,7 @@ TEST(Calls, AnOpRefusesWhatItCannotTake) {
   EXPECT_EQ(error.status(), Status::kInvalidArgument);
   EXPECT_EQ(
       error.message(),
-      "call \"neg\" on \"w1\" (rank 1): argument 0 of op \"neg\" is a int64; an op takes tensors (null: left out), "
+      "call \"neg\" on \"w1\" (rank 1): argument 0 of op \"neg\" is an int64; an op takes tensors (null: left out), "
       "then a map of its attributes");
   EXPECT_FALSE(error.may_have_run());
   const Error shapes = group.error_of(*group.start(0, "w1", "add", {Value(tensor({1, 2})), Value(tensor({1, 2, 3}))}));

@@ -29,8 +29,8 @@ TEST(ValueTest, KnowsItsKind) {
   EXPECT_EQ(Value(Tensor::scalar(Dtype::kFloat32, 1)).kind(), ValueKind::kTensor);
   EXPECT_EQ(Value::list({}).kind(), ValueKind::kList);
   EXPECT_EQ(Value::map({}).kind(), ValueKind::kMap);
-  EXPECT_STREQ(kind_name(ValueKind::kObject), "object");
-  EXPECT_STREQ(kind_name(static_cast<ValueKind>(99)), "unknown");
+  EXPECT_STREQ(kind_name(ValueKind::kObject), "an object");
+  EXPECT_STREQ(kind_name(static_cast<ValueKind>(99)), "of an unknown kind");
 }
 
 TEST(ValueTest, GivesWhatItHolds) {
@@ -43,8 +43,8 @@ TEST(ValueTest, GivesWhatItHolds) {
 }
 
 TEST(ValueTest, SaysWhatItIsInstead) {
-  EXPECT_EQ(message_of([] { whole(3).as_text(); }), "the value is a int64, not a text");
-  EXPECT_EQ(message_of([] { Value().as_tensor(); }), "the value is a null, not a tensor");
+  EXPECT_EQ(message_of([] { whole(3).as_text(); }), "the value is an int64, not a text");
+  EXPECT_EQ(message_of([] { Value().as_tensor(); }), "the value is null, not a tensor");
 }
 
 TEST(ValueTest, SortsAMapByKey) {

@@ -179,7 +179,7 @@ TEST(Malformed, ListsWhoseItemsAreNotAligned) {
 // ---- payload ----
 
 TEST(Malformed, PayloadThatBelongsToNothing) {
-  expect_malformed(encoded_header(Ping{}), {frame_of("x")}, "a PING with payload that belongs to nothing");
+  expect_malformed(encoded_header(Ping{}), {frame_of("x")}, "PING with payload that belongs to nothing");
   expect_malformed(raw(
                        [](FlatBufferBuilder& builder) {
                          return Raw{protocol::Body::Ping, protocol::CreatePing(builder).Union()};
@@ -384,7 +384,7 @@ TEST(Malformed, GradientsThatDoNotFitTheirBits) {
   Grad grad{{1, 2}, {3, 4}, {5, 6}, false, false, {true, true}, {Value()}};
   expect_malformed(encoded_header(grad), {}, "1 gradients for 2 live bits");
   grad = {{1, 2}, {3, 4}, {5, 6}, false, false, {true}, {Value(int64_t{1})}};
-  expect_malformed(encoded_header(grad), {}, "a gradient that is a int64");
+  expect_malformed(encoded_header(grad), {}, "a gradient that is an int64");
   expect_malformed(
       raw([](FlatBufferBuilder& builder) {
         auto live = builder.CreateVector(std::vector<uint8_t>{2});

@@ -270,7 +270,7 @@ func TestWrongArguments(t *testing.T) {
 		text string
 	}{
 		{[]any{}, "0 arguments came, it takes 3"},
-		{[]any{1, []int{1}, nil}, "add: args[0]: a int64, where a *distag.Tensor is wanted"},
+		{[]any{1, []int{1}, nil}, "add: args[0]: an int64, where a *distag.Tensor is wanted"},
 		{[]any{x, []int{1, 300}, nil}, "add: args[1][1]: 300 does not fit into int8"},
 		{[]any{x, []int{1}, map[string]any{"k": "v"}}, "add: args[2].k: a string, where a float64 is wanted"},
 	} {

@@ -366,7 +366,7 @@ fn bad_input_is_refused_by_its_place() {
         ("int: args[0]: distag_value_get_int64: the value is a text", a.call("b", "int", ("300",))),
         ("answer: 300 does not fit", a.call::<i8>("b", "large", ()).map(|_| ())),
         ("layers: args[0].conv[0]", a.call("b", "layers", (BTreeMap::from([("conv", [1i64])]),))),
-        ("answer: distag_value_get_int64: the value is a null", a.call::<i64>("b", "nothing", ()).map(|_| ())),
+        ("answer: distag_value_get_int64: the value is null", a.call::<i64>("b", "nothing", ()).map(|_| ())),
         ("\"Rust i32\" cannot travel", a.call("b", "make", ())),
         ("\"Rust i32\", not \"Rust alloc::string::String\"", {
             a.remote("b", "make", ()).and_then(|made| a.call("b", "use", (&made,)))

@@ -401,7 +401,7 @@ namespace Distag {
                 )[0];
         }
 
-        /// <summary>Each element limited to min .. max, in the shape of x.</summary>
+        /// <summary>Each element limited to min .. max, in the shape of x; for integers these are whole.</summary>
         public Tensor Clamp(double min = double.NegativeInfinity, double max = double.PositiveInfinity) {
             return Applied("clamp", 1, new Tensor[] { this }, 1
                 , "min", min

@@ -785,7 +785,8 @@ func (x *Tensor) Reciprocal() (*Tensor, error) {
 	return applyOne("reciprocal", []*Tensor{x}, nil, nil, nil)
 }
 
-// Clamp: Each element limited to min .. max, in the shape of x. Options: WithMin, WithMax.
+// Clamp: Each element limited to min .. max, in the shape of x; for integers these are whole. Options: WithMin,
+// WithMax.
 func (x *Tensor) Clamp(options ...Option) (*Tensor, error) {
 	return applyOne("clamp", []*Tensor{x}, nil, nil, options)
 }

@@ -11,6 +11,7 @@
 #include "ops/require.h"
 #include "ops/rows.h"
 #include "ops/unary.h"
+#include "ops/whole_bounds.h"
 
 namespace distag::ops {
 
@@ -195,6 +196,15 @@ struct Elu {
   double alpha;
 };
 
+template <typename T>
+struct Limited {
+  T least, most;
+  DISTAG_INLINE T operator()(T number) const {
+    const T raised = number < least ? least : number;
+    return raised > most ? most : raised;
+  }
+};
+
 // NaN stays NaN. The slope is 1 at the bounds.
 struct Clamp {
   explicit Clamp(const Attributes& attributes)
@@ -202,14 +212,8 @@ struct Clamp {
     require(!std::isnan(low) && !std::isnan(high), "clamp: min {} and max {}: NaN is no bound", low, high);
   }
   auto value(const auto& x) const {
-    const auto least = static_cast<Element<decltype(x)>>(low);
-    const auto most = static_cast<Element<decltype(x)>>(high);
-    return each(
-        [least, most]<typename T>(T number) {
-          const T raised = number < least ? least : number;
-          return raised > most ? most : raised;
-        },
-        x);
+    using T = Element<decltype(x)>;
+    return each(Limited<T>{static_cast<T>(low), static_cast<T>(high)}, x);
   }
   auto gradient(const auto& g, const auto& x) const {
     using T = Element<decltype(x)>;
@@ -217,6 +221,18 @@ struct Clamp {
   }
   double low;
   double high;
+};
+
+// Integers stay integers; bools become int64.
+struct ClampOp : CurveOp<"clamp", Clamp> {
+  static Tensor forward(Inputs inputs, const Attributes& attributes, Saved* saved) {
+    if (is_floating(inputs[0].dtype())) return CurveOp::forward(inputs, attributes, saved);
+    const auto [least, most] = get_whole_bounds("clamp", attributes);
+    const auto limited = [limit = Limited<int64_t>{least, most}](const auto& row) { return each(limit, row); };
+    Tensor out = Tensor::empty(Dtype::kInt64, inputs[0].shape());
+    compute<int64_t, int64_t>(out, limited, as_dtype(inputs[0], Dtype::kInt64));
+    return out;
+  }
 };
 
 }  // namespace
@@ -228,7 +244,8 @@ constexpr Op kLeakyRelu =
 constexpr Op kElu = of_curve<"elu", Elu>("elu(tensor x, float64 alpha = 1) -> tensor",
                                          "x where x > 0, else alpha * (exp(x) - 1), in the shape of x.");
 
-constexpr Op kClamp = of_curve<"clamp", Clamp>("clamp(tensor x, float64 min = -inf, float64 max = inf) -> tensor",
-                                               "Each element limited to min .. max, in the shape of x.");
+constexpr Op kClamp =
+    make_op<ClampOp>("clamp(tensor x, float64 min = -inf, float64 max = inf) -> tensor",
+                     "Each element limited to min .. max, in the shape of x; for integers these are whole.", kCheap);
 
 }  // namespace distag::ops

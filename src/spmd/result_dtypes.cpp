@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "ops/attributes.h"
 #include "ops/broadcast.h"
+#include "ops/whole_bounds.h"
 
 namespace distag::spmd {
 namespace {
@@ -48,6 +49,10 @@ Dtype with_scalar(const DtypeCall& call) {
 Dtype padded(const DtypeCall& call) {
   ops::check_fits(call.op.name, kept(call), get_float(call.attributes, "value", 0));
   return kept(call);
+}
+Dtype clamped(const DtypeCall& call) {
+  if (!is_floating(call.dtype(0))) ops::get_whole_bounds(call.op.name, call.attributes);
+  return numbers(call);
 }
 Dtype masked(const DtypeCall& call) {
   call.need(1, Dtype::kBool);
@@ -131,7 +136,7 @@ constexpr Entry kEntries[] = {
     {"cos", floats},
     {"rsqrt", floats},
     {"reciprocal", floats},
-    {"clamp", floats},
+    {"clamp", clamped},
     {"silu", floats},
     {"gelu", floats},
     {"elu", floats},

@@ -44,6 +44,7 @@ std::vector<Sample> more_samples() {
     samples.push_back({op, {Tensor::scalar(Dtype::kFloat64, 1), x}, {}});
   }
   samples.push_back({"mul_scalar", {x}, ops::make_attributes({{"value", 0.5}})});
+  samples.push_back({"clamp", {x}, ops::make_attributes({{"min", -1}, {"max", 1e19}})});
   samples.push_back({"pad", {x}, ops::make_attributes({{"after", int64_t{2}}, {"value", 0.5}})});
   return samples;
 }

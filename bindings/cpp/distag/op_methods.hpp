@@ -117,7 +117,7 @@ class op_methods {
   tensor rsqrt(outcome err = {}) const;
   // 1 / x of each element, in the shape of x.
   tensor reciprocal(outcome err = {}) const;
-  // Each element limited to min .. max, in the shape of x.
+  // Each element limited to min .. max, in the shape of x; for integers these are whole.
   tensor clamp(double min = -detail::infinity, double max = detail::infinity, outcome err = {}) const;
   tensor clamp(status& err) const;
   tensor clamp(double min, status& err) const;

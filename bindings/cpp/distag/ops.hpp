@@ -456,7 +456,7 @@ inline tensor reciprocal(const tensor& x, outcome err = {}) {
   return detail::apply_one("reciprocal", {x.get()}, {}, err);
 }
 
-// Each element limited to min .. max, in the shape of x.
+// Each element limited to min .. max, in the shape of x; for integers these are whole.
 inline tensor clamp(const tensor& x, double min = -detail::infinity, double max = detail::infinity, outcome err = {}) {
   return detail::apply_one("clamp", {x.get()}, {{"min", min}, {"max", max}}, err);
 }

@@ -510,7 +510,7 @@ M[#M + 1] = {
   },
   outputs = 1,
 }
--- Each element limited to min .. max, in the shape of x.
+-- Each element limited to min .. max, in the shape of x; for integers these are whole.
 -- clamp(tensor x, float64 min = -inf, float64 max = inf) -> tensor
 M[#M + 1] = {
   name = "clamp",

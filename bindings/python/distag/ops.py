@@ -456,7 +456,7 @@ def reciprocal(x: Tensor) -> Tensor:
 
 
 def clamp(x: Tensor, min: float = -INFINITY, max: float = INFINITY) -> Tensor:
-    """Each element limited to min .. max, in the shape of x."""
+    """Each element limited to min .. max, in the shape of x; for integers these are whole."""
     return apply("clamp", (x,), {"min": min, "max": max}, 1)[0]
 
 

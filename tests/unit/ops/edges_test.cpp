@@ -172,6 +172,25 @@ TEST(EdgesTest, NumbersThatAreNoneAreRefused) {
   EXPECT_EQ(status_of([&] { run("clamp", {floats({1}, {1})}, {{"min", NAN}}); }), Status::kInvalidArgument);
 }
 
+TEST(EdgesTest, IntegersAreClampedAsIntegers) {
+  const Tensor x = integers({4}, {INT64_MIN, -3, (int64_t{1} << 53) + 1, INT64_MAX});
+  EXPECT_EQ(integers_of(run("clamp", {x})), integers_of(x));
+  EXPECT_EQ(integers_of(run("clamp", {x}, {{"min", -2.0}})),
+            (std::vector<int64_t>{-2, -2, (int64_t{1} << 53) + 1, INT64_MAX}));
+  EXPECT_EQ(integers_of(run("clamp", {x}, {{"min", -1e19}, {"max", 5}})), (std::vector<int64_t>{INT64_MIN, -3, 5, 5}));
+  EXPECT_EQ(integers_of(run("clamp", {flags({2}, {0, 7})}, {{"max", 3}})), (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(run("clamp", {integers({0, 2}, {})}, {{"max", 3}}).dtype(), Dtype::kInt64);
+  for (const double bound : {0.5, HUGE_VAL, static_cast<double>(NAN)}) {
+    EXPECT_EQ(
+        failure_of([&] {
+          run("clamp", {x}, {{"min", bound}});
+        }),
+        fmt::format("INVALID_ARGUMENT: clamp: an int64 tensor takes a whole number only, not {}; cast it to a float "
+                    "dtype first",
+                    bound));
+  }
+}
+
 TEST(EdgesTest, AttributesThatAreNoNumbersAreRefusedByName) {
   const Tensor x = floats({2, 2}, {1, 2, 3, 5});
   const std::pair<const char*, const char*> attributes[] = {{"var", "correction"},

@@ -827,7 +827,7 @@ impl Default for Clamp {
     }
 }
 
-/// Each element limited to min .. max, in the shape of x.
+/// Each element limited to min .. max, in the shape of x; for integers these are whole.
 ///
 /// # Errors
 /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.
@@ -2685,7 +2685,7 @@ impl Tensor {
         reciprocal(self)
     }
 
-    /// Each element limited to min .. max, in the shape of x.
+    /// Each element limited to min .. max, in the shape of x; for integers these are whole.
     ///
     /// # Errors
     /// Shapes and dtypes that do not fit: the message names op, shapes and dtypes.

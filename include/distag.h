@@ -1318,8 +1318,8 @@ DISTAG_API distag_status distag_optimizer_copy_stepped_ranks(distag_optimizer *o
 
 /* Scales the context's gradients of all parameters so that their joint 2-norm is at most `max_norm`; gives the norm
  * that it found.
- * Blocks. Fails: as distag_optimizer_step; INVALID_STATE when the sum of the squares is not finite, or, naming the
- * owner, another pass ended there meanwhile: then nothing was scaled there. */
+ * Blocks. Fails: as distag_optimizer_step; INVALID_STATE when the norm is not finite, or, naming the owner, another
+ * pass ended there meanwhile: then nothing was scaled there. */
 DISTAG_API distag_status distag_optimizer_clip(distag_optimizer *optimizer, distag_context *context, double max_norm,
                                                const distag_call_options *options /* nullable */,
                                                double *out_norm /* nullable */, distag_error *err);

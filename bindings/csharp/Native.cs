@@ -2097,9 +2097,8 @@ namespace Distag.Raw {
             capacity, UIntPtr* out_count, distag_error* err);
 
         /// <summary>Scales the context's gradients of all parameters so that their joint 2-norm is at most `max_norm`;
-        /// gives the norm that it found. Blocks. Fails: as distag_optimizer_step; INVALID_STATE when the sum of the
-        /// squares is not finite, or, naming the owner, another pass ended there meanwhile: then nothing was scaled
-        /// there.</summary>
+        /// gives the norm that it found. Blocks. Fails: as distag_optimizer_step; INVALID_STATE when the norm is not
+        /// finite, or, naming the owner, another pass ended there meanwhile: then nothing was scaled there.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_optimizer_clip(OptimizerHandle optimizer, ContextHandle context, double
             max_norm, distag_call_options* options, double* out_norm, distag_error* err);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <deque>
 #include <functional>
 #include <utility>
@@ -262,12 +261,14 @@ std::vector<int32_t> DistributedOptimizer::stepped_ranks() const {
 // The norm over all owners, and the number of passes that the gradients of each owner cover.
 struct DistributedOptimizer::State::Measured {
   Measured(const State& state, const Round& round) {
-    double square = 0.0;
+    SquareSum squares;
     for (size_t i = 0; i < state.owners.size(); ++i) {
-      square += need(round.answer(i), "square").as_float64();
+      const double square = need(round.answer(i), "square").as_float64();
+      const Value* scaled = round.answer(i).find("scaled_square");  // version 0.2 does not tell it
+      squares += scaled == nullptr ? SquareSum(square) : SquareSum(square, scaled->as_float64());
       passes.push_back(static_cast<uint64_t>(need(round.answer(i), "passes").as_int64()));
     }
-    norm = std::sqrt(square);
+    norm = squares.root();
   }
 
   double norm = 0.0;

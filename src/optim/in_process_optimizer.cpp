@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "base/error.h"
 #include "base/mutex.h"
 #include "optim/local_optimizer.h"
@@ -56,7 +54,7 @@ class InProcessOptimizer final : public Optimizer {
     }
     clip_factor(0.0, max_norm);
     const auto gradients = context->gradients();
-    const double norm = std::sqrt(local_.square_norm(*gradients));
+    const double norm = square_sum(local_, *gradients).root();
     const double factor = clip_factor(norm, max_norm);
     if (factor != 1.0) context->scale_gradients(local_.ids(), factor, gradients->passes);
     return norm;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/mutex.h"
+#include "optim/norm.h"
 
 namespace distag::optim {
 namespace {
@@ -143,9 +144,12 @@ Value OptimizerOwner::answer(Owned& owned, const Request& request, Context* cont
       owned.local.settings() = request.settings;
       owned.local.step(*gradients);
       return Value();
-    case Verb::kMeasure:
-      return Value::map({{"square", Value(owned.local.square_norm(*gradients))},
+    case Verb::kMeasure: {
+      const SquareSum squares = square_sum(owned.local, *gradients);
+      return Value::map({{"square", Value(squares.sum)},
+                         {"scaled_square", Value(squares.scaled)},
                          {"passes", Value(static_cast<int64_t>(gradients->passes))}});
+    }
     case Verb::kScale:
       context->scale_gradients(owned.local.ids(), request.factor, request.passes);
       return Value();

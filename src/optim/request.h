@@ -13,7 +13,7 @@ namespace distag::optim {
 // argument is the request; the parameters follow as long as the owner does not know the optimizer.
 enum class Verb {
   kStep,     // in a context: updates the parameters by their gradients
-  kMeasure,  // in a context: {"square", "passes"}: the gradients' square norm, and the number of passes in them
+  kMeasure,  // in a context: {"square", "scaled_square", "passes"}: SquareSum of the gradients, and the passes in them
   kScale,    // in a context: multiplies the gradients by `factor`, if they still cover `passes` passes
   kSave,     // returns a list per parameter with the state of each of its tensors
   kLoad,     // `state` is a list as kSave returns

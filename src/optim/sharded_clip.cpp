@@ -1,7 +1,6 @@
 #include "optim/sharded_clip.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 #include "optim/norm.h"
@@ -16,7 +15,7 @@ bool has_sharded(const Tensors& parameters) {
 double clip_sharded(const Tensors& parameters, Context& context, double max_norm, Nanos timeout) {
   clip_factor(0.0, max_norm);
   const auto gradients = context.gradients();
-  double own = 0.0;
+  SquareSum own;
   std::vector<uint64_t> ids;
   for (const Tensor& parameter : parameters) {
     const ShardSlot* slot = parameter.shard_slot();
@@ -29,10 +28,13 @@ double clip_sharded(const Tensors& parameters, Context& context, double max_norm
            describe(parameter));
     }
     const Tensor* gradient = gradients->find(parameter);
-    if (gradient != nullptr && slot->counts_here()) own += square_norm(shard_of(*gradient));
+    if (gradient != nullptr && slot->counts_here()) own += square_sum(shard_of(*gradient));
     ids.push_back(parameter.id());
   }
-  const double norm = std::sqrt(parameters.front().shard_slot()->sum_over_members(own, timeout));
+  const ShardSlot& slot = *parameters.front().shard_slot();
+  SquareSum all(slot.sum_over_members(own.sum, timeout));
+  if (!all.is_finite()) all.scaled = slot.sum_over_members(own.scaled, timeout);  // on all members, or on none
+  const double norm = all.root();
   const double factor = clip_factor(norm, max_norm);
   if (factor != 1.0) context.scale_gradients(ids, factor, gradients->passes);
   return norm;

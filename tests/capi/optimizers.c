@@ -101,6 +101,14 @@ static void clips(distag_worker *of) {
   CHECK_NEAR(item_of(b), 2 - 0.8);
   add_gradient(context, a, INFINITY);
   CHECK_FAILS(distag_optimizer_clip(optimizer, context, 1, NULL, NULL, &err), DISTAG_E_INVALID_STATE, "norm");
+  distag_context_release(context);
+  context = context_of(of); /* gradients whose squares overflow */
+  add_gradient(context, a, 3e200);
+  add_gradient(context, b, 4e200);
+  CHECK_OK(distag_optimizer_clip(optimizer, context, 1, NULL, &norm, &err));
+  CHECK_NEAR(norm / 1e200, 5);
+  CHECK_OK(distag_optimizer_clip(optimizer, context, 1, NULL, &norm, &err));
+  CHECK_NEAR(norm, 1);
   distag_optimizer_release(optimizer);
   distag_context_release(context);
   distag_tensor_release(a);

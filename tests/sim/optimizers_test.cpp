@@ -254,6 +254,16 @@ TEST(OptimizersTest, ClippingIsByTheJointNormOfAllOwners) {
   });
 }
 
+// The squares at one owner are finite, those at the other overflow.
+TEST(OptimizersTest, ClippingIsByAJointNormWhoseSquaresOverflow) {
+  OptimizerGroup test(3, 3);
+  const auto optimizer = test.make(0, "sgd", {1, 2});
+  const auto context = test.make_gradients(0, {1}, 1e150);
+  test.add_gradients(0, *context, {2}, 1e200);
+  EXPECT_NEAR(optimizer->clip(context, 1, {}) / 1e200, std::sqrt(6.0), 1e-12);
+  EXPECT_NEAR(optimizer->clip(context, 1, {}), 1, 1e-12);
+}
+
 TEST(OptimizersTest, ASavedStateGoesOnInAnotherOptimizer) {
   OptimizerGroup test(5, 3);
   const auto first = test.make(0, "adam", {2, 1});

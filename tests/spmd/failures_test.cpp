@@ -651,6 +651,18 @@ TEST(Failures, ClipCountsWhatIsRepeatedOnce) {
   });
 }
 
+TEST(Failures, ClipMeasuresGradientsWhoseSquaresOverflow) {
+  MeshGroup group({2, 2});
+  group.run([](Member& member) {
+    const Tensor a = leaf(member, "('x', 'y')");
+    const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
+    context->backward({apply("sum", {apply("mul_scalar", {a}, ops::make_attributes({{"value", 1e200}}))})}, {});
+    const auto sgd = optim::make_in_process_optimizer(optim::find_rule("sgd"), {a});
+    EXPECT_NEAR(sgd->clip(context, 1.0, {}) / 1e200, std::sqrt(8.0), 1e-12);
+    EXPECT_NEAR(sgd->clip(context, 1.0, {}), 1.0, 1e-12);
+  });
+}
+
 TEST(Failures, StateOfOptimizersLiesLikeTheParameters) {
   MeshGroup group({2});
   group.run([](Member& member) {

@@ -82,11 +82,26 @@ TEST(NormTest, SquaresAreSummedOverEveryElement) {
       values[i] = singles[i];
       expected += values[i] * values[i];
     }
-    EXPECT_EQ(square_norm(testing::tensor_of(Dims{count}, values)), expected);
-    EXPECT_EQ(square_norm(testing::tensor_of(Dims{count}, singles)), expected);
-    EXPECT_EQ(square_norm(testing::with_gaps(testing::tensor_of(Dims{count}, values))), expected);
+    EXPECT_EQ(square_sum(testing::tensor_of(Dims{count}, values)).sum, expected);
+    EXPECT_EQ(square_sum(testing::tensor_of(Dims{count}, singles)).sum, expected);
+    EXPECT_EQ(square_sum(testing::with_gaps(testing::tensor_of(Dims{count}, values))).sum, expected);
   }
-  EXPECT_EQ(square_norm(Tensor()), 0);
+  EXPECT_EQ(square_sum(Tensor()).sum, 0);
+}
+
+TEST(NormTest, SquaresMayOverflow) {
+  const auto of = [](std::vector<double> values) {
+    return square_sum(testing::tensor_of(Dims{static_cast<int64_t>(values.size())}, values));
+  };
+  SquareSum sum = of({3e200, 0, 4e200});
+  EXPECT_DOUBLE_EQ(sum.root(), 5e200);
+  sum += of({12e200, 1});
+  EXPECT_DOUBLE_EQ(sum.root(), 13e200);
+  SquareSum several = of({1e154});  // each is finite
+  several += of({1e154});
+  EXPECT_DOUBLE_EQ(several.root(), std::sqrt(2) * 1e154);
+  EXPECT_EQ(of({1e308, 1e308, 1e308, 1e308}).root(), std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isnan(of({1e200, std::nan("")}).root()));
 }
 
 TEST(NormTest, OnlyANormAboveTheLimitIsScaled) {

@@ -2250,8 +2250,8 @@ functions! {
     [150, crate::library::refused(err)]
     distag_optimizer_copy_stepped_ranks(optimizer: *mut distag_optimizer, ranks: *mut i32, capacity: usize, out_count: *mut usize, err: *mut distag_error) -> i32;
     /// Scales the context's gradients of all parameters so that their joint 2-norm is at most `max_norm`; gives
-    /// the norm that it found. Blocks. Fails: as distag_optimizer_step; INVALID_STATE when the sum of the squares
-    /// is not finite, or, naming the owner, another pass ended there meanwhile: then nothing was scaled there.
+    /// the norm that it found. Blocks. Fails: as distag_optimizer_step; INVALID_STATE when the norm is not
+    /// finite, or, naming the owner, another pass ended there meanwhile: then nothing was scaled there.
     [151, crate::library::refused(err)]
     distag_optimizer_clip(optimizer: *mut distag_optimizer, context: *mut distag_context, max_norm: f64, options: *const distag_call_options, out_norm: *mut f64, err: *mut distag_error) -> i32;
     /// Gives the state at all owners and the settings as one value, a map with tensors. Blocks until the steps

@@ -1,13 +1,12 @@
 #include "base/data_file.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <memory>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/file_size.h"
@@ -23,10 +22,6 @@ constexpr size_t kMostAtOnce = size_t{1} << 30;  // some kernels refuse 2 GiB
   fail(is_short ? Status::kOutOfMemory : Status::kInvalidState, "\"{}\" cannot be {}: {}", path, verb,
        describe_file_error(error));
 }
-
-struct CloseFolder {
-  void operator()(DIR* folder) const { closedir(folder); }
-};
 
 bool is_regular(int descriptor) {
   struct stat status = {};
@@ -120,12 +115,12 @@ void make_folder(const std::string& path) {
 }
 
 std::vector<std::string> list_folder(const std::string& path) {
-  DIR* folder = opendir(path.c_str());
-  if (folder == nullptr) fail_at("read", path, errno);
   std::vector<std::string> names;
-  const std::unique_ptr<DIR, CloseFolder> closes(folder);
-  for (errno = 0; const dirent* entry = readdir(folder); errno = 0) names.emplace_back(entry->d_name);
-  if (errno != 0) fail_at("read", path, errno);
+  try {
+    for (const auto& entry : std::filesystem::directory_iterator(path)) names.push_back(entry.path().filename());
+  } catch (const std::filesystem::filesystem_error& error) {
+    fail_at("read", path, error.code().value());
+  }
   return names;
 }
 

@@ -103,9 +103,9 @@ void GatherTree::send_below(const SpreadPointer& spread, size_t place) {
 void GatherTree::send(const SpreadPointer& spread, size_t place) {
   ++spread->open;
   try {
-    const auto member = shared_.membership.find_by_rank(spread->ranks[place]);
-    if (!member) fail(Status::kDisconnected, "there is no rank {} any more", spread->ranks[place]);
-    const auto answer = shared_.service->ask(member->peer, kFunction, spread->args);  // the member's loss ends the call
+    // All are known here: each of them has asked, or this worker has named it in its own request.
+    const Peer peer = shared_.membership.find_by_rank(spread->ranks[place]).value().peer;
+    const auto answer = shared_.service->ask(peer, kFunction, spread->args);  // the member's loss ends the call
     answer->on_done([weak = weak_from_this(), spread, place, raw = answer.get()] {
       if (const auto self = weak.lock()) self->on_answer(spread, place, *raw);
     });

@@ -110,6 +110,26 @@ TEST(LeavingMembers, AMeshOwesNothingToAWorkerThatShutDown) {
   }
 }
 
+// The lost member never acknowledges the parts after which it would be told.
+TEST(LeavingMembers, AMeshOwesNothingToAMemberThatIsLost) {
+  MeshGroup members(1, {4});
+  const auto owes_word = [&members] {
+    bool owes = false;
+    members.group().loop(0).run([&] { owes = members.mesh(0).parts().end.owes_word(); });
+    return owes;
+  };
+  members.group().network().part("w0", "w3");
+  members.mesh(0).collective(call_of(CollectiveKind::kBroadcast, members.all_axes(), numbers({2}, 1)));
+  members.mesh(2).leave();
+  members.group().scheduler().run_for(10 * kMillisecond);
+  expect_failure(failure_of(*members.mesh(0).collective(sum_of({2}))), Status::kDisconnected,
+                 "worker \"w2\" (rank 2) has left it");
+  EXPECT_TRUE(owes_word());
+  members.group().kill(3);
+  members.group().scheduler().run_for(30 * kSecond);
+  EXPECT_FALSE(owes_word());
+}
+
 // The member has an asynchronous call under way when it releases the mesh, and then that call fails.
 TEST(LeavingMembers, AMemberThatLeavesAndEndsBehindAnotherNamesThat) {
   MeshGroup members(1, {3});

@@ -66,10 +66,7 @@ std::string reason_of(StepCosts& costs, const ChoiceRequest& request, const Spec
   repeated.leaves = choice.leaves;
   repeated.leaves[leaf] = Spec(choice.leaves[leaf].rank());
   repeated.step = plan_step(costs, repeated.leaves);
-  if (repeated.step.part.time == kImpossible) {
-    return costs.policy().refuses_hidden ? "repeated, an op would move data, which the mesh refuses"
-                                         : "repeated, a step would take a time that cannot be counted";
-  }
+  if (repeated.step.part.time == kImpossible) return "repeated, no step would be possible";
   const Picoseconds time = choice.step.part.time, other = repeated.step.part.time;
   if (other > time) return fmt::format("saves {} of a step, over repeated", microseconds(other - time));
   if (!fits_memory(costs, request, repeated)) return "repeated it would pass memory_bytes";

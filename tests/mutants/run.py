@@ -24,7 +24,7 @@ from cells import all_cells  # noqa: E402
 
 SUITES = ("unit_base", "unit_session", "unit_group", "unit_rpc", "unit_dautograd", "unit_rref", "unit_worker",
           "sim_tests", "unit_transport", "unit_wire", "unit_store", "unit_spmd", "contract_transport", "spmd_tests",
-          "unit_ops", "unit_optim")
+          "unit_ops", "unit_optim", "unit_layout")
 # A test of the matrix of faults: words of the cells, without blanks, with a colon between them.
 MATRIX = "faults"
 SECONDS = 60  # for a test that takes one or two; one that hangs has noticed. A whole suite has ten times that

@@ -259,6 +259,67 @@ TEST(PlanAuto, ALimitOfMemoryCutsParameters) {
   EXPECT_EQ(error_of([&] { model.plan(mesh_of({2}), {root}); }).status(), Status::kOutOfMemory);
 }
 
+std::string why(const Plan& plan, const std::string& name) {
+  const auto report = report_of(plan);
+  for (const auto& leaf : report["leaves"]) {
+    if (leaf["name"] == name) return leaf["why"];
+  }
+  return "there is no such leaf";
+}
+
+TEST(PlanAuto, EachSpecHasItsReason) {
+  Model model;
+  const Tensor root = two_layers(model, 49152, 64);
+  const Plan free = model.plan(mesh_of({2}), {root});
+  EXPECT_TRUE(std::regex_match(why(free, "x"), std::regex("saves [0-9]+[.][0-9]{6} us of a step, over repeated")))
+      << why(free, "x");
+  EXPECT_EQ(why(free, "up.weight"), "no cut of it saves time: repeated");
+  model.settings.memory_bytes = report_of(free)["memory"].get<uint64_t>() - 100;
+  const Plan less = model.plan(mesh_of({2}), {root});
+  size_t cut_for_memory = 0;
+  for (const char* name : {"up.weight", "up.bias", "down.weight", "down.bias"}) {
+    cut_for_memory += why(less, name) == "repeated it would pass memory_bytes" ? 1 : 0;
+  }
+  EXPECT_GT(cut_for_memory, 0u) << less.report();
+}
+
+// No cut saves time, and some save memory.
+TEST(PlanAuto, WhatTakesNoTimeIsCutForMemory) {
+  Model model;
+  model.settings.costs = "{\"alpha\": 0, \"beta\": 0, \"rate\": 0}";
+  const Plan plan = model.plan(mesh_of({2}), {two_layers(model, 64, 64)});
+  EXPECT_EQ(why(plan, "x"), "saves memory, and takes no time over repeated") << plan.report();
+}
+
+TEST(PlanAuto, ReasonsOfManyLeavesAreNotWorkedOut) {
+  Model model;
+  Tensor sum = model.input("0", {1 << 20});
+  for (int i = 1; i < 260; ++i) sum = run("add", {sum, model.input(std::to_string(i), {1 << 20})});
+  EXPECT_EQ(why(model.plan(mesh_of({2}), {sum}), "7"), "found by the search");
+}
+
+TEST(PlanAuto, AStepThatIsNotPossibleIsNone) {
+  const auto with_elements = [](int64_t count) {
+    Model model;
+    model.settings.costs = "{\"rate\": 1000}";
+    model.settings.is_inference = true;
+    return why(model.plan(mesh_of({2}), {run("neg", {model.input("x", {count})})}), "x");
+  };
+  EXPECT_EQ(with_elements(25'000'000'000), "repeated, no step would be possible");
+  EXPECT_EQ(error_of([&] { with_elements(100'000'000'000); }).message(),
+            "no specs of the leaves were found by which a step takes a time that can be counted: give other costs");
+  Model model;
+  model.settings.policy.refuses_hidden = true;
+  model.settings.rules = {{"a", "('x', None)"}};
+  const Tensor a = model.input("a", {4, 4});
+  const Error error = error_of([&] {
+    model.plan(mesh_of({2}), {run("flip", {a}, make_attributes({{"dims", Dims{0}}}))});
+  });
+  EXPECT_EQ(error.status(), Status::kInvalidArgument);
+  EXPECT_NE(error.message().find("by which no op moves data, as hidden_moves of the mesh wants"), std::string::npos)
+      << error.message();
+}
+
 TEST(PlanAuto, ASavedPlanIsReadBackAsItIs) {
   Model model;
   const Tensor root = two_layers(model, 64, 256);

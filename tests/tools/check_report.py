@@ -157,8 +157,10 @@ def wrong_use(folder):
     os.mkdir(folder)
     nothing = report(folder)
     assert nothing.returncode == 1 and "DISTAG_TRACE" in nothing.stderr, nothing
-    assert report(os.path.join(folder, "missing")).returncode == 1
     write(folder, "w0", head("w0", 0) + run("f", 1, 0, 1))
+    for no_folder in (os.path.join(folder, "missing"), os.path.join(folder, os.listdir(folder)[0])):
+        done = report(no_folder)
+        assert (done.returncode, done.stderr) == (1, f'distag: "{no_folder}" is no folder\n'), done
     for unwritable in (("--merged", "/nowhere/file"), ("-o", "/nowhere/file")):
         done = report(folder, *unwritable)
         assert done.returncode == 1 and "/nowhere/file" in done.stderr, done

@@ -1729,8 +1729,8 @@ namespace Distag.Raw {
         /// barrier. Several may be under way: gathers over the same ranks are matched in call order; a failed one is
         /// withdrawn for the next (since 0.2). Blocks. Fails: DEADLINE listing the workers that did not come, at most a
         /// second late; DISCONNECTED or PEER_RESTARTED naming those that are lost or have left; INVALID_ARGUMENT (a
-        /// rank twice, unknown, this one missing, a value that is too large or too deep to be sent; on all members,
-        /// values that are so together).</summary>
+        /// rank twice, unknown, this one missing; on all members a value of one that cannot be sent, naming it, and
+        /// values that are too large together).</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_worker_all_gather(WorkerHandle worker, IntPtr value, int[] ranks, UIntPtr
             rank_count, long timeout_ns, IntPtr* out_values, distag_error* err);

@@ -23,6 +23,10 @@ Ranks ascending(const std::vector<int32_t>& given) {
   return ranks;
 }
 
+bool is_of_value(const Error& error) {
+  return error.status() == Status::kInvalidArgument || error.status() == Status::kUnsupported;
+}
+
 }  // namespace
 
 void AllGather::check_serving() const {
@@ -46,7 +50,17 @@ std::shared_ptr<Future<Value>> AllGather::begin(const Value& value, std::optiona
   if (!std::binary_search(turn->ranks.begin(), turn->ranks.end(), shared_.self.rank)) {
     fail(Status::kInvalidArgument, "{}: its own rank {} is not among them", describe(turn->ranks), shared_.self.rank);
   }
-  turn->value = wire::prepare(value);
+  try {
+    turn->value = wire::prepare(value);
+    if (value.depth() >= kMaxValueDepth) {
+      fail(Status::kInvalidArgument, "a value nests {} deep, and the list of all values more than {} deep",
+           value.depth(), kMaxValueDepth);
+    }
+  } catch (...) {
+    turn->value = Value();
+    turn->failure = current_error();
+    if (!is_of_value(*turn->failure)) throw;
+  }
   turn->timeout = timeout;
   turn->deadline = deadline_after(shared_.loop.now(), timeout);
   turn->future->set_operation("all_gather");
@@ -122,7 +136,7 @@ void AllGather::enqueue(const TurnPointer& turn) {
 void AllGather::send(const TurnPointer& turn) {
   turn->is_under_way = true;
   turn->number = static_cast<int64_t>(shared_.random.next() >> 1);
-  GatherRequest request{turn->ranks, kForever, turn->number, std::move(turn->value)};
+  GatherRequest request{turn->ranks, kForever, turn->number, std::move(turn->value), turn->failure};
   if (turn->deadline != kNever) {
     request.time_left = std::max<Nanos>(0, turn->deadline - shared_.loop.now());
   }
@@ -176,6 +190,12 @@ void AllGather::on_answer(const TurnPointer& turn, const Future<Value>& answer) 
     if (!turn->has_values) fail(Status::kProtocol, "the round is over, and its values have not come");
   } catch (...) {
     Error error = current_error();
+    const bool is_unsent = is_of_value(error) && !error.may_have_run() && !turn->failure;
+    if (is_unsent && !turn->future->is_done()) {
+      turn->failure = std::move(error);
+      turn->value = Value();
+      return try_to_send(turn);
+    }
     EachStep each;  // without memory for the context it still fails
     each([&error, &turn] { error.add_context(describe(turn->ranks)); });
     each([&error, &turn] { turn->future->fail(std::move(error)); });  // has no effect if the values have come

@@ -27,9 +27,9 @@ class AllGather : public std::enable_shared_from_this<AllGather> {
 
   explicit AllGather(GroupShared& shared) : shared_(shared) {}
 
-  // Without `ranks`, all current members of the group. The result is in the order of `ranks`. Any thread. Throws
-  // INVALID_STATE unless started, INVALID_ARGUMENT for invalid ranks or a value that cannot travel, DISCONNECTED naming
-  // a lost member.
+  // Without `ranks`, all current members of the group. The result is in the order of `ranks`. A value that cannot
+  // travel fails the calls of all. Any thread. Throws INVALID_STATE unless started, INVALID_ARGUMENT for invalid ranks,
+  // DISCONNECTED naming a lost member.
   std::shared_ptr<Future<Value>> begin(const Value& value, std::optional<std::vector<int32_t>> ranks, Nanos timeout);
   // On the loop. expects(): whether `turn` is the one under way for these ranks. take(): its values have arrived.
   bool expects(const Ranks& ranks, int64_t turn) const;
@@ -42,6 +42,7 @@ class AllGather : public std::enable_shared_from_this<AllGather> {
     std::vector<int32_t> order;  // the ranks in the caller's order
     int64_t number = 0;          // random: no other turn has it, not even one of an earlier incarnation
     Value value;
+    std::optional<Error> failure;  // why the value cannot travel: it goes in the place of the value, and fails all
     Nanos timeout = kForever;
     Nanos deadline = kNever;
     Loop::TimerId timer = 0;              // times out the future

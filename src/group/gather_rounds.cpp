@@ -46,16 +46,37 @@ Ranks decode_ranks(const Value& value) {
 }
 
 Values GatherRequest::encode() && {
-  return {encode_ranks(ranks), Value(static_cast<int64_t>(time_left)), Value(turn), std::move(value)};
+  Values args = {encode_ranks(ranks), Value(static_cast<int64_t>(time_left)), Value(turn), std::move(value)};
+  if (failure) {
+    args.push_back(Value::list({Value(static_cast<int64_t>(failure->status())), Value::text(failure->message())}));
+  }
+  return args;
 }
 
+namespace {
+
+Error decode_failure(const Value& value) {
+  const Value::List& parts = value.as_list();
+  if (parts.size() != 2) fail(Status::kInvalidArgument, "all_gather: {} parts describe a failure, not 2", parts.size());
+  const int64_t status = parts[0].as_int64();
+  if (status <= 0 || status > std::numeric_limits<int32_t>::max()) {
+    fail(Status::kInvalidArgument, "all_gather: a failure has status {}", status);
+  }
+  return {static_cast<Status>(status), parts[1].as_text()};
+}
+
+}  // namespace
+
 GatherRequest GatherRequest::decode(const Values& args) {
-  if (args.size() != 4) fail(Status::kInvalidArgument, "all_gather: {} arguments came, not 4", args.size());
+  if (args.size() != 4 && args.size() != 5) {
+    fail(Status::kInvalidArgument, "all_gather: {} arguments came, not 4 or 5", args.size());
+  }
   GatherRequest request;
   request.ranks = decode_ranks(args[0]);
   request.time_left = args[1].as_int64();
   request.turn = args[2].as_int64();
   request.value = args[3];
+  if (args.size() == 5) request.failure = decode_failure(args[4]);
   return request;
 }
 
@@ -149,8 +170,10 @@ void GatherRounds::drop_given_up(Round& round) {
 
 void GatherRounds::add(Round& round, GatherRequest request, const Peer& caller, std::shared_ptr<PendingReply> reply) {
   const Ranks& ranks = request.ranks;
-  round.came.emplace(caller.rank, Contribution{caller.incarnation, request.turn, request.value,
-                                               payload_bytes(request.value), std::move(reply)});
+  if (request.failure) request.failure->add_context(describe_peer(caller)).set_origin_rank(caller.rank);
+  round.came.emplace(caller.rank,
+                     Contribution{caller.incarnation, request.turn, request.value, std::move(request.failure),
+                                  payload_bytes(request.value), std::move(reply)});
   if (round.came.size() == ranks.size()) {
     complete(ranks);
     return;
@@ -227,6 +250,7 @@ void GatherRounds::complete(const Ranks& given) {
     Value::List values;
     std::vector<int64_t> turns;
     for (auto& [rank, contribution] : round->came) {
+      if (contribution.failure) throw *contribution.failure;
       values.push_back(std::move(contribution.value));
       turns.push_back(contribution.turn);
     }

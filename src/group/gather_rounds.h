@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct GatherRequest {
   Nanos time_left = kForever;
   int64_t turn = 0;  // identifies the values that belong to the sender's turn
   Value value;
+  std::optional<Error> failure;  // why the value cannot travel; then it is null
 
   Values encode() &&;
   // Throws INVALID_ARGUMENT for malformed arguments.
@@ -44,7 +46,7 @@ struct GatherRequest {
 // Collects the contributions of members to the rounds in which this worker is the lowest rank. Each set of ranks has
 // one round at a time. A round ends when all members have come, for one member at its deadline, and for all when a
 // member is lost. A member that gave up counts as not come. The calls of a complete round are answered once the values
-// have reached all members. On the loop.
+// have reached all members; if the value of one cannot travel, all of them fail with that. On the loop.
 class GatherRounds {
  public:
   // Brings the values to all ranks, this worker first, and reports the ranks that they did not reach; nullptr: some,
@@ -72,6 +74,7 @@ class GatherRounds {
     Incarnation from = 0;
     int64_t turn = 0;
     Value value;
+    std::optional<Error> failure;
     uint64_t bytes = 0;  // size of the value
     std::shared_ptr<PendingReply> reply;
     Loop::TimerId timer = 0;  // 0: none

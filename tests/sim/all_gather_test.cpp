@@ -70,25 +70,58 @@ TEST(AllGather, GivesEveryoneTheValuesOfAllInTheOrderOfRanks) {
   });
 }
 
+Value nested(int deep) {
+  Value value(int64_t{1});
+  for (int i = 0; i < deep; ++i) value = Value::list({value});
+  return value;
+}
+
 // Each value travels to the first of the ranks, but all of them travel back to none: no member has the round.
-TEST(AllGather, ValuesThatAreTooLargeOrTooDeepTogetherFailOnAll) {
+TEST(AllGather, ValuesThatAreTooLargeTogetherFailOnAll) {
   SimGroupOptions options = options_for(3);
   options.max_message_bytes = size_t{1} << 20;
   SimWorkerGroup group(1, options);
   group.start();
-  Value deep(int64_t{1});
-  for (int i = 0; i < 16; ++i) deep = Value::list({deep});
   const Value large = Value(Tensor::empty(Dtype::kFloat64, {75'000}));
-  for (const auto& [value, word] : {std::pair(large, "exceeds the limit"), std::pair(deep, "more than 16 deep")}) {
-    std::vector<Gathered> all;
-    for (int32_t rank = 0; rank < group.size(); ++rank) {
-      all.push_back(group.worker(rank).group().all_gather(value, std::nullopt, 30 * kSecond));
-    }
-    for (const Gathered& one : all) expect_failure(failure_of(one), Status::kInvalidArgument, word);
-  }
   std::vector<Gathered> all;
+  for (int32_t rank = 0; rank < group.size(); ++rank) {
+    all.push_back(group.worker(rank).group().all_gather(large, std::nullopt, 30 * kSecond));
+  }
+  for (const Gathered& one : all) expect_failure(failure_of(one), Status::kInvalidArgument, "exceeds the limit");
+  all.clear();
   for (int32_t rank = 0; rank < group.size(); ++rank) all.push_back(gather(group, rank, rank));
   for (const Gathered& one : all) EXPECT_EQ(values_of(one), (std::vector<int64_t>{0, 1, 2}));
+}
+
+// The value of one member cannot be sent. The calls after that one meet as before, though all are made at once.
+TEST(AllGather, AValueThatCannotBeSentFailsOnAllWithTheSameError) {
+  for (const int32_t victim : {0, 1, 2}) {
+    for (const std::string fault : {"exceeds the limit", "nests 16 deep", "undefined tensor"}) {
+      SimGroupOptions options = options_for(3);
+      options.max_message_bytes = size_t{1} << 20;
+      SimWorkerGroup group(1, options);
+      group.start();
+      const Value wrong = fault == "exceeds the limit" ? Value(Tensor::empty(Dtype::kFloat64, {150'000}))
+                          : fault == "nests 16 deep"   ? nested(16)
+                                                       : Value(Tensor());
+      std::vector<Gathered> first, second;
+      for (int32_t rank = 0; rank < group.size(); ++rank) {
+        const Value& value = rank == victim ? wrong : Value(int64_t{rank});
+        first.push_back(group.worker(rank).group().all_gather(value, std::nullopt, 30 * kSecond));
+        second.push_back(gather(group, rank, 10 + rank));
+        group.scheduler().run_for(100 * kMillisecond);
+      }
+      const Error error = failure_of(first.front());
+      expect_failure(error, Status::kInvalidArgument, fault);
+      expect_failure(error, Status::kInvalidArgument, "worker \"" + SimWorkerGroup::name(victim) + "\"");
+      for (const Gathered& one : first) {
+        EXPECT_EQ(failure_of(one).message(), error.message());
+        EXPECT_EQ(failure_of(one).origin_rank(), victim);
+      }
+      for (const Gathered& one : second) EXPECT_EQ(values_of(one), (std::vector<int64_t>{10, 11, 12}));
+      for (const ShutdownReport& report : group.shutdown()) EXPECT_TRUE(report.clean);
+    }
+  }
 }
 
 TEST(AllGather, GivesTheListInTheOrderInWhichTheCallerNamesTheRanks) {
@@ -285,6 +318,12 @@ TEST(AllGather, RefusesWhatAMemberMayNotAsk) {
   expect_failure(ask({1, 2}), Status::kInvalidArgument, "all_gather");
   expect_failure(ask({-1, 0, 1}), Status::kInvalidArgument, "all_gather");
   expect_failure(ask({0, 1, int64_t{1} << 40}), Status::kInvalidArgument, "all_gather");
+  const auto fail_with = [&](Value failure) {
+    return call("distag.all_gather", {row({0, 1}), Value(int64_t{kSecond}), Value(int64_t{7}), Value(), failure});
+  };
+  expect_failure(fail_with(Value()), Status::kInvalidArgument, "list");
+  expect_failure(fail_with(Value::list({Value(int64_t{10})})), Status::kInvalidArgument, "describe a failure");
+  expect_failure(fail_with(Value::list({Value(int64_t{0}), Value::text("")})), Status::kInvalidArgument, "status 0");
   const Value real(Tensor::scalar(Dtype::kFloat64, 0));
   expect_failure(call("distag.all_gather", {real, Value(int64_t{kSecond}), Value(int64_t{7}), Value()}),
                  Status::kInvalidArgument, "int64");

@@ -197,7 +197,10 @@ void AllGather::on_answer(const TurnPointer& turn, const Future<Value>& answer) 
       return try_to_send(turn);
     }
     EachStep each;  // without memory for the context it still fails
-    each([&error, &turn] { error.add_context(describe(turn->ranks)); });
+    each([&error, &turn] {
+      const bool is_late = error.status() == Status::kDeadline;
+      error.add_context(describe(turn->ranks) + (is_late ? " after " + describe_time(turn->timeout) : ""));
+    });
     each([&error, &turn] { turn->future->fail(std::move(error)); });  // has no effect if the values have come
   }
   send_next_soon(turn);

@@ -136,14 +136,17 @@ void GatherRounds::check_room(const GatherRequest& request, const Peer& caller) 
 
 // Names the missing members; those without a known name by rank.
 std::string GatherRounds::describe_missing(const Ranks& ranks, const Round& round) const {
-  std::string text;
+  std::string missing, gave_up;
   for (const int32_t rank : ranks) {
     if (round.came.contains(rank)) continue;
     const auto member = shared_.membership.find_by_rank(rank);
+    std::string& text = round.gave_up.contains(rank) ? gave_up : missing;
     text += fmt::format("{}{}", text.empty() ? "" : ", ",
                         member ? describe_peer(member->peer) : fmt::format("rank {}", rank));
   }
-  return text;
+  if (!missing.empty()) missing = "there did not come: " + missing;
+  if (!gave_up.empty()) missing += (missing.empty() ? "" : "; ") + ("there came, and gave up: " + gave_up);
+  return missing;
 }
 
 std::vector<Ranks> GatherRounds::missing(size_t most) const {
@@ -165,11 +168,12 @@ void GatherRounds::drop_given_up(Round& round) {
   for (const auto& [rank, contribution] : round.came) {
     if (contribution.reply->is_cancelled()) gone.push_back(rank);
   }
-  for (const int32_t rank : gone) remove(round, rank);
+  for (const int32_t rank : gone) give_up(round, rank);
 }
 
 void GatherRounds::add(Round& round, GatherRequest request, const Peer& caller, std::shared_ptr<PendingReply> reply) {
   const Ranks& ranks = request.ranks;
+  round.gave_up.erase(caller.rank);
   if (request.failure) request.failure->add_context(describe_peer(caller)).set_origin_rank(caller.rank);
   round.came.emplace(caller.rank,
                      Contribution{caller.incarnation, request.turn, request.value, std::move(request.failure),
@@ -179,17 +183,16 @@ void GatherRounds::add(Round& round, GatherRequest request, const Peer& caller, 
     return;
   }
   if (request.time_left == 0) {
-    on_due(ranks, caller.rank, 0);
+    on_due(ranks, caller.rank);
     return;
   }
   if (round.came.size() == 1) look_for_missing(ranks, round);
   if (request.time_left != kForever) {
     const Nanos deadline = deadline_after(shared_.loop.now(), request.time_left);
-    round.came.at(caller.rank).timer =
-        shared_.loop.start_timer(deadline, [this, ranks, rank = caller.rank, timeout = request.time_left] {
-          rounds_.at(ranks).came.at(rank).timer = 0;
-          on_due(ranks, rank, timeout);
-        });
+    round.came.at(caller.rank).timer = shared_.loop.start_timer(deadline, [this, ranks, rank = caller.rank] {
+      rounds_.at(ranks).came.at(rank).timer = 0;
+      on_due(ranks, rank);
+    });
   }
 }
 
@@ -207,18 +210,24 @@ void GatherRounds::look_for_missing(const Ranks& ranks, const Round& round) {
   }
 }
 
-void GatherRounds::on_due(const Ranks& ranks, int32_t rank, Nanos timeout) {
+// The caller adds its timeout: some of that had passed before it came.
+void GatherRounds::on_due(const Ranks& ranks, int32_t rank) {
   assert_on_loop(shared_.loop);
   Round& round = rounds_.at(ranks);
   drop_given_up(round);
   const auto found = round.came.find(rank);
   if (found != round.came.end()) {
     const std::shared_ptr<PendingReply> reply = found->second.reply;
-    reply->fail(Error(Status::kDeadline, fmt::format("after {} there did not come: {}", describe_time(timeout),
-                                                     describe_missing(ranks, round))));
-    remove(round, rank);
+    reply->fail(Error(Status::kDeadline, describe_missing(ranks, round)));
+    give_up(round, rank);
   }
   if (round.came.empty()) rounds_.erase(ranks);
+}
+
+void GatherRounds::give_up(Round& round, int32_t rank) {
+  remove(round, rank);
+  EachStep each;  // without memory for the note it counts as not come
+  each([&round, rank] { round.gave_up.insert(rank); });
 }
 
 void GatherRounds::remove(Round& round, int32_t rank) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,7 +46,7 @@ struct GatherRequest {
 
 // Collects the contributions of members to the rounds in which this worker is the lowest rank. Each set of ranks has
 // one round at a time. A round ends when all members have come, for one member at its deadline, and for all when a
-// member is lost. A member that gave up counts as not come. The calls of a complete round are answered once the values
+// member is lost. A member that gave up may come again. The calls of a complete round are answered once the values
 // have reached all members; if the value of one cannot travel, all of them fail with that. On the loop.
 class GatherRounds {
  public:
@@ -81,6 +82,7 @@ class GatherRounds {
   };
   struct Round {
     std::map<int32_t, Contribution> came;  // by rank: members that have come
+    std::set<int32_t> gave_up;             // members that had come, and have not come again
   };
 
   void check(const GatherRequest& request, const Peer& caller) const;
@@ -89,7 +91,8 @@ class GatherRounds {
   void drop_given_up(Round& round);
   void add(Round& round, GatherRequest request, const Peer& caller, std::shared_ptr<PendingReply> reply);
   void look_for_missing(const Ranks& ranks, const Round& round);
-  void on_due(const Ranks& ranks, int32_t rank, Nanos timeout);
+  void on_due(const Ranks& ranks, int32_t rank);
+  void give_up(Round& round, int32_t rank);
   void remove(Round& round, int32_t rank);
   void complete(const Ranks& ranks);
   static void answer(PendingReply& reply, const Error* why) noexcept;

@@ -174,8 +174,13 @@ TEST(AllGather, NamesWhoDidNotComeAndMeetsThemTheNextTime) {
     EXPECT_LT(group.scheduler().now() - begin, 3 * kSecond);
     expect_failure(error, Status::kDeadline, "\"w1\" (rank 1), worker \"w3\"");
     EXPECT_EQ(error.message().find("\"w2\""), std::string::npos) << error.message();
+    expect_failure(error, Status::kDeadline, "all_gather of ranks 0, 1, 2, 3 after 2 s: ");
     error = failure_of(second);
-    expect_failure(error, Status::kDeadline, "worker \"w0\" (rank 0), worker \"w1\" (rank 1), worker \"w3\" (rank 3)");
+    expect_failure(error, Status::kDeadline, "all_gather of ranks 0, 1, 2, 3 after 3 s: ");
+    expect_failure(
+        error, Status::kDeadline,
+        "there did not come: worker \"w1\" (rank 1), worker \"w3\" (rank 3); there came, and gave up: worker "
+        "\"w0\" (rank 0)");
     std::vector<Gathered> all;
     for (int32_t rank = 0; rank < 4; ++rank) all.push_back(gather(group, rank, 20 + rank));
     for (const Gathered& one : all) EXPECT_EQ(values_of(one), (std::vector<int64_t>{20, 21, 22, 23}));

@@ -1515,8 +1515,8 @@ DISTAG_API distag_status distag_mesh_create(distag_worker *worker /* nullable */
                                             const char *const *axis_names /* nullable */, size_t ndim,
                                             const distag_mesh_options *options /* nullable */, distag_mesh **out_mesh,
                                             distag_error *err);
-/* Its future has the value null; the mesh is there at once, and answers INVALID_STATE until the future is complete.
- * Fails also: UNSUPPORTED without a worker. */
+/* Its future has the value null; the mesh is there at once, and answers INVALID_STATE until the future is complete. To
+ * cancel it ends the mesh for members that have it. Fails also: UNSUPPORTED without a worker. */
 DISTAG_API distag_status distag_mesh_create_async(distag_worker *worker /* nullable */,
                                                   const int32_t *ranks /* nullable */, size_t rank_count,
                                                   const int64_t *shape /* nullable */,

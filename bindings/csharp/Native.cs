@@ -2249,7 +2249,8 @@ namespace Distag.Raw {
             err);
 
         /// <summary>Its future has the value null; the mesh is there at once, and answers INVALID_STATE until the
-        /// future is complete. Fails also: UNSUPPORTED without a worker.</summary>
+        /// future is complete. To cancel it ends the mesh for members that have it. Fails also: UNSUPPORTED without a
+        /// worker.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_mesh_create_async(WorkerHandle worker, int[] ranks, UIntPtr rank_count, long[]
             shape, IntPtr[] axis_names, UIntPtr ndim, distag_mesh_options* options, IntPtr* out_mesh, IntPtr*

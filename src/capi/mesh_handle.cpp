@@ -9,6 +9,10 @@ namespace {
 // Completes with the mesh as its users hold it: after the last of them this worker leaves the mesh.
 std::shared_ptr<Future<std::shared_ptr<MeshUse>>> in_use(const Meshes::Made& made) {
   auto use = Future<std::shared_ptr<MeshUse>>::make();
+  use->set_operation("mesh");
+  use->set_canceller([weak = std::weak_ptr(made)] {
+    if (const auto cancelled = weak.lock()) cancelled->cancel();
+  });
   pass_on(made, use, [](const std::shared_ptr<Mesh>& mesh) {
     try {
       return std::make_shared<MeshUse>(mesh);

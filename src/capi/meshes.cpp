@@ -155,10 +155,18 @@ Ref<distag_mesh> begin_mesh(distag_worker* worker, const Given& given) {
   return Ref<distag_mesh>::take(new distag_mesh(std::move(shared), ""));
 }
 
-// Completes with null.
+// Completes with null. To cancel it takes this worker out of the mesh, though the host keeps the handle.
 std::shared_ptr<Future<Value>> as_null(const std::shared_ptr<Future<std::shared_ptr<MeshUse>>>& made) {
   auto future = Future<Value>::make();
   future->set_operation("mesh");
+  future->set_canceller([weak = std::weak_ptr(made)] {
+    const auto cancelled = weak.lock();
+    if (cancelled == nullptr) return;
+    cancelled->cancel();
+    cancelled->on_done([raw = cancelled.get()] {
+      if (raw->error() == nullptr) raw->value()->mesh().leave();
+    });
+  });
   pass_on(made, future, [](const std::shared_ptr<MeshUse>&) { return Value(); });
   return future;
 }

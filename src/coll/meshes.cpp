@@ -128,16 +128,26 @@ Meshes::Made Meshes::create(layout::MeshRequest request, Nanos timeout, const Me
   creation->policy = policy;
   creation->made = Future<std::shared_ptr<Mesh>>::make();
   creation->is_under_way = creations_;
+  creation->made->set_operation("mesh");
+  creation->made->set_canceller([gate = gate_, weak = std::weak_ptr(creation)] {
+    const auto cancelled = weak.lock();
+    if (cancelled == nullptr) return;
+    gate->run([cancelled] {
+      if (const auto gathered = cancelled->gathered.lock()) gathered->cancel();
+    });
+  });
   if (!gate_->run([this, creation] { gather(creation); })) fail_dropped(*creation->made);
   return creation->made;
 }
 
 void Meshes::gather(const std::shared_ptr<Creation>& creation) {
+  if (creation->made->is_done()) return;  // cancelled
   try {
     const Value proposal =
         Value::list({Value::text(creation->text), Value(++last_mesh_), Value(static_cast<int64_t>(self_.incarnation)),
                      Value::text(environment_.host)});
     const auto gathered = group_.all_gather(proposal, creation->request.ranks, creation->timeout);
+    creation->gathered = gathered;
     gathered->on_done([this, gate = gate_, creation, raw = gathered.get()] {
       try {
         std::optional<Value> requests;
@@ -206,7 +216,7 @@ void Meshes::on_agreed(Creation& creation, const Value& requests) {
     meshes_.erase(mesh->id());
     throw;
   }
-  creation.made->complete(mesh);
+  if (!creation.made->complete(mesh)) mesh->leave();  // cancelled
 }
 
 void Meshes::stop() {

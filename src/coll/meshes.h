@@ -32,7 +32,7 @@ class Meshes {
   // ascending. An empty shape has all of them on its first axis. Without granules: the hosts. Throws INVALID_ARGUMENT
   // for a request that does not fit, or that leaves out this worker. The future fails with DIVERGED (different requests
   // elsewhere), DEADLINE naming the missing, DISCONNECTED. `timeout` is also that of the mesh's calls that take none;
-  // 0: the call timeout of the worker.
+  // 0: the call timeout of the worker. To cancel the future takes this worker out of a mesh that others may have.
   Made create(layout::MeshRequest request, Nanos timeout, const MeshPolicy& policy = {});
 
   // On the loop, before messages come; and at the shutdown.
@@ -72,7 +72,8 @@ class Meshes {
     Nanos timeout;
     MeshPolicy policy;
     Made made;
-    std::shared_ptr<char> is_under_way;  // as long as it is held
+    std::shared_ptr<char> is_under_way;     // as long as it is held
+    std::weak_ptr<Future<Value>> gathered;  // the requests of all
   };
 
   void gather(const std::shared_ptr<Creation>& creation);

@@ -2366,7 +2366,7 @@ functions! {
     [204, crate::library::refused(err)]
     distag_mesh_create(worker: *mut distag_worker, ranks: *const i32, rank_count: usize, shape: *const i64, axis_names: *const *const c_char, ndim: usize, options: *const distag_mesh_options, out_mesh: *mut *mut distag_mesh, err: *mut distag_error) -> i32;
     /// Its future has the value null; the mesh is there at once, and answers INVALID_STATE until the future is
-    /// complete. Fails also: UNSUPPORTED without a worker.
+    /// complete. To cancel it ends the mesh for members that have it. Fails also: UNSUPPORTED without a worker.
     [205, crate::library::refused(err)]
     distag_mesh_create_async(worker: *mut distag_worker, ranks: *const i32, rank_count: usize, shape: *const i64, axis_names: *const *const c_char, ndim: usize, options: *const distag_mesh_options, out_mesh: *mut *mut distag_mesh, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// Also of a mesh that has ended.

@@ -1,0 +1,68 @@
+// Meshes that some members have and others have not, or have no more.
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "mesh_members.h"
+
+namespace distag::sim {
+namespace {
+
+using Made = std::shared_ptr<Future<std::shared_ptr<Mesh>>>;
+
+// Two workers, and their creations of a mesh.
+class CreationTest : public ::testing::Test {
+ protected:
+  void start(uint64_t seed) {
+    group_.reset();  // one at a time
+    group_ = std::make_unique<SimWorkerGroup>(seed, SimGroupOptions());
+    group_->start();
+  }
+  Made create(int32_t rank, Nanos timeout, std::vector<int32_t> ranks = {0, 1}) {
+    layout::MeshRequest request;
+    request.name = "train";
+    request.ranks = std::move(ranks);
+    request.shape = {-1};
+    request.axis_names = {"x"};
+    return group_->worker(rank).meshes().create(std::move(request), timeout);
+  }
+  CollectiveCall sum_for_ever() {
+    CollectiveCall call = sum_of({2});
+    call.timeout = kForever;
+    return call;
+  }
+  bool is_over_within(const Completion& completion, Nanos time) {
+    return group_->scheduler().run_until([&] { return completion.is_done(); }, time);
+  }
+
+  std::unique_ptr<SimWorkerGroup> group_;
+};
+
+// At whatever moment it gives up: whoever has the mesh hears of it within about a second, though the future is kept.
+TEST_F(CreationTest, OneThatAMemberCancelsEndsOnTheOthers) {
+  size_t made = 0, failed = 0;
+  for_each_seed(200, [&](uint64_t seed) {
+    start(seed);
+    const Made kept = create(0, 30 * kSecond);
+    const Made given_up = create(1, 30 * kSecond);
+    group_->scheduler().run_for(static_cast<Nanos>(seed) * 20 * kMicrosecond);
+    given_up->cancel();
+    if (given_up->error() == nullptr) return;
+    ASSERT_TRUE(is_over_within(*kept, 40 * kSecond));
+    if (kept->error() != nullptr) {
+      ++failed;
+      return expect_failure(*kept->error(), Status::kDeadline, "\"w1\"");
+    }
+    ++made;
+    const Result result = kept->value()->collective(sum_for_ever());
+    ASSERT_TRUE(is_over_within(*result, 3 * kSecond));
+    EXPECT_EQ(result->error()->status(), Status::kDisconnected) << result->error()->message();
+    EXPECT_EQ(result->error()->origin_rank(), 1);
+    for (const ShutdownReport& report : group_->shutdown()) EXPECT_TRUE(report.clean);
+  });
+  EXPECT_GT(made, 0u);
+  EXPECT_GT(failed, 0u);
+}
+
+}  // namespace
+}  // namespace distag::sim

@@ -33,6 +33,7 @@ struct MeshPlace {
   const std::vector<std::shared_ptr<const Peer>> members;  // by position
   const Nanos timeout;                                     // for calls that have none
   const MeshPolicy policy;
+  const std::vector<uint64_t> proposed;  // by position: the counter in the member's request for the mesh
 
   int32_t rank_of(int64_t member) const { return shape.ranks()[static_cast<size_t>(member)]; }
   const Peer& peer(int64_t member) const { return *members[static_cast<size_t>(member)]; }

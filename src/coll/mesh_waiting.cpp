@@ -63,6 +63,10 @@ std::string rounded(Nanos age) {
 
 }  // namespace
 
+void MeshWaiting::send_where(int64_t to, const std::string& line, const wire::CallHash& last) const {
+  place_.send(to, wire::Where{place_.id, line, last, place_.proposed[static_cast<size_t>(to)]});
+}
+
 void MeshWaiting::ask_where(const OpenCollective& call) {
   try {
     const LineState& state = lines_.at(call.line);
@@ -71,8 +75,8 @@ void MeshWaiting::ask_where(const OpenCollective& call) {
     for (const std::string& name : asked) {
       const Line& line = lines_.of(name).line;
       const wire::CallHash last{line.last(), line.hash()};
-      for (const int64_t position : call.missing()) place_.send(position, wire::Where{place_.id, name, last});
-      for (const int64_t position : behind(call)) place_.send(position, wire::Where{place_.id, name, last});
+      for (const int64_t position : call.missing()) send_where(position, name, last);
+      for (const int64_t position : behind(call)) send_where(position, name, last);
     }
   } catch (const std::bad_alloc&) {
     // Without memory the message of the deadline says less.
@@ -88,7 +92,7 @@ void MeshWaiting::ask_behind(const OpenCollective& call) {
       LineState::Whereabouts& whereabouts = state.where[position];
       if (whereabouts.asked >= call.begun || whereabouts.heard >= call.begun) continue;
       whereabouts.asked = place_.environment.loop.now();
-      place_.send(position, wire::Where{place_.id, call.line, {state.line.last(), state.line.hash()}});
+      send_where(position, call.line, {state.line.last(), state.line.hash()});
     }
   } catch (const std::bad_alloc&) {
     // Without memory it says less, too.

@@ -35,6 +35,7 @@ class MeshWaiting {
  private:
   void on_timer(const std::shared_ptr<OpenCollective>& call);
   Error deadline_error(const OpenCollective& call) const;
+  void send_where(int64_t to, const std::string& line, const wire::CallHash& last) const;
   void ask_where(const OpenCollective& call);
   std::vector<int64_t> behind(const OpenCollective& call) const;
   void ask_behind(const OpenCollective& call);

@@ -88,7 +88,7 @@ size_t bytes_of(const wire::Body& body) {
 // The request of one member as it is gathered: its text, the counter it proposes, its incarnation, its machine.
 struct Proposal {
   std::string request;
-  int64_t counter;
+  uint64_t counter;
   Incarnation member;
   std::string host;
 
@@ -99,8 +99,8 @@ struct Proposal {
     const bool fits = items[0].kind() == ValueKind::kText && items[1].kind() == ValueKind::kInt64 &&
                       items[2].kind() == ValueKind::kInt64 && items[3].kind() == ValueKind::kText;
     if (!fits) return std::nullopt;
-    return Proposal{items[0].as_text(), items[1].as_int64(), static_cast<Incarnation>(items[2].as_int64()),
-                    items[3].as_text()};
+    return Proposal{items[0].as_text(), static_cast<uint64_t>(items[1].as_int64()),
+                    static_cast<Incarnation>(items[2].as_int64()), items[3].as_text()};
   }
 };
 
@@ -127,7 +127,6 @@ Meshes::Made Meshes::create(layout::MeshRequest request, Nanos timeout, const Me
   creation->timeout = timeout;
   creation->policy = policy;
   creation->made = Future<std::shared_ptr<Mesh>>::make();
-  creation->is_under_way = creations_;
   creation->made->set_operation("mesh");
   creation->made->set_canceller([gate = gate_, weak = std::weak_ptr(creation)] {
     const auto cancelled = weak.lock();
@@ -143,9 +142,11 @@ Meshes::Made Meshes::create(layout::MeshRequest request, Nanos timeout, const Me
 void Meshes::gather(const std::shared_ptr<Creation>& creation) {
   if (creation->made->is_done()) return;  // cancelled
   try {
+    creation->proposed = ++last_mesh_;
     const Value proposal =
-        Value::list({Value::text(creation->text), Value(++last_mesh_), Value(static_cast<int64_t>(self_.incarnation)),
-                     Value::text(environment_.host)});
+        Value::list({Value::text(creation->text), Value(static_cast<int64_t>(creation->proposed)),
+                     Value(static_cast<int64_t>(self_.incarnation)), Value::text(environment_.host)});
+    creations_.insert(creation->proposed);
     const auto gathered = group_.all_gather(proposal, creation->request.ranks, creation->timeout);
     creation->gathered = gathered;
     gathered->on_done([this, gate = gate_, creation, raw = gathered.get()] {
@@ -165,16 +166,17 @@ void Meshes::gather(const std::shared_ptr<Creation>& creation) {
       } catch (...) {
         creation->made->fail(current_error());
       }
+      gate->run([this, proposed = creation->proposed] { creations_.erase(proposed); });  // needs no memory
     });
   } catch (...) {
+    creations_.erase(creation->proposed);
     creation->made->fail(current_error());
   }
 }
 
 void Meshes::on_agreed(Creation& creation, const Value& requests) {
   layout::MeshRequest& request = creation.request;
-  std::optional<std::pair<int32_t, Id>> lowest;
-  std::map<int32_t, Incarnation> incarnations;
+  std::map<int32_t, Proposal> proposals;
   std::vector<std::string> hosts;
   for (size_t i = 0; i < request.ranks.size(); ++i) {
     const int32_t rank = request.ranks[i];
@@ -183,32 +185,33 @@ void Meshes::on_agreed(Creation& creation, const Value& requests) {
       fail(Status::kDiverged, "mesh \"{}\": members differ: this worker (rank {}) calls {}, rank {} calls {}",
            request.name, self_.rank, creation.text, rank, proposal ? proposal->request : "all_gather");
     }
-    const Id id{proposal->member, static_cast<uint64_t>(proposal->counter)};
-    if (!lowest || rank < lowest->first) lowest = {rank, id};
-    incarnations[rank] = proposal->member;
     hosts.push_back(proposal->host);
+    proposals.emplace(rank, *proposal);
   }
   if (request.granules.empty()) request.granules = granules_of(request.ranks, hosts);
   const layout::MeshShape shape = layout::MeshShape::make(request);
   std::vector<std::shared_ptr<const Peer>> members;
+  std::vector<uint64_t> proposed;
   for (const int32_t rank : shape.ranks()) {
-    const Incarnation member = incarnations.at(rank);
-    members.push_back(rank == self_.rank ? std::make_shared<const Peer>(self_) : group_.find_peer(member));
-    if (members.back() == nullptr || (rank != self_.rank && group_.is_gone(member))) {
+    const Proposal& proposal = proposals.at(rank);
+    members.push_back(rank == self_.rank ? std::make_shared<const Peer>(self_) : group_.find_peer(proposal.member));
+    if (members.back() == nullptr || (rank != self_.rank && group_.is_gone(proposal.member))) {
       fail(Status::kDisconnected, "mesh \"{}\": rank {} is gone", shape.name(), rank);
     }
+    proposed.push_back(proposal.counter);
   }
-  const std::optional<int64_t> position = shape.position_of(self_.rank);
+  const Proposal& lowest = proposals.begin()->second;
   forget_ended();
   auto mesh =
       std::make_shared<Mesh>(MeshPlace{{environment_.loop, environment_.compute, group_, environment_.max_early},
                                        gate_,
-                                       lowest->second,
+                                       {lowest.member, lowest.counter},
                                        shape,
-                                       *position,
+                                       *shape.position_of(self_.rank),
                                        std::move(members),
                                        creation.timeout,
-                                       creation.policy});
+                                       creation.policy,
+                                       std::move(proposed)});
   meshes_.emplace(mesh->id(), mesh);
   try {
     lead_early(mesh);
@@ -262,22 +265,24 @@ Heard Meshes::lead(Mesh& mesh, const Peer& from, const wire::Body& body) {
 }
 
 Heard Meshes::keep(const Id& mesh, const Peer& from, const wire::Body& body) {
-  const bool is_creating = creations_.use_count() > 1;
-  if (!is_creating && std::holds_alternative<wire::Where>(body)) {
-    // The peer waits for a member that never had the mesh, as its creation failed here alone, or has it no more.
-    Error error(
-        Status::kDisconnected,
-        fmt::format("{} has no such mesh, which ended there or was never made: make a new one", describe_peer(self_)));
-    error.set_origin_rank(self_.rank);
-    group_.send(from, wire::MeshEnd{mesh, std::move(error), true}, nullptr);
-    return Heard::kHandled;
+  if (const auto* where = std::get_if<wire::Where>(&body)) {
+    const bool is_being_made = creations_.contains(where->proposed);
+    if (!is_being_made) {
+      // The peer waits for a member that never had the mesh, as its creation failed here alone, or has it no more.
+      Error error(Status::kDisconnected,
+                  fmt::format("{} has no such mesh, which ended there or was never made: make a new one",
+                              describe_peer(self_)));
+      error.set_origin_rank(self_.rank);
+      group_.send(from, wire::MeshEnd{mesh, std::move(error), true}, nullptr);
+      return Heard::kHandled;
+    }
   }
   const Nanos now = environment_.loop.now();
   std::erase_if(early_, [now](const Early& early) { return early.expires <= now; });
   size_t bytes = bytes_of(body);
   for (const Early& early : early_) bytes += early.from.incarnation == from.incarnation ? early.bytes : 0;
   // The others may have learned before this worker that the mesh is made, and be in its first call.
-  if (bytes > (is_creating ? kMostBytesWhileCreating : kMostEarlyBytes)) return Heard::kStale;
+  if (bytes > (!creations_.empty() ? kMostBytesWhileCreating : kMostEarlyBytes)) return Heard::kStale;
   early_.push_back({mesh, from, body, deadline_after(now, kEarlyLife), bytes_of(body)});
   return Heard::kHandled;
 }
@@ -337,7 +342,7 @@ bool Meshes::may_be_used(const Id& id) const {
   const auto mesh = meshes_.find(id);
   if (mesh != meshes_.end()) return !mesh->second->parts().end.ended() && !mesh->second->parts().end.is_leaving();
   // The others may have learned before this worker that it is made.
-  return creations_.use_count() > 1 && id.counter <= static_cast<uint64_t>(last_mesh_);
+  return creations_.contains(id.counter);
 }
 
 std::vector<WaitingCollective> Meshes::waiting(size_t most) const {

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <atomic>
 #include <list>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "base/log.h"
 #include "coll/mesh.h"
@@ -72,7 +72,7 @@ class Meshes {
     Nanos timeout;
     MeshPolicy policy;
     Made made;
-    std::shared_ptr<char> is_under_way;     // as long as it is held
+    uint64_t proposed = 0;                  // the counter in this worker's request
     std::weak_ptr<Future<Value>> gathered;  // the requests of all
   };
 
@@ -86,13 +86,13 @@ class Meshes {
   const Environment environment_;
   Group& group_;
   const std::shared_ptr<LoopGate> gate_;
-  std::atomic<int64_t> last_mesh_{0};
 
   // On the loop.
   Peer self_;
+  uint64_t last_mesh_ = 0;
   std::map<Id, std::shared_ptr<Mesh>> meshes_;
   std::list<Early> early_;
-  const std::shared_ptr<char> creations_ = std::make_shared<char>();  // held by each that is under way
+  std::set<uint64_t> creations_;  // under way here, each by the counter that it has proposed
 };
 
 }  // namespace distag

@@ -505,7 +505,7 @@ CallHash decode_last(const protocol::CallHash* last) {
 
 Where decode(DecodeState& state, const protocol::Where& table) {
   return {decode_id(*table.mesh(), "mesh"), decode_text(state, table.line(), kMaxNameBytes, "name of a line"),
-          decode_last(table.last())};
+          decode_last(table.last()), table.proposed()};
 }
 
 Here decode(DecodeState& state, const protocol::Here& table) {

@@ -367,7 +367,8 @@ EncodedUnion body_of(Parts& to, const Where& where) {
   auto line = to.text(where.line, kMaxNameBytes, "name of a line");
   protocol::Id mesh = wire_id(where.mesh);
   const protocol::CallHash last(where.last.number, where.last.hash);
-  return as_body(protocol::CreateWhere(to.builder, &mesh, line, where.last.number == 0 ? nullptr : &last));
+  return as_body(
+      protocol::CreateWhere(to.builder, &mesh, line, where.last.number == 0 ? nullptr : &last, where.proposed));
 }
 EncodedUnion body_of(Parts& to, const Here& here) {
   auto line = to.text(here.line, kMaxNameBytes, "name of a line");

@@ -358,7 +358,8 @@ struct CallHash {       // a line's hash with this call
 struct Where {
   Id mesh;
   std::string line;
-  CallHash last;  // the last call that was made
+  CallHash last;          // the last call that was made
+  uint64_t proposed = 0;  // the counter in the receiver's request for the mesh
 };
 struct Here {
   Id mesh;

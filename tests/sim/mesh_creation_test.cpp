@@ -26,6 +26,16 @@ class CreationTest : public ::testing::Test {
     request.axis_names = {"x"};
     return group_->worker(rank).meshes().create(std::move(request), timeout);
   }
+  // Rank 0 gets the mesh, and rank 1 gives up before it hears of that. Returns the mesh of rank 0.
+  std::shared_ptr<Mesh> create_for_one() {
+    const Made first = create(0, kForever);
+    const Made given_up = create(1, kForever);
+    EXPECT_TRUE(group_->scheduler().run_until([&] { return first->is_done(); }, kSecond));
+    EXPECT_FALSE(given_up->is_done());
+    given_up->cancel();
+    expect_failure(failure_of(*given_up), Status::kCancelled, "mesh: cancelled by the caller");
+    return first->value();
+  }
   CollectiveCall sum_for_ever() {
     CollectiveCall call = sum_of({2});
     call.timeout = kForever;
@@ -62,6 +72,39 @@ TEST_F(CreationTest, OneThatAMemberCancelsEndsOnTheOthers) {
   });
   EXPECT_GT(made, 0u);
   EXPECT_GT(failed, 0u);
+}
+
+// Its next creation, which waits for the other, does not keep it from saying that it has no such mesh.
+TEST_F(CreationTest, AMemberThatCreatesAgainSaysThatItHasNoSuchMesh) {
+  start(1);
+  const std::shared_ptr<Mesh> mesh = create_for_one();
+  const Made again = create(1, kForever);
+  const Result result = mesh->collective(sum_for_ever());
+  ASSERT_TRUE(is_over_within(*result, 3 * kSecond));
+  expect_failure(failure_of(*result), Status::kDisconnected, "worker \"w1\" (rank 1) has no such mesh");
+  const Made other = create(0, kForever);
+  ASSERT_TRUE(is_over_within(*again, kSecond) && is_over_within(*other, kSecond));
+  const Result sum = again->value()->collective(sum_for_ever());
+  value_of(other->value()->collective(sum_for_ever()));
+  value_of(sum);
+}
+
+// A member that hears late is asked where it is before it has the mesh, and has it then.
+TEST_F(CreationTest, AMemberThatHasTheMeshLaterIsNotDenied) {
+  start(1);
+  const Made first = create(0, kForever);
+  const Made second = create(1, kForever);
+  ASSERT_TRUE(group_->scheduler().run_until([&] { return first->is_done(); }, kSecond));
+  const Id mesh = first->value()->id();
+  group_->loop(1).run([&] {
+    const Peer asking = group_->worker(1).group().membership().find_by_rank(0)->peer;
+    const wire::Message where{0, 0, {}, wire::Where{mesh, "", {}, 1}};
+    EXPECT_EQ(group_->worker(1).meshes().handle(asking, where), Heard::kHandled);
+  });
+  ASSERT_TRUE(is_over_within(*second, kSecond));
+  const Result sum = first->value()->collective(sum_for_ever());
+  value_of(second->value()->collective(sum_for_ever()));
+  value_of(sum);
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ inline std::vector<Body> all_bodies() {
           Part{{91, 92}, "line", 7, 1, 8, {Value(floats({2})), Value(floats({300, 7}))}},
           Calls{{91, 92}, "line", {{6, 5, "all_reduce(float32[2])"}, {7, 8, "all_gather(float32[2])"}}},
           MeshEnd{{91, 92}, error, true},
-          Where{{91, 92}, "line", {7, 8}},
+          Where{{91, 92}, "line", {7, 8}, 93},
           Here{{91, 92}, "line", true, true, 7, "all_reduce(float32[2])", 58, {1, 3}, {9, 10}},
           Go{context, pass},
           Entered{context, pass, {{19, 20}, 21, 22}},

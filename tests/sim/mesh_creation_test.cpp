@@ -107,5 +107,36 @@ TEST_F(CreationTest, AMemberThatHasTheMeshLaterIsNotDenied) {
   value_of(sum);
 }
 
+// A member forgets meshes that have ended, but not before it has told the others: here one that cannot be reached has
+// yet to hear with which member the mesh ended.
+TEST(MeshCreation, AMeshIsKeptUntilAllHaveHeardOfItsEnd) {
+  MeshGroup members(1, {3});
+  SimWorkerGroup& group = members.group();
+  CollectiveCall to_other = call_of(CollectiveKind::kReduce, members.all_axes(), numbers({2}, 1));
+  to_other.root = 1;
+  const CollectiveCall to_first = call_of(CollectiveKind::kReduce, members.all_axes(), numbers({2}, 1));
+  group.network().part("w0", "w1");
+  members.mesh(0).collective(to_other);
+  members.mesh(2).collective(to_other);
+  members.mesh(2).leave();
+  group.scheduler().run_for(10 * kMillisecond);
+  expect_failure(failure_of(*members.mesh(0).collective(to_first)), Status::kDisconnected,
+                 "worker \"w2\" (rank 2) has left it");
+  members.forget(0);
+  layout::MeshRequest alone;
+  alone.ranks = {0};
+  for (int i = 0; i < 70; ++i) {
+    const auto made = group.worker(0).meshes().create(alone, kSecond);
+    wait(*made, kForever);
+    made->value()->leave();
+    group.scheduler().run_for(kMillisecond);
+  }
+  group.network().join("w0", "w1");
+  members.mesh(1).collective(to_other);
+  members.mesh(1).collective(to_first);
+  const Result result = members.mesh(1).collective(call_of(CollectiveKind::kBroadcast, {0}, numbers({2}, 1)));
+  expect_failure(failure_of(*result), Status::kDisconnected, "worker \"w2\" (rank 2) has left it");
+}
+
 }  // namespace
 }  // namespace distag::sim

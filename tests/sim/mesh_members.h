@@ -51,6 +51,8 @@ class MeshGroup {
   int32_t size() const { return group_->size(); }
   SimWorkerGroup& group() { return *group_; }
   Mesh& mesh(int32_t rank) { return *meshes_[static_cast<size_t>(rank)]; }
+  // Lets the mesh of that member go, which it has left, or which has ended.
+  void forget(int32_t rank) { meshes_[static_cast<size_t>(rank)].reset(); }
   layout::Axes all_axes() const { return layout::axes_of((layout::AxisSet{1} << request_.shape.size()) - 1); }
   MeshStats stats(int32_t rank) {
     MeshStats stats;

@@ -59,17 +59,16 @@ CollectiveCall make_call(const layout::MeshShape& mesh, const std::string& line,
 // member that fails alone is found.
 std::shared_ptr<Future<Tensor>> begin(distag_mesh& mesh, const Given& given, bool waits_for_room) {
   Mesh& members = mesh.shared()->need_mesh();
-  CollectiveCall call;
   try {
-    call = make_call(members.shape(), mesh.line_name(), given);
+    CollectiveCall call = make_call(members.shape(), mesh.line_name(), given);
+    call.waits_for_room = waits_for_room;
+    return members.collective(std::move(call));
   } catch (...) {
     const Error error = current_error();
     members.note(mesh.line_name(), "collective, which fails: " + std::string(error.message()),
                  Fingerprint().add(error.message()).value());
     throw;
   }
-  call.waits_for_room = waits_for_room;
-  return members.collective(std::move(call));
 }
 
 }  // namespace

@@ -137,6 +137,27 @@ static void one_left_out(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
+/* The odd member gives a tensor that does not travel: its next call is not taken for that one. */
+static void one_gives_what_is_sharded(members *group, int32_t rank) {
+  static const int64_t shape[] = {4, 6};
+  distag_mesh *mesh = make_mesh(group, rank);
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_tensor *x = NULL, *y = NULL;
+  CHECK_OK(distag_ones(DISTAG_FLOAT64, shape, 2, &x, &err));
+  CHECK_OK(distag_tensor_mark_sharding(x, mesh, "('x', None)", -1, &err));
+  if (rank == kOdd) {
+    CHECK_FAILS(distag_collective(mesh, DISTAG_ALL_REDUCE, NULL, x, NULL, &y, &err), DISTAG_E_INVALID_ARGUMENT,
+                "is sharded as");
+  } else {
+    CHECK_INT(make(mesh, &kUsual, &y, &err), DISTAG_E_DIVERGED);
+  }
+  CHECK_INT(make(mesh, &kUsual, &y, &err), DISTAG_E_DIVERGED);
+  check_divergence(&err, "call 2", kUsual.text, "collective, which fails");
+  CHECK(y == NULL);
+  distag_tensor_release(x);
+  distag_mesh_release(mesh);
+}
+
 static void one_missing(members *group, int32_t rank) {
   distag_mesh *mesh = make_mesh(group, rank);
   distag_error err = DISTAG_ERROR_INIT;
@@ -323,6 +344,7 @@ int main(void) {
   members_run(&group, kSize, other_calls);
   members_run(&group, kSize, other_order);
   members_run(&group, kSize, one_left_out);
+  members_run(&group, kSize, one_gives_what_is_sharded);
   members_run(&group, kSize, one_missing);
   members_run(&group, kSize, one_early);
   members_run(&group, kSize, another_line);

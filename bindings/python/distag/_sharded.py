@@ -96,12 +96,15 @@ class ShardedMethods(TensorMethods):
         elsewhere) or on all. Collective. With an index tensor and a dim: the op of that name, see distag.ops."""
         if hasattr(index, "_h") or dim is not None:
             return ops.gather(self, index, dim)  # type: ignore[arg-type]
-        return self.gather_async(index if rank is None else rank, timeout).result()
+        out, err = TensorHandle(), distag_error()
+        if call_and_hear(lib.distag_tensor_gather, self._h, _member(index if rank is None else rank),
+                         nanoseconds(timeout), byref(out), byref(err)):
+            fail(err)
+        return Tensor(out) if out else None
 
     def gather_async(self, rank: int | None = None, timeout: Duration = _arguments.FOREVER) -> Future[Any]:
         """The whole of a sharded tensor, as a future."""
-        wanted = -1 if rank is None else _arguments.fit(rank, c_int32, "rank")
-        return begin(lib.distag_tensor_gather_async, self._h, wanted, nanoseconds(timeout))
+        return begin(lib.distag_tensor_gather_async, self._h, _member(rank), nanoseconds(timeout))
 
     def redistribute(self, spec: Spec | None = None, *, placements: Spec | None = None, gradient: bool = False,
                      keep: bool = False) -> Tensor:
@@ -117,6 +120,10 @@ class ShardedMethods(TensorMethods):
                          byref(err)):
             fail(err)
         return Tensor(out)
+
+
+def _member(rank: int | None) -> int:
+    return -1 if rank is None else _arguments.fit(rank, c_int32, "rank")
 
 
 def info_of(handle: Any) -> Any:

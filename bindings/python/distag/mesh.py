@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import _raw, _specs
 from ._arguments import (Duration, Ints, fit, flag, int64_array, int64_pair, ints, invalid, limit_ns, mesh_of,
                          tensor_of, text)
-from ._handles import ContextHandle, MeshHandle, Owner, WorkerHandle
-from ._interrupts import Meshes
+from ._handles import ContextHandle, MeshHandle, Owner, TensorHandle, WorkerHandle
+from ._interrupts import Meshes, call_and_hear
 from ._library import lib
 from ._raw import distag_error
 from ._recording import input_of
@@ -228,76 +228,77 @@ class Mesh(Owner):
 
     def all_reduce(self, x: Tensor, axes: Axes = None, op: str = "sum", timeout: Duration = None) -> Tensor:
         """The sum (or "product", "min", "max") over the members that differ in `axes` only; over all of them."""
-        result: Tensor = self.all_reduce_async(x, axes, op, timeout).result()
-        return result
+        return self._collective(_raw.ALL_REDUCE, x, axes, timeout, op=op)
 
     def all_reduce_async(self, x: Tensor, axes: Axes = None, op: str = "sum",
                          timeout: Duration = None) -> Future[Tensor]:
         """The same as a future."""
-        return self._collective(_raw.ALL_REDUCE, x, axes, timeout, op=op)
+        return self._collective_async(_raw.ALL_REDUCE, x, axes, timeout, op=op)
 
     def all_gather(self, x: Tensor, axes: Axes = None, dim: int = 0, timeout: Duration = None) -> Tensor:
         """The tensors of all, one after the other along a dim, whose sizes may differ."""
-        return self.all_gather_async(x, axes, dim, timeout).result()
+        return self._collective(_raw.ALL_GATHER, x, axes, timeout, dim=dim)
 
     def all_gather_async(self, x: Tensor, axes: Axes = None, dim: int = 0, timeout: Duration = None) -> Future[Tensor]:
         """The same as a future."""
-        return self._collective(_raw.ALL_GATHER, x, axes, timeout, dim=dim)
+        return self._collective_async(_raw.ALL_GATHER, x, axes, timeout, dim=dim)
 
     def reduce_scatter(self, x: Tensor, axes: Axes = None, dim: int = 0, op: str = "sum",
                        timeout: Duration = None) -> Tensor:
         """The own block along a dim of what all_reduce gives."""
-        return self.reduce_scatter_async(x, axes, dim, op, timeout).result()
+        return self._collective(_raw.REDUCE_SCATTER, x, axes, timeout, dim=dim, op=op)
 
     def reduce_scatter_async(self, x: Tensor, axes: Axes = None, dim: int = 0, op: str = "sum",
                              timeout: Duration = None) -> Future[Tensor]:
         """The same as a future."""
-        return self._collective(_raw.REDUCE_SCATTER, x, axes, timeout, dim=dim, op=op)
+        return self._collective_async(_raw.REDUCE_SCATTER, x, axes, timeout, dim=dim, op=op)
 
     def all_to_all(self, x: Tensor, axes: Axes = None, dim: int = 0, dim_to: int = 0,
                    timeout: Duration = None) -> Tensor:
         """Block i along `dim` goes to member i; the blocks that come are joined along `dim_to`."""
-        return self.all_to_all_async(x, axes, dim, dim_to, timeout).result()
+        return self._collective(_raw.ALL_TO_ALL, x, axes, timeout, dim=dim, dim_to=dim_to)
 
     def all_to_all_async(self, x: Tensor, axes: Axes = None, dim: int = 0, dim_to: int = 0,
                          timeout: Duration = None) -> Future[Tensor]:
         """The same as a future."""
-        return self._collective(_raw.ALL_TO_ALL, x, axes, timeout, dim=dim, dim_to=dim_to)
+        return self._collective_async(_raw.ALL_TO_ALL, x, axes, timeout, dim=dim, dim_to=dim_to)
 
     def broadcast(self, x: Tensor, axes: Axes = None, root: int = 0, timeout: Duration = None) -> Tensor:
         """The tensor of the member at the position `root` among those that take part."""
-        return self.broadcast_async(x, axes, root, timeout).result()
+        return self._collective(_raw.BROADCAST, x, axes, timeout, root=root)
 
     def broadcast_async(self, x: Tensor, axes: Axes = None, root: int = 0, timeout: Duration = None) -> Future[Tensor]:
         """The same as a future."""
-        return self._collective(_raw.BROADCAST, x, axes, timeout, root=root)
+        return self._collective_async(_raw.BROADCAST, x, axes, timeout, root=root)
 
     def reduce(self, x: Tensor, axes: Axes = None, root: int = 0, op: str = "sum",
                timeout: Duration = None) -> Tensor | None:
         """What all_reduce gives, on the member at the position `root`; None elsewhere."""
-        return self.reduce_async(x, axes, root, op, timeout).result()
+        return self._collective(_raw.REDUCE, x, axes, timeout, root=root, op=op)
 
     def reduce_async(self, x: Tensor, axes: Axes = None, root: int = 0, op: str = "sum",
                      timeout: Duration = None) -> Future[Tensor | None]:
         """The same as a future."""
-        return self._collective(_raw.REDUCE, x, axes, timeout, root=root, op=op)
+        return self._collective_async(_raw.REDUCE, x, axes, timeout, root=root, op=op)
 
     def permute(self, x: Tensor, axes: Axes = None, shift: int = 1, timeout: Duration = None) -> Tensor:
         """The tensor of the member `shift` positions before, in a circle."""
-        return self.permute_async(x, axes, shift, timeout).result()
+        return self._collective(_raw.PERMUTE, x, axes, timeout, shift=shift)
 
     def permute_async(self, x: Tensor, axes: Axes = None, shift: int = 1, timeout: Duration = None) -> Future[Tensor]:
         """The same as a future."""
-        return self._collective(_raw.PERMUTE, x, axes, timeout, shift=shift)
+        return self._collective_async(_raw.PERMUTE, x, axes, timeout, shift=shift)
 
-    def _collective(self, kind: int, x: Tensor, axes: Axes, timeout: Duration, dim: int = 0, dim_to: int = 0,
-                    root: int = 0, shift: int = 0, op: str = "sum") -> Future[Any]:
-        options = _raw.distag_collective_options(
-            struct_size=sizeof(_raw.distag_collective_options), reduction=_choice("op", op, REDUCTIONS),
-            dim=fit(dim, c_int64, "dim"), dim_to=fit(dim_to, c_int64, "dim_to"), root=fit(root, c_int64, "root"),
-            shift=fit(shift, c_int64, "shift"), timeout_ns=limit_ns(timeout))
-        given = input_of(tensor_of(x, "collective"))
-        return begin(lib.distag_collective_async, self._h, kind, _specs.axes_text(axes), given, byref(options))
+    def _collective(self, kind: int, x: Tensor, axes: Axes, timeout: Duration, **given: Any) -> Tensor:
+        """Waits for room where 256 calls are under way; a future could not, as each call is numbered when it is made."""
+        out, err = TensorHandle(), distag_error()
+        if call_and_hear(lib.distag_collective, self._h, kind, *_collective_arguments(x, axes, timeout, **given),
+                         byref(out), byref(err)):
+            fail(err)
+        return Tensor(out) if out else None  # type: ignore[return-value]  # a reduce to another member
+
+    def _collective_async(self, kind: int, x: Tensor, axes: Axes, timeout: Duration, **given: Any) -> Future[Any]:
+        return begin(lib.distag_collective_async, self._h, kind, *_collective_arguments(x, axes, timeout, **given))
 
 
 class HybridMesh(Mesh):
@@ -309,6 +310,16 @@ class HybridMesh(Mesh):
     def __init__(self, worker: Worker | None, ici_mesh_shape: Ints, dcn_mesh_shape: Ints,
                  axis_names: Sequence[str] | None = None, **options: Any) -> None:
         super().__init__(ici_mesh_shape, axis_names, worker=worker, outer_shape=dcn_mesh_shape, **options)
+
+
+def _collective_arguments(x: Tensor, axes: Axes, timeout: Duration, dim: int = 0, dim_to: int = 0, root: int = 0,
+                          shift: int = 0, op: str = "sum") -> tuple[Any, ...]:
+    options = _raw.distag_collective_options(
+        struct_size=sizeof(_raw.distag_collective_options), reduction=_choice("op", op, REDUCTIONS),
+        dim=fit(dim, c_int64, "dim"), dim_to=fit(dim_to, c_int64, "dim_to"), root=fit(root, c_int64, "root"),
+        shift=fit(shift, c_int64, "shift"), timeout_ns=limit_ns(timeout))
+    given = input_of(tensor_of(x, "collective"))
+    return _specs.axes_text(axes), given, byref(options)
 
 
 def visualize_sharding(spec: Spec, shape: Ints | None = None, *, mesh: Mesh | None = None, format: str = "text",

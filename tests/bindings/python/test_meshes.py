@@ -132,6 +132,23 @@ class Collectives(unittest.TestCase):
 
         self.assertEqual(on_members(program), [[4.0 * step for step in range(50)]] * 4)
 
+    def test_a_call_that_waits_has_room_beside_256_futures(self):
+        ahead = threading.Event()
+
+        def program(worker, mesh):
+            x = mesh.shard(numbers(4, 2), ("data", None))
+            if worker.rank != 0:
+                self.assertTrue(ahead.wait(240))
+            given, rounds = distag.tensor([1.0]), []
+            for call in (lambda: mesh.all_reduce(given).item(), lambda: x.gather().sum().item()):
+                futures = [mesh.all_reduce_async(given) for _ in range(256)]
+                ahead.set()
+                rounds.append(call())
+                distag.wait_all(futures, 240)
+            return rounds
+
+        self.assertEqual(on_members(program), [[4.0, 28.0]] * 4)
+
     def test_lines_are_meshes_with_an_order_of_their_own(self):
         def program(worker, mesh):
             line = mesh.line("side")

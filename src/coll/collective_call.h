@@ -33,6 +33,7 @@ struct CollectiveCall {
   int64_t shift = 0;             // for a permute: to the member that many positions on
   std::string line;              // empty: the mesh itself
   Nanos timeout = 0;             // 0: that of the mesh
+  Nanos time_left = 0;           // of it; 0: all
   std::string within;            // the call of the host of which this is a step; empty: this is that call
   bool sizes_differ = false;     // between members of different groups
   bool is_word_of_pass = false;  // between members, for a pass: not counted as communication of the program
@@ -50,6 +51,7 @@ struct RedistributeCall {
   Nanos timeout = 0;
   std::string within;       // as above
   bool is_bounded = false;  // fails with OVERLOADED if too many calls are under way
+  Nanos time_left = 0;      // as above
 };
 
 }  // namespace distag

@@ -64,7 +64,7 @@ void MeshCalls::check(const std::string& line) const {
 }
 
 MeshCalls::OpenPointer MeshCalls::add(const std::shared_ptr<Mesh>& mesh, const std::string& line, std::string text,
-                                      uint64_t fingerprint, Nanos timeout, const Result& future) {
+                                      uint64_t fingerprint, Nanos timeout, Nanos time_left, const Result& future) {
   LineState& state = lines_.of(line);
   if (!state.is_own()) ++stats_.calls;
   auto call = std::make_shared<OpenCollective>();
@@ -77,7 +77,7 @@ MeshCalls::OpenPointer MeshCalls::add(const std::shared_ptr<Mesh>& mesh, const s
   state.last_begun = call->begun;
   call->timeout = timeout == 0 ? place_.timeout : timeout;
   call->future = future;
-  call->deadline = deadline_after(call->begun, call->timeout);
+  call->deadline = deadline_after(call->begun, time_left == 0 ? call->timeout : time_left);
   state.open.emplace(call->number, call);
   state.doing.clear();
   if (!state.is_own()) ++stats_.open;
@@ -106,7 +106,7 @@ void MeshCalls::begin_collective(const std::shared_ptr<Mesh>& mesh, const Collec
   OpenPointer open;
   try {
     open = add(mesh, call.line, step_text(call.within, describe(place_.shape, call)), fingerprint_of(call),
-               call.timeout, future);
+               call.timeout, call.time_left, future);
     open->is_counted = !call.is_word_of_pass;
     run_collective(*open, call, stats_);
   } catch (...) {
@@ -134,7 +134,7 @@ void MeshCalls::begin_redistribute(const std::shared_ptr<Mesh>& mesh, const Redi
   }
   OpenPointer open;
   try {
-    open = add(mesh, call.line, text, Fingerprint().add(text).value(), call.timeout, future);
+    open = add(mesh, call.line, text, Fingerprint().add(text).value(), call.timeout, call.time_left, future);
     if (call.shard.shape() != local_shape(place_.shape, call.from, call.shape, place_.position)) {
       fail(Status::kInvalidArgument, "{}: the shard {} is not the box of its spec", text, describe(call.shard));
     }

@@ -44,7 +44,7 @@ class MeshCalls {
   void begin_collective(const std::shared_ptr<Mesh>& mesh, const CollectiveCall& call, const Result& future);
   void begin_redistribute(const std::shared_ptr<Mesh>& mesh, const RedistributeCall& call, const Result& future);
   OpenPointer add(const std::shared_ptr<Mesh>& mesh, const std::string& line, std::string text, uint64_t fingerprint,
-                  Nanos timeout, const Result& future);
+                  Nanos timeout, Nanos time_left, const Result& future);
   void number_failed(const std::string& line, std::string text, const Error& error);
   void on_begin_failed(const OpenPointer& open, const std::string& line);
   Error overloaded(const std::string& line) const;

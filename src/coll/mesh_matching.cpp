@@ -93,8 +93,9 @@ Heard MeshMatching::on_calls(int64_t from, const wire::Calls& calls) {
   Program own{place_.describe_member(place_.position), lines_.of(calls.line).line.calls()};
   Program other{place_.describe_member(from), {calls.calls.begin(), calls.calls.end()}};
   if (from < place_.position) std::swap(own, other);
-  end_.end_now(
-      Error(Status::kDiverged, fmt::format("{}: {}", place_.where(calls.line), describe_divergence(own, other))), true);
+  Error diverged(Status::kDiverged, fmt::format("{}: {}", place_.where(calls.line), describe_divergence(own, other)));
+  diverged.set_origin_rank(place_.rank_of(std::min(from, place_.position)));  // whichever of both hears of it
+  end_.end_now(std::move(diverged), true);
   return Heard::kHandled;
 }
 

@@ -49,9 +49,26 @@ Error MeshWaiting::deadline_error(const OpenCollective& call) const {
     if (lack.empty()) lack = place_.environment.group.shared()->lack_text(place_.peer(position).incarnation);
   }
   members += lack;
-  return Error(Status::kDeadline, fmt::format("{}: after {} call {}, {}, waits for {}", place_.where(call.line),
-                                              describe_time(call.timeout), call.number, call.text,
-                                              members.empty() ? "its own work" : members));
+  Error error(Status::kDeadline, fmt::format("{}: after {} call {}, {}, waits for {}", place_.where(call.line),
+                                             describe_time(call.timeout), call.number, call.text,
+                                             members.empty() ? "its own work" : members));
+  if (const auto absent = find_absent(call)) error.set_origin_rank(place_.rank_of(*absent));
+  return error;
+}
+
+// The first of those that keep the call waiting and are not known to wait themselves: the same, whichever member's time
+// is up first.
+std::optional<int64_t> MeshWaiting::find_absent(const OpenCollective& call) const {
+  const LineState& state = lines_.at(call.line);
+  std::vector<int64_t> awaited = call.missing();
+  for (const int64_t position : behind(call)) awaited.push_back(position);
+  std::sort(awaited.begin(), awaited.end());
+  for (const int64_t position : awaited) {
+    const auto told = state.where.find(position);
+    if (told == state.where.end() || !told->second.here.in_call || told->second.here.waits_for.empty()) return position;
+  }
+  if (awaited.empty()) return std::nullopt;
+  return awaited.front();
 }
 
 namespace {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ class MeshWaiting {
  private:
   void on_timer(const std::shared_ptr<OpenCollective>& call);
   Error deadline_error(const OpenCollective& call) const;
+  std::optional<int64_t> find_absent(const OpenCollective& call) const;
   void send_where(int64_t to, const std::string& line, const wire::CallHash& last) const;
   void ask_where(const OpenCollective& call);
   std::vector<int64_t> behind(const OpenCollective& call) const;

@@ -92,13 +92,14 @@ struct Proposal {
   Incarnation member;
   std::string host;
 
-  // nullopt if that member has gathered something else.
-  static std::optional<Proposal> decode(const Value& value) {
-    if (value.kind() != ValueKind::kList || value.as_list().size() != 4) return std::nullopt;
+  // A member that has gathered something else has made another call.
+  static Proposal decode(const Value& value) {
+    const Proposal other{"all_gather", 0, 0, ""};
+    if (value.kind() != ValueKind::kList || value.as_list().size() != 4) return other;
     const Value::List& items = value.as_list();
     const bool fits = items[0].kind() == ValueKind::kText && items[1].kind() == ValueKind::kInt64 &&
                       items[2].kind() == ValueKind::kInt64 && items[3].kind() == ValueKind::kText;
-    if (!fits) return std::nullopt;
+    if (!fits) return other;
     return Proposal{items[0].as_text(), static_cast<uint64_t>(items[1].as_int64()),
                     static_cast<Incarnation>(items[2].as_int64()), items[3].as_text()};
   }
@@ -180,13 +181,16 @@ void Meshes::on_agreed(Creation& creation, const Value& requests) {
   std::vector<std::string> hosts;
   for (size_t i = 0; i < request.ranks.size(); ++i) {
     const int32_t rank = request.ranks[i];
-    const std::optional<Proposal> proposal = Proposal::decode(requests.as_list().at(i));
-    if (!proposal || proposal->request != creation.text) {
-      fail(Status::kDiverged, "mesh \"{}\": members differ: this worker (rank {}) calls {}, rank {} calls {}",
-           request.name, self_.rank, creation.text, rank, proposal ? proposal->request : "all_gather");
-    }
-    hosts.push_back(proposal->host);
-    proposals.emplace(rank, *proposal);
+    const Proposal proposal = Proposal::decode(requests.as_list().at(i));
+    hosts.push_back(proposal.host);
+    proposals.emplace(rank, proposal);
+  }
+  const auto& [lowest_rank, lowest] = *proposals.begin();
+  for (const auto& [rank, proposal] : proposals) {
+    if (proposal.request == lowest.request) continue;
+    throw Error(Status::kDiverged, fmt::format("mesh \"{}\": members differ: rank {} calls {}, rank {} calls {}",
+                                               request.name, lowest_rank, lowest.request, rank, proposal.request))
+        .set_origin_rank(lowest_rank);
   }
   if (request.granules.empty()) request.granules = granules_of(request.ranks, hosts);
   const layout::MeshShape shape = layout::MeshShape::make(request);
@@ -200,7 +204,6 @@ void Meshes::on_agreed(Creation& creation, const Value& requests) {
     }
     proposed.push_back(proposal.counter);
   }
-  const Proposal& lowest = proposals.begin()->second;
   forget_ended();
   auto mesh =
       std::make_shared<Mesh>(MeshPlace{{environment_.loop, environment_.compute, group_, environment_.max_early},

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -185,7 +186,7 @@ std::shared_ptr<Future<Tensor>> CallOnLine::begin_move(const Dims& shape, const 
                                                        const layout::Spec& to, bool is_bounded) {
   RedistributeCall call;
   call.is_bounded = is_bounded;
-  call.timeout = patience();
+  std::tie(call.timeout, call.time_left) = patience();
   call.within = text_;
   call.shape = shape;
   call.shard = shard;
@@ -213,20 +214,22 @@ Tensor CallOnLine::move(const Dims& shape, const Tensor& shard, const layout::Sp
 }
 
 void CallOnLine::set_timeout(Nanos timeout) {
-  if (timeout != 0) deadline_ = deadline_after(SteadyClock().now(), timeout);
+  if (timeout == 0) return;
+  timeout_ = timeout;
+  deadline_ = deadline_after(SteadyClock().now(), timeout);
 }
 
-Nanos CallOnLine::patience() const {
-  if (waits_for_ever_) return kForever;
-  if (!deadline_) return 0;
-  const Nanos left = time_left(*deadline_);
-  return left == 0 ? 1 : left;
+std::pair<Nanos, Nanos> CallOnLine::patience() const {
+  if (waits_for_ever_) return {kForever, 0};
+  if (timeout_ == 0) return {0, 0};
+  const Nanos left = time_left(deadline_);
+  return {timeout_, left == 0 ? 1 : left};
 }
 
 CollectiveCall CallOnLine::collective(CollectiveKind kind) const {
   CollectiveCall call;
   call.kind = kind;
-  call.timeout = patience();
+  std::tie(call.timeout, call.time_left) = patience();
   call.within = text_;
   call.axes = layout::axes_of((layout::AxisSet{1} << line_.program->shape().axis_count()) - 1);
   call.line = line_.name;

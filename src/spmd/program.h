@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "autograd/node.h"
 #include "base/mutex.h"
@@ -164,7 +165,8 @@ class CallOnLine {
 
  private:
   CollectiveCall collective(CollectiveKind kind) const;
-  Nanos patience() const;  // as calls of the mesh take it
+  // As calls of the mesh take them: the timeout, and what is left of it.
+  std::pair<Nanos, Nanos> patience() const;
   Tensor gather_rows(CollectiveCall call, const Tensor& row);
 
   const Line line_;
@@ -172,7 +174,8 @@ class CallOnLine {
   const std::shared_ptr<MeshLine> turns_;
   const MeshLine::Turn turn_;
   uint64_t number_ = 0;
-  std::optional<Nanos> deadline_;  // of the whole call
+  Nanos timeout_ = 0;  // of the whole call, as its deadline
+  Nanos deadline_ = kNever;
   bool waits_for_ever_ = false;
 };
 

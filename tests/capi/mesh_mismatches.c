@@ -158,6 +158,24 @@ static void one_gives_what_is_sharded(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
+/* The message tells the time that the caller gave, not what was left of it when the step began. */
+static void one_misses_a_gather(members *group, int32_t rank) {
+  static const int64_t shape[] = {4, 6};
+  distag_mesh *mesh = make_mesh(group, rank);
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_tensor *x = NULL, *y = NULL;
+  CHECK_OK(distag_ones(DISTAG_FLOAT64, shape, 2, &x, &err));
+  CHECK_OK(distag_tensor_mark_sharding(x, mesh, "(('x', 'y'), None)", -1, &err));
+  meet(group, rank);
+  if (rank == kOdd) meet(group, rank);
+  CHECK_FAILS(distag_tensor_gather(x, -1, 3 * DISTAG_SECOND, &y, &err), DISTAG_E_DEADLINE, "after 3 s call 3, gather");
+  CHECK_INT(err.origin_rank, kOdd);
+  if (rank != kOdd) meet(group, rank);
+  CHECK(y == NULL);
+  distag_tensor_release(x);
+  distag_mesh_release(mesh);
+}
+
 static void one_missing(members *group, int32_t rank) {
   distag_mesh *mesh = make_mesh(group, rank);
   distag_error err = DISTAG_ERROR_INIT;
@@ -345,6 +363,7 @@ int main(void) {
   members_run(&group, kSize, other_order);
   members_run(&group, kSize, one_left_out);
   members_run(&group, kSize, one_gives_what_is_sharded);
+  members_run(&group, kSize, one_misses_a_gather);
   members_run(&group, kSize, one_missing);
   members_run(&group, kSize, one_early);
   members_run(&group, kSize, another_line);

@@ -1,6 +1,7 @@
 #include "spmd/plan_elimination.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -174,25 +175,25 @@ size_t Elimination::offset_of(const Group& group, const Input& input, const std:
   return offset;
 }
 
-Elimination::Least Elimination::least(std::vector<Weights> tables) const {
+Elimination::Least Elimination::least(std::vector<SharedWeights> tables) const {
   eliminate(tables);
   Weight sum;
-  for (const size_t table : rest_) sum = sum + tables[table][0];
+  for (const size_t table : rest_) sum = sum + (*tables[table])[0];
   return {sum, values_of(tables)};
 }
 
 // From the last group to the first: the least sum with a row of a group and a value, less that table's own weight.
-std::vector<std::vector<uint64_t>> Elimination::completions(std::vector<Weights> tables) const {
+std::vector<std::vector<uint64_t>> Elimination::completions(std::vector<SharedWeights> tables) const {
   eliminate(tables);
   std::vector<std::vector<uint64_t>> completions;
   for (const Group& group : groups_) completions.emplace_back(group.rows, UINT64_MAX);
   const auto take = [&](size_t table, size_t row, uint64_t sum) {
     if (table < table_count_ || sum == UINT64_MAX) return;
     uint64_t& least = completions[table - table_count_][row];
-    least = std::min(least, sum - tables[table][row].first);
+    least = std::min(least, sum - (*tables[table])[row].first);
   };
   uint64_t all = 0;
-  for (const size_t table : rest_) all = saturating_sum(all, tables[table][0].first);
+  for (const size_t table : rest_) all = saturating_sum(all, (*tables[table])[0].first);
   for (const size_t table : rest_) take(table, 0, all);
   for (size_t i = groups_.size(); i-- > 0;) {
     const Group& group = groups_[i];
@@ -203,7 +204,7 @@ std::vector<std::vector<uint64_t>> Elimination::completions(std::vector<Weights>
         uint64_t sum = completions[i][row];
         const auto place = [&](size_t k) { return walk.offset(k) + value * group.inputs[k].stride; };
         for (size_t k = 0; k < group.inputs.size(); ++k) {
-          sum = saturating_sum(sum, tables[group.inputs[k].table][place(k)].first);
+          sum = saturating_sum(sum, (*tables[group.inputs[k].table])[place(k)].first);
         }
         for (size_t k = 0; k < group.inputs.size(); ++k) take(group.inputs[k].table, place(k), sum);
         work_.add(group.inputs.size());
@@ -214,18 +215,30 @@ std::vector<std::vector<uint64_t>> Elimination::completions(std::vector<Weights>
   return completions;
 }
 
-// Appends the table of each group.
-void Elimination::eliminate(std::vector<Weights>& tables) const {
-  for (const Group& group : groups_) tables.push_back(least_of(group, tables));
+// Appends the table of each group. Groups of the same tables in the same places have the same one.
+void Elimination::eliminate(std::vector<SharedWeights>& tables) const {
+  std::map<std::vector<uint64_t>, SharedWeights> known;
+  for (const Group& group : groups_) {
+    std::vector<uint64_t> key = {sizes_[group.variable]};
+    for (const uint32_t variable : group.scope) key.push_back(sizes_[variable]);
+    for (const Input& input : group.inputs) {
+      key.push_back(reinterpret_cast<uintptr_t>(tables[input.table].get()));
+      key.push_back(input.stride);
+      key.insert(key.end(), input.strides.begin(), input.strides.end());
+    }
+    SharedWeights& table = known[std::move(key)];
+    if (table == nullptr) table = std::make_shared<const Weights>(least_of(group, tables));
+    tables.push_back(table);
+  }
 }
 
-Weights Elimination::least_of(const Group& group, const std::vector<Weights>& tables) const {
+Weights Elimination::least_of(const Group& group, const std::vector<SharedWeights>& tables) const {
   const size_t size = sizes_[group.variable];
   Weights result, own(size), sums;  // own: the sum of tables that have no other variable
   result.reserve(group.rows);
   std::vector<size_t> joint;
   for (size_t i = 0; i < group.inputs.size(); ++i) {
-    const Weights& table = tables[group.inputs[i].table];
+    const Weights& table = *tables[group.inputs[i].table];
     if (table.size() != size) {
       joint.push_back(i);
     } else {
@@ -236,7 +249,7 @@ Weights Elimination::least_of(const Group& group, const std::vector<Weights>& ta
   do {
     sums = own;
     for (const size_t i : joint) {
-      const Weight* from = tables[group.inputs[i].table].data() + walk.offset(i);
+      const Weight* from = tables[group.inputs[i].table]->data() + walk.offset(i);
       const size_t stride = group.inputs[i].stride;
       for (size_t value = 0; value < size; ++value) sums[value] = sums[value] + from[value * stride];
     }
@@ -247,7 +260,7 @@ Weights Elimination::least_of(const Group& group, const std::vector<Weights>& ta
 }
 
 // The variable that was eliminated last comes first, so that the other variables of its tables have values.
-std::vector<uint32_t> Elimination::values_of(const std::vector<Weights>& tables) const {
+std::vector<uint32_t> Elimination::values_of(const std::vector<SharedWeights>& tables) const {
   std::vector<uint32_t> values(sizes_.size());
   for (size_t end = groups_.size(); end > 0;) {
     const uint32_t variable = groups_[end - 1].variable;
@@ -257,7 +270,7 @@ std::vector<uint32_t> Elimination::values_of(const std::vector<Weights>& tables)
       for (const Input& input : group.inputs) {
         const size_t offset = offset_of(group, input, values);
         for (size_t value = 0; value < sums.size(); ++value) {
-          sums[value] = sums[value] + tables[input.table][offset + value * input.stride];
+          sums[value] = sums[value] + (*tables[input.table])[offset + value * input.stride];
         }
       }
     }

@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,8 @@ inline Weight operator+(const Weight& a, const Weight& b) {
 
 // A weight for each combination of values, the last variable's value fastest.
 using Weights = std::vector<Weight>;
+// Tables that are one object are alike, and are worked on once.
+using SharedWeights = std::shared_ptr<const Weights>;
 
 // Counts the steps of a search.
 class SearchWork {
@@ -38,6 +41,7 @@ class SearchWork {
 
   // Throws DEADLINE if the time is up, which it checks once in many steps.
   void add(uint64_t steps);
+  uint64_t steps() const { return steps_; }
   uint64_t left() const { return steps_ < limits_.most_steps ? limits_.most_steps - steps_ : 0; }
   const SearchLimits& limits() const { return limits_; }
 
@@ -89,9 +93,9 @@ class Elimination {
   bool is_exact() const { return is_exact_; }
   uint64_t steps() const { return steps_; }  // of least()
   // The least sum over the given tables, in the order of the scopes.
-  Least least(std::vector<Weights> tables) const;
+  Least least(std::vector<SharedWeights> tables) const;
   // For each row of each group's table: the least sum of `first` over the tables outside it. Exact elimination only.
-  std::vector<std::vector<uint64_t>> completions(std::vector<Weights> tables) const;
+  std::vector<std::vector<uint64_t>> completions(std::vector<SharedWeights> tables) const;
 
   const std::vector<uint32_t>& sizes() const { return sizes_; }
   size_t table_count() const { return table_count_; }
@@ -110,9 +114,9 @@ class Elimination {
   uint64_t rows_of(const std::vector<uint32_t>& scope) const;
   std::vector<Tables> split(const Tables& tables, uint32_t variable, uint64_t most_rows);
   Input input_of(size_t table, const Group& group) const;
-  void eliminate(std::vector<Weights>& tables) const;
-  Weights least_of(const Group& group, const std::vector<Weights>& tables) const;
-  std::vector<uint32_t> values_of(const std::vector<Weights>& tables) const;
+  void eliminate(std::vector<SharedWeights>& tables) const;
+  Weights least_of(const Group& group, const std::vector<SharedWeights>& tables) const;
+  std::vector<uint32_t> values_of(const std::vector<SharedWeights>& tables) const;
 
   const std::vector<uint32_t> sizes_;
   const size_t table_count_;

@@ -22,9 +22,10 @@ std::span<const Weight> FrontElimination::Table::at(size_t row) const {
   return std::span(weights).subspan(begin, ends[row] - begin);
 }
 
-std::optional<std::vector<uint32_t>> FrontElimination::values(const std::vector<Weights>& tables, uint64_t wanted) {
+std::optional<std::vector<uint32_t>> FrontElimination::values(const std::vector<SharedWeights>& tables,
+                                                              uint64_t wanted) {
   tables_.clear();
-  for (const Weights& table : tables) tables_.push_back({table, {}});
+  for (const SharedWeights& table : tables) tables_.push_back({*table, {}});
   for (size_t i = 0; i < elimination_.groups().size(); ++i) {
     if (!add_table(i)) return std::nullopt;
   }

@@ -27,7 +27,7 @@ class FrontElimination {
 
   // The values of the least `first` with `second` at most `wanted`, or else of the least `second`. Empty if the fronts
   // pass the limits, or if no weight is left.
-  std::optional<std::vector<uint32_t>> values(const std::vector<Weights>& tables, uint64_t wanted);
+  std::optional<std::vector<uint32_t>> values(const std::vector<SharedWeights>& tables, uint64_t wanted);
   bool has_passed_limits() const { return weights_left_ == 0; }
 
  private:

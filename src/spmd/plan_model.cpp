@@ -22,19 +22,31 @@ constexpr size_t kRowsUnasked = 64;  // between two checks of the time
 constexpr size_t kMostCuts = 1024;   // of a leaf
 constexpr size_t kFewInputs = 8;     // with more inputs, each row takes memory for all
 
-// The cuts along the axes from `axis` on that leave each member some elements; all axes repeated comes first.
-void list_cuts(const MeshShape& mesh, const Dims& shape, size_t axis, Spec& spec, std::vector<Spec>& cuts) {
-  if (cuts.size() > kMostCuts) return;
+struct Cuts {
+  const MeshShape& mesh;
+  const Dims& shape;
+  AxisSet free;     // axes that may cut any dim; others are where `now` has them
+  const Spec* now;  // not read if all are free
+  std::vector<Spec> found;
+};
+
+// The cuts along the axes from `axis` on that leave each member some elements; all free axes repeated comes first.
+void list_cuts(size_t axis, Spec& spec, Cuts& cuts) {
+  const auto& [mesh, shape, free, now, found] = cuts;
+  if (found.size() > kMostCuts) return;
   if (axis == mesh.axis_count()) {
-    cuts.push_back(spec);
+    cuts.found.push_back(spec);
     return;
   }
-  list_cuts(mesh, shape, axis + 1, spec, cuts);
+  const bool is_free = layout::has_axis(free, axis);
+  const size_t place = is_free ? shape.size() : now->dim_of(axis);
+  if (place == shape.size()) list_cuts(axis + 1, spec, cuts);
   for (size_t d = 0; mesh.size(axis) > 1 && d < shape.size(); ++d) {
+    if (!is_free && d != place) continue;
     const layout::Axes before = spec.dim(d);
     spec.dim(d).push_back(static_cast<uint8_t>(axis));
     const int64_t parts = mesh.size_of(spec.dim(d));
-    if (layout::block_of(shape[d], parts, parts - 1).extent > 0) list_cuts(mesh, shape, axis + 1, spec, cuts);
+    if (layout::block_of(shape[d], parts, parts - 1).extent > 0) list_cuts(axis + 1, spec, cuts);
     spec.dim(d) = before;
   }
 }
@@ -64,20 +76,17 @@ class PlanModel::Combinations {
     }
     return value;
   }
+  // Adds to a key the specs of a view, and the place of its variable.
+  void add_view(std::string& key, const SpecView& view) const {
+    const auto place = std::find(variables_.begin(), variables_.end(), view.variable) - variables_.begin();
+    key += std::to_string(place) + ' ' + std::to_string(view.values.size()) + ' ';
+    for (const Spec& spec : view.values) add_spec(key, spec);
+  }
 
  private:
   std::vector<uint32_t> variables_;
   std::vector<uint32_t> sizes_;
   size_t count_ = 1;
-};
-
-// The result of an op for one combination of its inputs.
-struct PlanModel::Row {
-  const StepCosts::Applied* applied = nullptr;
-  Picoseconds cost = 0;
-  Kinds kinds = 0;
-  uint32_t outcome = 0;
-  Specs arriving;  // gradients that meet others, of each input
 };
 
 // Whether the gradient of the input meets others.
@@ -94,7 +103,10 @@ PlanModel::PlanModel(StepCosts& costs, const std::vector<std::optional<Spec>>& f
   for (size_t leaf = 0; leaf < leaf_count_; ++leaf) add_leaf(leaf, fixed[leaf], copies[leaf]);
   made_.resize(program.items().size());
   now_ = made_;
-  for (size_t step = 0; step < program.steps().size(); ++step) add_step(step);
+  for (size_t step = 0; step < program.steps().size(); ++step) {
+    add_step(step);
+    if (has_cuts_ && limits_.ends_at_cuts) return;
+  }
   for (const size_t root : program.roots()) {
     if (costs.flow().arrivals[root] < 2) continue;
     SpecView seed = made_[root];
@@ -128,9 +140,10 @@ void PlanModel::add_leaf(size_t leaf, const std::optional<Spec>& fixed, uint64_t
   if (fixed) {
     view.values = {without_idle_axes(costs_.mesh(), *fixed)};
   } else {
-    view.values.clear();
     Spec spec(item.shape.size());
-    list_cuts(costs_.mesh(), item.shape, 0, spec, view.values);
+    Cuts cuts{costs_.mesh(), item.shape, limits_.free_axes, limits_.now.empty() ? nullptr : &limits_.now[leaf], {}};
+    list_cuts(0, spec, cuts);
+    view.values = std::move(cuts.found);
     has_cuts_ = has_cuts_ || view.values.size() > kMostCuts;
     if (view.values.size() > 1) view.variable = add_variable(view.values.size());
   }
@@ -161,15 +174,22 @@ uint32_t PlanModel::grouped(uint32_t variable, const std::vector<uint32_t>& grou
   has_cuts_ = has_cuts_ || drops;
   const uint32_t made = count == 1 ? kNoVariable : add_variable(count);
   if (count > 1 || drops) {
-    CostTable& table = problem_.tables.emplace_back();
-    table.variables = {variable};
-    if (count > 1) table.variables.push_back(made);
-    for (const uint32_t group : group_of) {
-      for (uint32_t each = 0; each < count; ++each) table.costs.push_back(group == each ? 0 : kImpossible);
-    }
+    std::vector<uint32_t> variables = {variable};
+    if (count > 1) variables.push_back(made);
+    Costs& costs = known_.groups[group_of];
+    if (costs.size() == 0) costs = costs_of_groups(group_of, count);
+    problem_.tables.push_back({std::move(variables), costs});
   }
   groups_.emplace(std::pair(variable, group_of), made);
   return made;
+}
+
+Costs PlanModel::costs_of_groups(const std::vector<uint32_t>& group_of, uint32_t count) {
+  std::vector<Picoseconds> costs;
+  for (const uint32_t group : group_of) {
+    for (uint32_t each = 0; each < count; ++each) costs.push_back(group == each ? 0 : kImpossible);
+  }
+  return costs;
 }
 
 // Lets the views depend on variables of distinct values, with at most `most` combinations in all.
@@ -288,14 +308,14 @@ std::vector<bool> PlanModel::changing_inputs(size_t number, const std::vector<Sp
 
 // Rows that later steps cannot tell apart have one outcome. The first row's outcome comes first, then all others in
 // the order of their costs, the cheapest first.
-void PlanModel::number_outcomes(size_t number, const std::vector<bool>& changing, std::vector<Row>& rows) {
+void PlanModel::number_outcomes(size_t number, OpRows& op) const {
   std::map<std::string, uint32_t> numbers;
   std::vector<Picoseconds> least;
-  for (Row& row : rows) {
+  for (Row& row : op.rows) {
     std::string key(reinterpret_cast<const char*>(&row.kinds), sizeof row.kinds);
     for (const Spec& spec : row.applied->outputs) add_spec(key, spec);
-    for (size_t i = 0; i < changing.size(); ++i) {
-      if (changing[i]) add_spec(key, row.applied->left[i]);
+    for (size_t i = 0; i < op.changing.size(); ++i) {
+      if (op.changing[i]) add_spec(key, row.applied->left[i]);
       if (meets(number, i)) add_spec(key, row.arriving[i]);
     }
     row.outcome = numbers.try_emplace(std::move(key), static_cast<uint32_t>(numbers.size())).first->second;
@@ -307,21 +327,67 @@ void PlanModel::number_outcomes(size_t number, const std::vector<bool>& changing
   std::stable_sort(order.begin() + 1, order.end(), [&least](uint32_t a, uint32_t b) { return least[a] < least[b]; });
   std::vector<uint32_t> place(order.size());
   for (uint32_t i = 0; i < order.size(); ++i) place[order[i]] = i;
-  for (Row& row : rows) row.outcome = place[row.outcome];
+  op.one_of.resize(order.size());
+  for (uint32_t i = 0; i < op.rows.size(); ++i) {
+    op.rows[i].outcome = place[op.rows[i].outcome];
+    op.one_of[op.rows[i].outcome] = i;
+  }
 }
 
-// Adds the table of an op; `outcome`: the op's own variable, if it has one. Outcomes from `count` on are impossible.
-void PlanModel::add_op_table(const Combinations& all, const std::vector<Row>& rows, uint32_t outcome, uint32_t count) {
-  CostTable& table = problem_.tables.emplace_back();
-  table.variables = all.variables();
-  if (outcome != kNoVariable) table.variables.push_back(outcome);
-  for (const Row& row : rows) {
-    if (outcome == kNoVariable) {
-      table.costs.push_back(row.outcome < count ? row.cost : kImpossible);
+const PlanModel::OpRows& PlanModel::rows_of(size_t number, const std::vector<SpecView>& inputs,
+                                            const Combinations& all) {
+  std::string key = std::to_string(costs_.class_of(number)) + ' ';
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    all.add_view(key, inputs[i]);
+    const size_t item = costs_.program().steps()[number].inputs[i];
+    if (item == kLeftOut) continue;
+    key.push_back(item < leaf_count_ ? 'l' : 'r');
+    key.push_back(costs_.flow().last_reader[item] == number ? '.' : ',');
+    key += std::to_string(costs_.flow().arrivals[item]) + ' ';
+  }
+  const auto known = known_.ops.find(key);
+  if (known != known_.ops.end()) return known->second;
+  return known_.ops.emplace(std::move(key), work_out(number, inputs, all)).first->second;
+}
+
+PlanModel::OpRows PlanModel::work_out(size_t number, const std::vector<SpecView>& inputs, const Combinations& all) {
+  OpRows op;
+  for (size_t index = 0; index < all.count(); ++index) {
+    if (index % kRowsUnasked == 0) check_time();
+    op.rows.push_back(row_of(number, inputs, all, index));
+  }
+  known_.rows += op.rows.size();
+  op.changing = changing_inputs(number, inputs, op.rows, all);
+  // With one variable, all results depend on that: the op needs no variable of its own.
+  const bool is_new = all.variables().size() > 1;
+  if (is_new) {
+    number_outcomes(number, op);
+    const size_t most = std::max<size_t>(1, limits_.most_rows / op.rows.size());
+    has_cuts_ = has_cuts_ || op.one_of.size() > most;
+    op.count = static_cast<uint32_t>(std::min(op.one_of.size(), most));
+  } else {
+    op.count = static_cast<uint32_t>(op.rows.size());
+    for (uint32_t index = 0; index < op.count; ++index) {
+      op.rows[index].outcome = index;
+      op.one_of.push_back(index);
+    }
+  }
+  op.costs = costs_of(op, is_new && op.count > 1);
+  return op;
+}
+
+// The table of an op; `has_outcome`: with a last variable for the op's own outcome. Outcomes from `count` on are
+// impossible.
+Costs PlanModel::costs_of(const OpRows& op, bool has_outcome) {
+  std::vector<Picoseconds> costs;
+  for (const Row& row : op.rows) {
+    if (!has_outcome) {
+      costs.push_back(row.outcome < op.count ? row.cost : kImpossible);
       continue;
     }
-    for (uint32_t each = 0; each < count; ++each) table.costs.push_back(each == row.outcome ? row.cost : kImpossible);
+    for (uint32_t each = 0; each < op.count; ++each) costs.push_back(each == row.outcome ? row.cost : kImpossible);
   }
+  return costs;
 }
 
 void PlanModel::add_step(size_t number) {
@@ -337,34 +403,20 @@ void PlanModel::add_step(size_t number) {
     if (view.variable != kNoVariable) variables.push_back(view.variable);
   }
   const Combinations all(std::move(variables), problem_.sizes);
-  std::vector<Row> rows;
-  for (size_t index = 0; index < all.count(); ++index) {
-    if (index % kRowsUnasked == 0) check_time();
-    rows.push_back(row_of(number, inputs, all, index));
+  const OpRows& op = rows_of(number, inputs, all);
+  const uint32_t count = op.count;
+  CostTable table{all.variables(), op.costs};
+  uint32_t outcome = kNoVariable;
+  if (count > 1 && all.variables().size() > 1) {
+    outcome = add_variable(count);
+    table.variables.push_back(outcome);
+  } else if (count > 1) {
+    outcome = all.variables()[0];
   }
-  const std::vector<bool> changing = changing_inputs(number, inputs, rows, all);
-  // With one variable, all results depend on that: the op needs no variable of its own.
-  const bool is_new = all.variables().size() > 1;
-  uint32_t count = static_cast<uint32_t>(rows.size());
-  if (is_new) {
-    number_outcomes(number, changing, rows);
-    count = 0;
-    for (const Row& row : rows) count = std::max(count, row.outcome + 1);
-    const auto most = static_cast<uint32_t>(std::max<size_t>(1, limits_.most_rows / rows.size()));
-    has_cuts_ = has_cuts_ || count > most;
-    count = std::min(count, most);
-  } else {
-    for (size_t index = 0; index < rows.size(); ++index) rows[index].outcome = static_cast<uint32_t>(index);
-  }
-  const uint32_t outcome = count == 1 ? kNoVariable : is_new ? add_variable(count) : all.variables()[0];
-  add_op_table(all, rows, is_new ? outcome : kNoVariable, count);
-  std::vector<const Row*> of_outcome(count);
-  for (const Row& row : rows) {
-    if (row.outcome < count) of_outcome[row.outcome] = &row;
-  }
+  problem_.tables.push_back(std::move(table));
   const auto view_of = [&](const auto& spec_in) {
     SpecView view{outcome, {}};
-    for (const Row* row : of_outcome) view.values.push_back(spec_in(*row));
+    for (uint32_t each = 0; each < count; ++each) view.values.push_back(spec_in(op.rows[op.one_of[each]]));
     return view;
   };
   for (size_t i = 0; i < step.op->shapes().size(); ++i) {
@@ -372,10 +424,10 @@ void PlanModel::add_step(size_t number) {
     now_[step.first_output + i] = made_[step.first_output + i];
   }
   std::vector<Kinds> kinds;
-  for (const Row* row : of_outcome) kinds.push_back(row->kinds);
+  for (uint32_t each = 0; each < count; ++each) kinds.push_back(op.rows[op.one_of[each]].kinds);
   add_kinds(outcome == kNoVariable ? std::vector<uint32_t>() : std::vector<uint32_t>{outcome}, std::move(kinds));
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (changing[i]) now_[step.inputs[i]] = view_of([i](const Row& row) { return row.applied->left[i]; });
+    if (op.changing[i]) now_[step.inputs[i]] = view_of([i](const Row& row) { return row.applied->left[i]; });
     if (meets(number, i)) {
       arrivals_[step.inputs[i]].push_back(view_of([i](const Row& row) { return row.arriving[i]; }));
     }
@@ -399,8 +451,27 @@ void PlanModel::add_meeting(size_t item) {
     has_gaps_ = true;
     return;
   }
-  CostTable table{all.variables(), {}};
-  std::vector<Kinds> kinds;
+  const MeetingRows& meeting = rows_of(item, own, all);
+  problem_.tables.push_back({all.variables(), meeting.costs});
+  if (item < leaf_count_) add_kinds(all.variables(), meeting.kinds);
+}
+
+const PlanModel::MeetingRows& PlanModel::rows_of(size_t item, const SpecView& own, const Combinations& all) {
+  const TracedProgram::Item& what = costs_.program().items()[item];
+  std::string key(item < leaf_count_ ? "l" : "r");
+  key += std::to_string(static_cast<int>(what.dtype));
+  for (const int64_t size : what.shape) key += ' ' + std::to_string(size);
+  key.push_back(';');
+  all.add_view(key, own);
+  for (const SpecView& view : arrivals_[item]) all.add_view(key, view);
+  const auto known = known_.meetings.find(key);
+  if (known != known_.meetings.end()) return known->second;
+  return known_.meetings.emplace(std::move(key), work_out(item, own, all)).first->second;
+}
+
+PlanModel::MeetingRows PlanModel::work_out(size_t item, const SpecView& own, const Combinations& all) {
+  MeetingRows meeting;
+  std::vector<Picoseconds> costs;
   for (size_t index = 0; index < all.count(); ++index) {
     if (index % kRowsUnasked == 0) check_time();
     Specs arrivals;
@@ -413,15 +484,16 @@ void PlanModel::add_meeting(size_t item) {
       arrival.set_partial(partial);
     }
     if (item >= leaf_count_) {
-      table.costs.push_back(costs_.meet(item, lying, arrivals).time);
+      costs.push_back(costs_.meet(item, lying, arrivals).time);
       continue;
     }
     const auto gradient = costs_.meet_at_leaf(item, lying, arrivals);
-    table.costs.push_back(gradient.part.time);
-    kinds.push_back(gradient.bucket ? bit_of(*gradient.bucket) : 0);
+    costs.push_back(gradient.part.time);
+    meeting.kinds.push_back(gradient.bucket ? bit_of(*gradient.bucket) : 0);
   }
-  problem_.tables.push_back(std::move(table));
-  if (item < leaf_count_) add_kinds(all.variables(), std::move(kinds));
+  known_.rows += all.count();
+  meeting.costs = std::move(costs);
+  return meeting;
 }
 
 // ---- buckets ----
@@ -445,21 +517,26 @@ void PlanModel::close_kinds() {
   }
   const uint32_t count = uint32_t{1} << kinds_.size();
   const uint32_t there = add_variable(count);
-  CostTable starts{{there}, std::vector<Picoseconds>(count)};
+  std::vector<Picoseconds> starts(count);
   for (const auto& [kind, bit] : kinds_) {
     for (uint32_t each = 0; each < count; ++each) {
       if ((each >> bit & 1) == 0) continue;
-      starts.costs[each] = saturating_sum(starts.costs[each], costs_.costs().exchange(kind.axes));
+      starts[each] = saturating_sum(starts[each], costs_.costs().exchange(kind.axes));
     }
   }
-  problem_.tables.push_back(std::move(starts));
+  problem_.tables.push_back({{there}, std::move(starts)});
+  std::map<std::vector<Kinds>, Costs> known;
   for (KindTable& needed : kind_tables_) {
-    CostTable table{std::move(needed.variables), {}};
-    table.variables.push_back(there);
-    for (const Kinds kinds : needed.kinds) {
-      for (uint32_t each = 0; each < count; ++each) table.costs.push_back((kinds & ~each) == 0 ? 0 : kImpossible);
+    Costs& costs = known[needed.kinds];
+    if (costs.size() == 0) {
+      std::vector<Picoseconds> made;
+      for (const Kinds kinds : needed.kinds) {
+        for (uint32_t each = 0; each < count; ++each) made.push_back((kinds & ~each) == 0 ? 0 : kImpossible);
+      }
+      costs = std::move(made);
     }
-    problem_.tables.push_back(std::move(table));
+    needed.variables.push_back(there);
+    problem_.tables.push_back({std::move(needed.variables), costs});
   }
 }
 

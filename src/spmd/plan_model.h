@@ -3,6 +3,8 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "spmd/plan_search.h"
@@ -29,6 +31,10 @@ class PlanModel {
     // If gradients meet, keeps only the sums that they are parts of, with a lower bound of the cost of bringing them
     // to the cuts of the tensor: less than a step takes, but few rows.
     bool is_rough = false;
+    // Axes whose places are chosen. All others stay where `now`, the specs of all leaves, has them.
+    layout::AxisSet free_axes = ~layout::AxisSet{0};
+    std::vector<layout::Spec> now = {};
+    bool ends_at_cuts = false;                // a model with cuts is of no use, and may be left unfinished
     std::function<bool()> is_over = nullptr;  // asked while tables are made: throws DEADLINE
   };
 
@@ -45,6 +51,8 @@ class PlanModel {
   bool has_cuts() const { return has_cuts_; }
   // Some costs were left out: the tables may give less than a step takes.
   bool has_gaps() const { return has_gaps_; }
+  // Rows of tables that were worked out, instead of shared.
+  size_t worked_out() const { return known_.rows; }
 
  private:
   static constexpr uint32_t kNoVariable = UINT32_MAX;
@@ -61,7 +69,25 @@ class PlanModel {
 
   // All combinations of the values of some variables, the last one fastest.
   class Combinations;
-  struct Row;
+  // The result of an op for one combination of its inputs.
+  struct Row {
+    const StepCosts::Applied* applied = nullptr;
+    Picoseconds cost = 0;
+    Kinds kinds = 0;
+    uint32_t outcome = 0;
+    Specs arriving;  // gradients that meet others, of each input
+  };
+  struct OpRows {
+    std::vector<Row> rows;
+    std::vector<bool> changing;    // of each input: later ops find it in another spec
+    std::vector<uint32_t> one_of;  // of each outcome: one of its rows
+    uint32_t count = 0;            // of outcomes that are possible, the first ones
+    Costs costs;                   // with one variable for each of its rows, else also for each outcome
+  };
+  struct MeetingRows {
+    Costs costs;
+    std::vector<Kinds> kinds;  // of a leaf
+  };
 
   uint32_t add_variable(size_t size);
   bool meets(size_t step, size_t input) const;
@@ -69,14 +95,20 @@ class PlanModel {
   void add_step(size_t step);
   // A variable of groups of another variable's values (UINT32_MAX: not allowed); kNoVariable if there is one group.
   uint32_t grouped(uint32_t variable, const std::vector<uint32_t>& group_of, uint32_t count);
+  static Costs costs_of_groups(const std::vector<uint32_t>& group_of, uint32_t count);
   void group_alike(std::vector<SpecView*> views, size_t most);
   void add_meeting(size_t item);
+  // Equal steps whose inputs have equal specs share their rows, and so do gradients that meet alike.
+  const OpRows& rows_of(size_t step, const std::vector<SpecView>& inputs, const Combinations& all);
+  const MeetingRows& rows_of(size_t item, const SpecView& own, const Combinations& all);
+  OpRows work_out(size_t step, const std::vector<SpecView>& inputs, const Combinations& all);
+  MeetingRows work_out(size_t item, const SpecView& own, const Combinations& all);
   Row row_of(size_t step, const std::vector<SpecView>& inputs, const Combinations& all, size_t index);
   void make_rough(size_t item, const layout::Spec& own, layout::Spec& gradient, Picoseconds& cost) const;
   std::vector<bool> changing_inputs(size_t step, const std::vector<SpecView>& inputs, const std::vector<Row>& rows,
                                     const Combinations& all) const;
-  void add_op_table(const Combinations& all, const std::vector<Row>& rows, uint32_t outcome, uint32_t count);
-  void number_outcomes(size_t step, const std::vector<bool>& changing, std::vector<Row>& rows);
+  static Costs costs_of(const OpRows& op, bool has_outcome);
+  void number_outcomes(size_t step, OpRows& op) const;
   void add_kinds(std::vector<uint32_t> variables, std::vector<Kinds> kinds);
   void close_kinds();
   void add_activations();
@@ -95,6 +127,14 @@ class PlanModel {
   bool has_cuts_ = false;
   bool has_gaps_ = false;
   std::map<std::pair<uint32_t, std::vector<uint32_t>>, uint32_t> groups_;
+  // Rows and costs that were worked out, by all that they depend on.
+  struct Known {
+    std::map<std::vector<uint32_t>, Costs> groups;
+    std::unordered_map<std::string, OpRows> ops;
+    std::unordered_map<std::string, MeetingRows> meetings;
+    size_t rows = 0;
+  };
+  Known known_;
   std::map<StepCosts::BucketKind, uint32_t> kinds_;  // and their bits
   struct KindTable {
     std::vector<uint32_t> variables;

@@ -49,6 +49,7 @@ bool ReducedProblem::drop_values(uint32_t variable) {
   for (const size_t table : tables_of_[variable]) {
     if (tables_[table].costs.size() > kMostRowsCompared) return false;
   }
+  find_witnesses(variable);
   std::vector<bool> is_dropped(sizes_[variable]);
   for (uint32_t a = 0; a < sizes_[variable]; ++a) {
     for (uint32_t b = a + 1; b < sizes_[variable] && !is_dropped[a]; ++b) {
@@ -75,8 +76,35 @@ bool ReducedProblem::drop_values(uint32_t variable) {
 
 bool ReducedProblem::beats(uint32_t variable, uint32_t value, uint32_t other) {
   if (bytes_[variable][value] > bytes_[variable][other]) return false;
+  for (const Witness& each : witnesses_[other]) {
+    const Picoseconds* costs = tables_[each.table].costs.data() + each.row;
+    if (costs[value * each.stride] > costs[other * each.stride]) return false;
+  }
   return std::all_of(tables_of_[variable].begin(), tables_of_[variable].end(),
                      [&](size_t table) { return is_no_dearer(tables_[table], variable, value, other); });
+}
+
+// For each value, the first row of each table in which it is possible: another value that is not possible there does
+// not beat it. Most tables are of ops, with few possible values in a row, so this tells most pairs of values apart.
+void ReducedProblem::find_witnesses(uint32_t variable) {
+  witnesses_.assign(sizes_[variable], {});
+  for (const size_t number : tables_of_[variable]) {
+    const CostTable& table = tables_[number];
+    const size_t stride = stride_of(table, variable);
+    std::vector<bool> is_found(sizes_[variable]);
+    size_t missing = sizes_[variable];
+    for (size_t block = 0; block < table.costs.size() && missing > 0; block += stride * sizes_[variable]) {
+      for (size_t row = block; row < block + stride && missing > 0; ++row) {
+        for (size_t value = 0; value < sizes_[variable]; ++value) {
+          if (is_found[value] || table.costs[row + value * stride] == kImpossible) continue;
+          is_found[value] = true;
+          --missing;
+          witnesses_[value].push_back({number, stride, row});
+        }
+        work_.add(sizes_[variable]);
+      }
+    }
+  }
 }
 
 bool ReducedProblem::is_no_dearer(const CostTable& table, uint32_t variable, uint32_t value, uint32_t other) {
@@ -96,8 +124,15 @@ size_t ReducedProblem::stride_of(const CostTable& table, uint32_t variable) cons
   return stride;
 }
 
-void ReducedProblem::shrink(CostTable& table, uint32_t variable, const std::vector<uint32_t>& kept) const {
+void ReducedProblem::shrink(CostTable& table, uint32_t variable, const std::vector<uint32_t>& kept) {
   const size_t stride = stride_of(table, variable);
+  std::vector<uint64_t> key = {reinterpret_cast<uintptr_t>(table.costs.data()), stride, sizes_[variable]};
+  key.insert(key.end(), kept.begin(), kept.end());
+  const auto known = shrunk_.find(key);
+  if (known != shrunk_.end()) {
+    table.costs = known->second.second;
+    return;
+  }
   std::vector<Picoseconds> costs;
   for (size_t block = 0; block < table.costs.size(); block += stride * sizes_[variable]) {
     for (const uint32_t value : kept) {
@@ -105,7 +140,8 @@ void ReducedProblem::shrink(CostTable& table, uint32_t variable, const std::vect
       costs.insert(costs.end(), from, from + static_cast<std::ptrdiff_t>(stride));
     }
   }
-  table.costs = std::move(costs);
+  const Costs before = std::exchange(table.costs, std::move(costs));
+  shrunk_.emplace(std::move(key), std::pair(before, table.costs));
 }
 
 void ReducedProblem::take_least_bytes() {

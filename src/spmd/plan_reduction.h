@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "spmd/plan_elimination.h"
@@ -25,11 +27,18 @@ class ReducedProblem {
   std::vector<uint32_t> originals(const std::vector<uint32_t>& values) const;
 
  private:
+  struct Witness {
+    size_t table;
+    size_t stride;
+    size_t row;
+  };
+
   bool drop_values(uint32_t variable);
+  void find_witnesses(uint32_t variable);
   bool beats(uint32_t variable, uint32_t value, uint32_t other);
   bool is_no_dearer(const CostTable& table, uint32_t variable, uint32_t value, uint32_t other);
   size_t stride_of(const CostTable& table, uint32_t variable) const;
-  void shrink(CostTable& table, uint32_t variable, const std::vector<uint32_t>& kept) const;
+  void shrink(CostTable& table, uint32_t variable, const std::vector<uint32_t>& kept);
   void take_least_bytes();
 
   SearchWork& work_;
@@ -39,6 +48,9 @@ class ReducedProblem {
   uint64_t least_bytes_ = 0;
   std::vector<std::vector<size_t>> tables_of_;
   std::vector<std::vector<uint32_t>> kept_;
+  std::vector<std::vector<Witness>> witnesses_;  // of each value of the variable that is looked at
+  // Costs before and after, by their place, the stride and the number of values, and those that stay.
+  std::map<std::vector<uint64_t>, std::pair<Costs, Costs>> shrunk_;
 };
 
 }  // namespace distag::spmd

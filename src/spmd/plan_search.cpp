@@ -1,6 +1,7 @@
 #include "spmd/plan_search.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -49,8 +50,9 @@ class Search {
   Choice improved(const Choice& choice, uint64_t budget);
   bool fits(const Choice& choice) const;
   uint64_t budget() const;
-  std::vector<Weights> costs_first(uint64_t price) const;
-  std::vector<Weights> bytes_first() const;
+  std::vector<SharedWeights> weights(const auto& of_cost, const auto& of_bytes) const;
+  std::vector<SharedWeights> costs_first(uint64_t price) const;
+  std::vector<SharedWeights> bytes_first() const;
   Choice between(Choice cheap, Choice small);
   uint64_t paid_at(uint64_t price) const { return saturating_sum(price_of(budget(), price), 1); }  // rounded up
   Choice exact(Choice known);
@@ -110,30 +112,50 @@ uint64_t Search::budget() const {
   return limit_ > problem_.least_bytes() ? limit_ - problem_.least_bytes() : 0;
 }
 
-// Tables of (cost and the price of the bytes, bytes).
-std::vector<Weights> Search::costs_first(uint64_t price) const {
-  std::vector<Weights> tables;
+// The tables in the order of the scopes.
+std::vector<SharedWeights> Search::weights(const auto& of_cost, const auto& of_bytes) const {
+  const auto made = [](const auto& numbers, const auto& weight_of) {
+    Weights table;
+    table.reserve(numbers.size());
+    for (const uint64_t number : numbers) table.push_back(weight_of(number));
+    return std::make_shared<const Weights>(std::move(table));
+  };
+  std::vector<SharedWeights> tables;
+  std::map<const Picoseconds*, SharedWeights> known;
   for (const CostTable& table : problem_.tables()) {
-    tables.emplace_back();
-    for (const Picoseconds cost : table.costs) tables.back().push_back({cost, 0});
+    SharedWeights& shared = known[table.costs.data()];
+    if (shared == nullptr) shared = made(table.costs, of_cost);
+    tables.push_back(shared);
   }
+  std::map<std::vector<uint64_t>, SharedWeights> known_bytes;
   for (const std::vector<uint64_t>& bytes : problem_.bytes()) {
     if (bytes.size() == 1) continue;
-    tables.emplace_back();
-    for (const uint64_t each : bytes) tables.back().push_back({price_of(each, price), each});
+    SharedWeights& shared = known_bytes[bytes];
+    if (shared == nullptr) shared = made(bytes, of_bytes);
+    tables.push_back(shared);
   }
   return tables;
 }
 
-std::vector<Weights> Search::bytes_first() const {
-  std::vector<Weights> tables = costs_first(0);
-  for (Weights& table : tables) {
-    for (Weight& weight : table) {
-      const bool is_impossible = weight.first == kImpossible;
-      weight = {is_impossible ? UINT64_MAX : weight.second, weight.first};
-    }
-  }
-  return tables;
+// (cost and the price of the bytes, bytes).
+std::vector<SharedWeights> Search::costs_first(uint64_t price) const {
+  return weights(
+      [](uint64_t cost) {
+        return Weight{cost, 0};
+      },
+      [price](uint64_t bytes) {
+        return Weight{price_of(bytes, price), bytes};
+      });
+}
+
+std::vector<SharedWeights> Search::bytes_first() const {
+  return weights(
+      [](uint64_t cost) {
+        return Weight{cost == kImpossible ? UINT64_MAX : 0, cost};
+      },
+      [](uint64_t bytes) {
+        return Weight{bytes, 0};
+      });
 }
 
 // Lagrange's relaxation: memory has a price instead of a limit. The cost of the best choice at that price, less the
@@ -170,7 +192,7 @@ Search::Choice Search::between(Choice cheap, Choice small) {
 // bound, as this drops most weights. If no choice has it, the bound is better for the next try.
 Search::Choice Search::exact(Choice known) {
   if (work_.left() < elimination_.steps()) return known;
-  const std::vector<Weights> tables = costs_first(0);
+  const std::vector<SharedWeights> tables = costs_first(0);
   const std::vector<std::vector<uint64_t>> completions = elimination_.completions(costs_first(price_));
   for (const uint64_t part : {4096u, 512u, 64u, 8u, 1u}) {
     const Picoseconds most = bound_ + (known.cost - bound_) / part;
@@ -196,7 +218,7 @@ Search::Choice Search::exact_of_all(const Choice& choice) {
 
 SearchResult Search::result_of(const Choice& choice) const {
   const uint64_t bytes = saturating_sum(problem_.least_bytes(), choice.bytes);
-  return {problem_.originals(choice.values), choice.cost, bound_, bytes, fits(choice), least_is_exact_};
+  return {problem_.originals(choice.values), choice.cost, bound_, bytes, fits(choice), least_is_exact_, work_.steps()};
 }
 
 }  // namespace

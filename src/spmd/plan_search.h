@@ -3,6 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
+#include <memory>
+#include <utility>
 #include <vector>
 
 namespace distag::spmd {
@@ -21,9 +24,27 @@ namespace distag::spmd {
 using Picoseconds = uint64_t;  // sums saturate
 constexpr Picoseconds kImpossible = UINT64_MAX;
 
+// The costs of a table: one for each combination of values, the last variable's value fastest. Copies are the same
+// costs, by which the search knows tables that are alike, and works on them once.
+class Costs {
+ public:
+  Costs(std::vector<Picoseconds> costs = {})
+      : costs_(std::make_shared<const std::vector<Picoseconds>>(std::move(costs))) {}
+  Costs(std::initializer_list<Picoseconds> costs) : Costs(std::vector<Picoseconds>(costs)) {}
+
+  size_t size() const { return costs_->size(); }
+  Picoseconds operator[](size_t row) const { return (*costs_)[row]; }
+  const Picoseconds* data() const { return costs_->data(); }
+  auto begin() const { return costs_->begin(); }
+  auto end() const { return costs_->end(); }
+
+ private:
+  std::shared_ptr<const std::vector<Picoseconds>> costs_;
+};
+
 struct CostTable {
   std::vector<uint32_t> variables;  // distinct, ascending
-  std::vector<Picoseconds> costs;   // one for each combination of values, the last variable's value fastest
+  Costs costs;
 };
 
 struct SearchProblem {
@@ -47,6 +68,7 @@ struct SearchResult {
   uint64_t bytes = 0;
   bool fits = true;            // false: none was found that fits memory_bytes, and `values` need the least known
   bool least_is_exact = true;  // without fits: no choice needs less than `bytes`
+  uint64_t steps = 0;          // values read
 };
 
 SearchResult search(const SearchProblem& problem, const SearchLimits& limits);

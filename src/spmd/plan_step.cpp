@@ -241,7 +241,7 @@ uint64_t StepCosts::operands_of(size_t number, const Specs& inputs, std::vector<
   return needed;
 }
 
-StepCosts::Applied StepCosts::work_out(size_t number, const Specs& inputs) const {
+StepCosts::Applied StepCosts::work_out(size_t number, const Specs& inputs) {
   const TracedProgram::Step& step = program_.steps()[number];
   std::vector<Operand> operands;
   const uint64_t needed = operands_of(number, inputs, operands);
@@ -264,7 +264,7 @@ StepCosts::Applied StepCosts::work_out(size_t number, const Specs& inputs) const
 
 // Brings the inputs one after the other, as the op does: a sum made for one input is there for the next.
 void StepCosts::bring(size_t number, const layout::OpCall& call, const Placement& placement, uint64_t needed,
-                      bool gathers_again, Applied& applied) const {
+                      bool gathers_again, Applied& applied) {
   const TracedProgram::Step& step = program_.steps()[number];
   for (const Operand& operand : call.inputs) applied.left.push_back(operand.spec);
   for (size_t i = 0; i < call.inputs.size(); ++i) {
@@ -290,7 +290,7 @@ void StepCosts::bring(size_t number, const layout::OpCall& call, const Placement
 }
 
 void StepCosts::add_merges(const layout::OpCall& call, const layout::Rule& rule, const Placement& placement,
-                           bool goes_backward, uint64_t needed, Applied& applied) const {
+                           bool goes_backward, uint64_t needed, Applied& applied) {
   const layout::LocalCall local = local_call(mesh_, call, rule, placement, policy_.position);
   if (local.is_over_weights && mesh_.used(placement.outputs[0].partial()) != 0) {
     Spec partial(size_t{0});
@@ -369,9 +369,19 @@ Picoseconds StepCosts::least_time() const {
   return time;
 }
 
-StepPart StepCosts::moved(const Dims& shape, Dtype dtype, const Spec& from, const Spec& to) const {
+StepPart StepCosts::moved(const Dims& shape, Dtype dtype, const Spec& from, const Spec& to) {
+  if (places_alike(mesh_, from, to)) return {};
+  std::string key(1, static_cast<char>(dtype));
+  for (const int64_t size : shape) add_number_key(key, static_cast<uint64_t>(size), 8);
+  add_spec(key, from);
+  add_spec(key, to);
+  const auto found = kept_moves_.find(key);
+  if (found != kept_moves_.end()) return found->second;
+  return kept_moves_.emplace(std::move(key), work_out_move(shape, dtype, from, to)).first->second;
+}
+
+StepPart StepCosts::work_out_move(const Dims& shape, Dtype dtype, const Spec& from, const Spec& to) const {
   StepPart part;
-  if (places_alike(mesh_, from, to)) return part;
   const Move move(mesh_, shape, from, to);
   if (move.is_local()) return part;
   const auto item = static_cast<int64_t>(dtype_size(dtype));
@@ -394,8 +404,7 @@ StepPart StepCosts::moved(const Dims& shape, Dtype dtype, const Spec& from, cons
 }
 
 // Adds gradients where they are if these are alike; else brings them to the spec where they meet.
-StepPart StepCosts::gathered(const Dims& shape, Dtype dtype, const Specs& arrivals, const Spec& own,
-                             Spec& where) const {
+StepPart StepCosts::gathered(const Dims& shape, Dtype dtype, const Specs& arrivals, const Spec& own, Spec& where) {
   StepPart part;
   bool is_alike = true;
   for (const Spec& arrival : arrivals) is_alike = is_alike && places_alike(mesh_, arrivals.front(), arrival);
@@ -408,7 +417,7 @@ StepPart StepCosts::gathered(const Dims& shape, Dtype dtype, const Specs& arriva
   return part;
 }
 
-StepPart StepCosts::meet(size_t item, const Spec& own, const Specs& arrivals) const {
+StepPart StepCosts::meet(size_t item, const Spec& own, const Specs& arrivals) {
   const TracedProgram::Item& result = program_.items()[item];
   Spec where;
   StepPart part = gathered(result.shape, result.dtype, arrivals, own.dual(), where);
@@ -416,7 +425,7 @@ StepPart StepCosts::meet(size_t item, const Spec& own, const Specs& arrivals) co
   return part;
 }
 
-StepCosts::LeafGradient StepCosts::meet_at_leaf(size_t leaf, const Spec& own, const Specs& arrivals) const {
+StepCosts::LeafGradient StepCosts::meet_at_leaf(size_t leaf, const Spec& own, const Specs& arrivals) {
   const TracedProgram::Item& item = program_.items()[leaf];
   Spec where;
   LeafGradient gradient;

@@ -83,14 +83,16 @@ class StepCosts {
   const BackwardFlow& flow() const { return flow_; }
   const StepPolicy& policy() const { return policy_; }
   const PlanCosts& costs() const { return costs_; }
+  // A number that is equal for steps that cost the same with equal specs of their inputs.
+  uint32_t class_of(size_t step) const { return class_of_step_[step]; }
 
   // A step with these specs of its inputs; those that are left out may have any. The result is kept for equal steps.
   const Applied& apply(size_t step, const Specs& inputs);
-  // Brings a tensor from one spec to another.
-  StepPart moved(const Dims& shape, Dtype dtype, const layout::Spec& from, const layout::Spec& to) const;
+  // Brings a tensor from one spec to another. The result is kept.
+  StepPart moved(const Dims& shape, Dtype dtype, const layout::Spec& from, const layout::Spec& to);
   // Gradients of a result meet, and go to the spec that its op wants; `own`: the spec of the result.
-  StepPart meet(size_t item, const layout::Spec& own, const Specs& arrivals) const;
-  LeafGradient meet_at_leaf(size_t leaf, const layout::Spec& own, const Specs& arrivals) const;
+  StepPart meet(size_t item, const layout::Spec& own, const Specs& arrivals);
+  LeafGradient meet_at_leaf(size_t leaf, const layout::Spec& own, const Specs& arrivals);
   // A bucket, whose elements their leaves have counted already.
   StepPart send_bucket(const BucketKind& kind, int64_t count) const;
   // The time of all arithmetic if all members shared each op: no step takes less.
@@ -103,15 +105,16 @@ class StepCosts {
   bool is_parameter(size_t item) const;
   std::string key_of_step(size_t step) const;
   uint64_t operands_of(size_t step, const Specs& inputs, std::vector<layout::Operand>& operands) const;
-  Applied work_out(size_t step, const Specs& inputs) const;
+  Applied work_out(size_t step, const Specs& inputs);
   void bring(size_t step, const layout::OpCall& call, const layout::Placement& placement, uint64_t needed,
-             bool gathers_again, Applied& applied) const;
+             bool gathers_again, Applied& applied);
   void add_merges(const layout::OpCall& call, const layout::Rule& rule, const layout::Placement& placement,
-                  bool goes_backward, uint64_t needed, Applied& applied) const;
+                  bool goes_backward, uint64_t needed, Applied& applied);
   void add_computing(const layout::OpCall& call, const layout::Rule& rule, const layout::Placement& placement,
                      bool goes_backward, uint64_t needed, Applied& applied) const;
+  StepPart work_out_move(const Dims& shape, Dtype dtype, const layout::Spec& from, const layout::Spec& to) const;
   StepPart gathered(const Dims& shape, Dtype dtype, const Specs& arrivals, const layout::Spec& own,
-                    layout::Spec& where) const;
+                    layout::Spec& where);
 
   const layout::MeshShape& mesh_;
   const TracedProgram& program_;
@@ -120,6 +123,7 @@ class StepCosts {
   const BackwardFlow flow_;
   std::vector<uint32_t> class_of_step_;  // equal for steps that cost the same
   std::unordered_map<std::string, Applied> kept_;
+  std::unordered_map<std::string, StepPart> kept_moves_;
   size_t placement_count_ = 0;
 };
 

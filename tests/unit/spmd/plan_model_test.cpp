@@ -114,56 +114,73 @@ std::string random_costs(testing::RandomProgram& random) {
       .dump();
 }
 
+// The searches of programs that were held against all choices.
+struct Compared {
+  int cut = 0;      // repeated leaves would take more time
+  int refused = 0;  // nothing fits the memory
+};
+
+void compare_with_brute_force(const MeshShape& mesh, const TracedProgram& program, testing::RandomProgram& random,
+                              Compared& compared) {
+  const auto choices = choices_of(mesh, program);
+  const PlanCosts costs(mesh, random_costs(random));
+  StepCosts step(mesh, program, costs, {});
+  ChoiceRequest request;
+  request.fixed.resize(choices.size());
+  request.copies.assign(choices.size(), 2);
+  if (random.below(3) == 0) {
+    uint64_t least = 0;
+    for (size_t i = 0; i < choices.size(); ++i) {
+      least += 2 * largest_part(mesh, choices[i][0], program.items()[i].shape, program.items()[i].dtype);
+    }
+    request.memory_bytes = least * (30 + random.below(70)) / 100;
+  }
+  std::vector<Spec> repeated;
+  for (const auto& each : choices) repeated.push_back(each[0]);
+  const Outcome outcome = brute_force(step, choices, request.memory_bytes, request.copies);
+  PlanModel::Limits rough;
+  rough.is_rough = true;
+  const PlanModel below(step, request.fixed, request.copies, rough);
+  ASSERT_LE(search(below.problem(), {}).bound, outcome.best);
+  try {
+    const SpecChoice choice = choose_specs(step, request);
+    ASSERT_EQ(choice.step.part.time, outcome.best);
+    ASSERT_EQ(choice.bound, outcome.best);
+    compared.cut += plan_step(step, repeated).part.time > outcome.best ? 1 : 0;
+  } catch (const Error& error) {
+    ASSERT_EQ(error.status(), Status::kOutOfMemory) << error.message();
+    ASSERT_EQ(outcome.best, UINT64_MAX) << error.message();
+    ++compared.refused;
+  }
+}
+
+testing::RandomProgram random_program(uint64_t seed) {
+  return testing::RandomProgram(seed, [](const testing::RandomProgram::Leaf& leaf) {
+    const Tensor tensor = make_shape_only(leaf.rows == 0 ? Dtype::kFloat64 : Dtype::kInt64, leaf.shape);
+    if (leaf.is_trained) autograd::set_requires_grad(tensor, true);
+    return tensor;
+  });
+}
+
 void compare_with_brute_force(const Dims& sizes, uint64_t first_seed, int count, size_t steps, size_t leaves,
                               size_t most_tried) {
   const MeshShape mesh = mesh_of(sizes);
-  int compared = 0, cut = 0, refused = 0;
-  for (uint64_t seed = first_seed; compared < count; ++seed) {
-    testing::RandomProgram random(seed, [](const testing::RandomProgram::Leaf& leaf) {
-      const Tensor tensor = make_shape_only(leaf.rows == 0 ? Dtype::kFloat64 : Dtype::kInt64, leaf.shape);
-      if (leaf.is_trained) autograd::set_requires_grad(tensor, true);
-      return tensor;
-    });
+  Compared all;
+  for (uint64_t seed = first_seed, compared = 0; compared < static_cast<uint64_t>(count); ++seed) {
+    SCOPED_TRACE(seed);
+    testing::RandomProgram random = random_program(seed);
     const Tensor root = random.run(steps, leaves);
     const TracedProgram program({{root}});
-    const auto choices = choices_of(mesh, program);
-    size_t all = 1;
-    for (const auto& each : choices) all *= each.size();
-    if (all > most_tried) continue;
+    size_t tried = 1;
+    for (const auto& each : choices_of(mesh, program)) tried *= each.size();
+    if (tried > most_tried) continue;
     ++compared;
-    const PlanCosts costs(mesh, random_costs(random));
-    StepCosts step(mesh, program, costs, {});
-    ChoiceRequest request;
-    request.fixed.resize(choices.size());
-    request.copies.assign(choices.size(), 2);
-    if (random.below(3) == 0) {
-      uint64_t least = 0;
-      for (size_t i = 0; i < choices.size(); ++i) {
-        least += 2 * largest_part(mesh, choices[i][0], program.items()[i].shape, program.items()[i].dtype);
-      }
-      request.memory_bytes = least * (30 + random.below(70)) / 100;
-    }
-    std::vector<Spec> repeated;
-    for (const auto& each : choices) repeated.push_back(each[0]);
-    const Outcome outcome = brute_force(step, choices, request.memory_bytes, request.copies);
-    PlanModel::Limits rough;
-    rough.is_rough = true;
-    const PlanModel below(step, request.fixed, request.copies, rough);
-    ASSERT_LE(search(below.problem(), {}).bound, outcome.best) << "seed " << seed;
-    try {
-      const SpecChoice choice = choose_specs(step, request);
-      ASSERT_EQ(choice.step.part.time, outcome.best) << "seed " << seed;
-      ASSERT_EQ(choice.bound, outcome.best) << "seed " << seed;
-      cut += plan_step(step, repeated).part.time > outcome.best ? 1 : 0;
-    } catch (const Error& error) {
-      ASSERT_EQ(error.status(), Status::kOutOfMemory) << error.message();
-      ASSERT_EQ(outcome.best, UINT64_MAX) << "seed " << seed << ": " << error.message();
-      ++refused;
-    }
+    compare_with_brute_force(mesh, program, random, all);
+    if (::testing::Test::HasFatalFailure()) return;
   }
   // Cuts are worth something in many of them, and memory binds in some.
-  EXPECT_GT(cut, count / 6);
-  EXPECT_GT(refused, count / 30);
+  EXPECT_GT(all.cut, count / 6);
+  EXPECT_GT(all.refused, count / 30);
 }
 
 // Both gradients of a repeated result are cut along one axis and sums along the other: to bring them there at once
@@ -171,10 +188,11 @@ void compare_with_brute_force(const Dims& sizes, uint64_t first_seed, int count,
 TEST(PlanModel, ARoughTableSaysNoMoreThanAStepTakes) {
   const MeshShape mesh = mesh_of({2, 8});
   Model model;
-  const Tensor y = run("tanh", {model.leaf("x", {8, 64, 64})});
+  const Dims shape = {8, 128, 128};
+  const Tensor y = run("tanh", {model.leaf("x", shape)});
   Tensor sum;
   for (const char* name : {"a", "b"}) {
-    const Tensor product = run("matmul", {y, model.leaf(name, {8, 64, 64})});
+    const Tensor product = run("matmul", {y, model.leaf(name, shape)});
     sum = sum ? run("add", {sum, product}) : product;
   }
   const TracedProgram program({{run("mean", {sum})}});
@@ -193,6 +211,34 @@ TEST(PlanModel, ARoughTableSaysNoMoreThanAStepTakes) {
 TEST(PlanModel, IsExactOnTwoMembers) { compare_with_brute_force({2}, 1, 300, 10, 5, 1000); }
 TEST(PlanModel, IsExactOnThreeMembers) { compare_with_brute_force({3}, 5001, 200, 10, 5, 1000); }
 TEST(PlanModel, IsExactOnTwoAxes) { compare_with_brute_force({2, 2}, 9001, 100, 8, 3, 3000); }
+
+// A stack of equal blocks, of whose ops some come twice in a block and some meet gradients of the blocks around it.
+Tensor equal_blocks(Model& model, size_t count, int64_t rows, int64_t width, bool is_residual) {
+  Tensor x = model.input("x", {rows, width});
+  for (size_t i = 0; i < count; ++i) {
+    const Tensor weight = model.leaf("weight" + std::to_string(i), {width, width});
+    const Tensor y = run("tanh", {run("matmul", {x, weight})});
+    x = is_residual ? run("add", {x, run("tanh", {run("matmul", {y, weight})})}) : y;
+  }
+  return run("mean", {run("square", {x})});
+}
+
+TEST(PlanModel, IsExactForStacksOfEqualBlocks) {
+  Compared all;
+  for (const Dims& sizes : {Dims{2}, Dims{3}, Dims{2, 2}}) {
+    for (uint64_t seed = 0; seed < 24; ++seed) {
+      SCOPED_TRACE(seed);
+      Model model;
+      testing::RandomProgram random = random_program(20001 + seed);
+      const size_t blocks = sizes.size() == 1 ? 4 : 2;
+      const Tensor root = equal_blocks(model, blocks, 1 << random.below(7), 1 << random.below(7), seed % 2 == 0);
+      compare_with_brute_force(mesh_of(sizes), TracedProgram({{root}}), random, all);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+  EXPECT_GT(all.cut, 12);
+  EXPECT_GT(all.refused, 1);
+}
 
 // A loss of two layers of that width, on `rows` rows.
 Tensor two_layers(Model& model, int64_t rows, int64_t width) {
@@ -412,6 +458,31 @@ Tensor transformer_block(Model& model, const std::string& name, const Tensor& x)
   const Tensor middle = run("add", {x, model.linear(name + ".o", joined, kWidth)});
   const Tensor hidden = run("gelu", {model.linear(name + ".up", norm(".norm2", middle), 4 * kWidth)});
   return run("add", {middle, model.linear(name + ".down", hidden, kWidth)});
+}
+
+// Work is counted, as a time would depend on the machine.
+TEST(PlanModel, EqualLayersShareTheirRowsAndTheSearchGrowsWithTheirNumber) {
+  for (const Dims& sizes : {Dims{2}, Dims{2, 2}}) {
+    const MeshShape mesh = mesh_of(sizes);
+    const PlanCosts costs(mesh, std::nullopt);
+    std::vector<size_t> rows;
+    std::vector<uint64_t> steps;
+    for (const int layers : {4, 8}) {
+      Model model;
+      Tensor x = model.input("x", {kBatch, kLength, kWidth});
+      for (int i = 0; i < layers; ++i) x = transformer_block(model, std::to_string(i), x);
+      const TracedProgram program({{run("mean", {run("square", {x})})}});
+      const size_t leaves = program.leaves().size();
+      StepCosts step(mesh, program, costs, {});
+      PlanModel::Limits limits;
+      limits.is_rough = true;
+      const PlanModel of(step, std::vector<std::optional<Spec>>(leaves), std::vector<uint64_t>(leaves, 2), limits);
+      rows.push_back(of.worked_out());
+      steps.push_back(search(of.problem(), {}).steps);
+    }
+    EXPECT_EQ(rows[1], rows[0]);
+    EXPECT_LT(steps[1], steps[0] * 9 / 4);
+  }
 }
 
 // No gap, on two axes.

@@ -79,11 +79,11 @@ class Random {
 };
 
 CostTable table_of(Random& random, const SearchProblem& problem, std::vector<uint32_t> variables, uint64_t most) {
-  CostTable table{std::move(variables), {}};
   size_t rows = 1;
-  for (const uint32_t variable : table.variables) rows *= problem.sizes[variable];
-  for (size_t i = 0; i < rows; ++i) table.costs.push_back(random.below(most));
-  return table;
+  for (const uint32_t variable : variables) rows *= problem.sizes[variable];
+  std::vector<Picoseconds> costs;
+  for (size_t i = 0; i < rows; ++i) costs.push_back(random.below(most));
+  return {std::move(variables), std::move(costs)};
 }
 
 // A problem of at most 7 variables of at most 4 values, with ties, impossible costs and bytes.
@@ -101,10 +101,12 @@ SearchProblem random_problem(uint64_t seed) {
     for (uint32_t k = 0; k < count; ++k) {
       if (random.below(count) < 2 && variables.size() < 3) variables.push_back(k);
     }
-    problem.tables.push_back(table_of(random, problem, variables, most_cost));
-    for (Picoseconds& cost : problem.tables.back().costs) {
+    const CostTable table = table_of(random, problem, variables, most_cost);
+    std::vector<Picoseconds> costs(table.costs.begin(), table.costs.end());
+    for (Picoseconds& cost : costs) {
       if (random.below(impossible_in) == 0) cost = random.below(2) == 0 ? kImpossible : kImpossible - random.below(3);
     }
+    problem.tables.push_back({table.variables, std::move(costs)});
   }
   for (const uint32_t size : problem.sizes) {
     problem.bytes.emplace_back();
@@ -373,7 +375,7 @@ Picoseconds least_of_chain(const SearchProblem& problem) {
   };
   std::vector<std::vector<Picoseconds>> least;  // by value of the last variable, by bytes
   for (uint32_t i = 0; i < problem.sizes.size(); ++i) {
-    const std::vector<Picoseconds> own = costs({i});
+    const Costs own = costs({i});
     std::vector<std::vector<Picoseconds>> longer(problem.sizes[i],
                                                  std::vector<Picoseconds>(problem.memory_bytes + 1, kImpossible));
     for (uint32_t value = 0; value < problem.sizes[i]; ++value) {

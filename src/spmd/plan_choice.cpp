@@ -11,6 +11,7 @@
 
 namespace distag::spmd {
 
+using layout::AxisSet;
 using layout::Spec;
 
 namespace {
@@ -20,6 +21,13 @@ constexpr size_t kMostExplained = size_t{1} << 16;
 constexpr size_t kMostRoughRows = size_t{1} << 15;
 constexpr size_t kMostSearchRows = size_t{1} << 22;
 constexpr uint64_t kMostSearchSteps = uint64_t{1} << 30;
+constexpr size_t kMostAxesAtOnce = 2;  // of more, tables of most programs are too large
+constexpr size_t kMostRounds = 8;      // through all pairs of axes
+
+// Axes along which there are several members.
+size_t wide_axes(const layout::MeshShape& mesh) {
+  return static_cast<size_t>(std::count_if(mesh.sizes().begin(), mesh.sizes().end(), [](int64_t n) { return n > 1; }));
+}
 
 std::string microseconds(Picoseconds time) { return fmt::format("{}.{:06} us", time / 1'000'000, time % 1'000'000); }
 
@@ -46,15 +54,33 @@ bool fits_memory(const StepCosts& costs, const ChoiceRequest& request, const Spe
   return request.memory_bytes == 0 || needed_bytes(costs, request, choice.leaves, choice.step) <= request.memory_bytes;
 }
 
+// Whether a member with the one choice needs no more memory than is allowed, or than with the other, and takes less
+// time if memory does not decide.
+bool is_better(const StepCosts& costs, const ChoiceRequest& request, const SpecChoice& one, const SpecChoice& other) {
+  const auto beyond = [&](const SpecChoice& choice) {
+    if (request.memory_bytes == 0) return uint64_t{0};
+    const uint64_t needed = needed_bytes(costs, request, choice.leaves, choice.step);
+    return needed > request.memory_bytes ? needed - request.memory_bytes : 0;
+  };
+  return std::pair(beyond(one), one.step.part.time) < std::pair(beyond(other), other.step.part.time);
+}
+
+// Another choice, if it is better.
+void try_leaves(StepCosts& costs, const ChoiceRequest& request, std::vector<Spec> leaves, SpecChoice& choice) {
+  SpecChoice other;
+  other.leaves = std::move(leaves);
+  other.step = plan_step(costs, other.leaves);
+  if (!is_better(costs, request, other, choice)) return;
+  choice.leaves = std::move(other.leaves);
+  choice.step = std::move(other.step);
+}
+
 // Tries the specs that follow from the fixed leaves: another choice, as the search may have missed some.
 void try_completion(StepCosts& costs, const ChoiceRequest& request, SpecChoice& choice) {
   const SpecCompletion completion(costs.mesh(), costs.program(), request.fixed);
-  SpecChoice other;
-  for (size_t leaf = 0; leaf < request.fixed.size(); ++leaf) other.leaves.push_back(completion.spec_of(leaf));
-  other.step = plan_step(costs, other.leaves);
-  if (other.step.part.time >= choice.step.part.time || !fits_memory(costs, request, other)) return;
-  choice.leaves = std::move(other.leaves);
-  choice.step = std::move(other.step);
+  std::vector<Spec> leaves;
+  for (size_t leaf = 0; leaf < request.fixed.size(); ++leaf) leaves.push_back(completion.spec_of(leaf));
+  try_leaves(costs, request, std::move(leaves), choice);
 }
 
 std::string reason_of(StepCosts& costs, const ChoiceRequest& request, const SpecChoice& choice, size_t leaf) {
@@ -74,8 +100,7 @@ std::string reason_of(StepCosts& costs, const ChoiceRequest& request, const Spec
 }
 
 // Exact, unless the tables where gradients meet are too large.
-std::unique_ptr<const PlanModel> make_model(StepCosts& costs, const ChoiceRequest& request) {
-  PlanModel::Limits limits;
+std::unique_ptr<const PlanModel> make_model(StepCosts& costs, const ChoiceRequest& request, PlanModel::Limits limits) {
   limits.is_over = request.is_over;
   auto model = std::make_unique<const PlanModel>(costs, request.fixed, request.copies, limits);
   if (!model->has_gaps()) return model;
@@ -98,21 +123,59 @@ SearchResult search_model(const PlanModel& model, const ChoiceRequest& request) 
   return search(problem, limits);
 }
 
+// The leaves that the search found. If it gave up: those of the first values, which lay them as they follow, or
+// repeated.
+std::vector<Spec> leaves_found(const PlanModel& model, const SearchResult& found) {
+  if (found.cost == kImpossible && found.fits) {
+    return model.leaves_of(std::vector<uint32_t>(model.problem().sizes.size()));
+  }
+  return model.leaves_of(found.values);
+}
+
+// Chooses the places of two axes together, with all other axes where they are: pair by pair, as long as one makes the
+// choice better. All axes at once have too many cuts for tables.
+void choose_by_pairs(StepCosts& costs, const ChoiceRequest& request, SpecChoice& choice) {
+  std::vector<AxisSet> pairs;
+  for (size_t b = 1; b < costs.mesh().axis_count(); ++b) {
+    for (size_t a = 0; a < b; ++a) {
+      if (costs.mesh().size(a) > 1 && costs.mesh().size(b) > 1) pairs.push_back(AxisSet{1} << a | AxisSet{1} << b);
+    }
+  }
+  size_t idle = 0;  // pairs that were of no use, one after the other
+  for (size_t i = 0; idle < pairs.size() && i < kMostRounds * pairs.size(); ++i) {
+    PlanModel::Limits limits;
+    limits.free_axes = pairs[i % pairs.size()];
+    limits.now = choice.leaves;
+    const auto model = make_model(costs, request, limits);
+    const std::vector<Spec> before = choice.leaves;
+    try_leaves(costs, request, leaves_found(*model, search_model(*model, request)), choice);
+    idle = choice.leaves == before ? idle + 1 : 0;
+  }
+}
+
 }  // namespace
 
 SpecChoice choose_specs(StepCosts& costs, const ChoiceRequest& request) {
-  const auto model = make_model(costs, request);
-  const SearchResult found = search_model(*model, request);
+  const bool has_many_axes = wide_axes(costs.mesh()) > kMostAxesAtOnce;
+  PlanModel::Limits limits;
+  limits.ends_at_cuts = has_many_axes;
+  const auto model = make_model(costs, request, limits);
+  SearchResult found;
   SpecChoice choice;
-  choice.bound = model->has_cuts() ? costs.least_time() : found.bound;
-  if (found.cost == kImpossible && found.fits) {
-    // The search gave up: the choice is the specs that follow, or all leaves repeated.
-    choice.leaves = model->leaves_of(std::vector<uint32_t>(model->problem().sizes.size()));
+  if (model->has_cuts() && has_many_axes) {
+    found.least_is_exact = false;
+    for (size_t leaf = 0; leaf < request.fixed.size(); ++leaf) {
+      const size_t rank = costs.program().items()[leaf].shape.size();
+      choice.leaves.push_back(request.fixed[leaf].value_or(Spec(rank)));
+    }
   } else {
-    choice.leaves = model->leaves_of(found.values);
+    found = search_model(*model, request);
+    choice.leaves = leaves_found(*model, found);
   }
+  choice.bound = model->has_cuts() ? costs.least_time() : found.bound;
   choice.step = plan_step(costs, choice.leaves);
   if (choice.bound < choice.step.part.time) try_completion(costs, request, choice);
+  if (choice.bound < choice.step.part.time && has_many_axes) choose_by_pairs(costs, request, choice);
   if (choice.step.part.time == kImpossible) {
     fail(Status::kInvalidArgument, "{}",
          costs.policy().refuses_hidden

@@ -26,7 +26,8 @@ struct SpecChoice {
   std::vector<std::string> why;  // of each leaf that was not fixed
 };
 
-// Throws DEADLINE, and OUT_OF_MEMORY with the least bytes that would suffice.
+// Places two axes at a time where there are more, unless the tables of all at once are small. Throws DEADLINE, and
+// OUT_OF_MEMORY with the least bytes that would suffice.
 SpecChoice choose_specs(StepCosts& costs, const ChoiceRequest& request);
 
 }  // namespace distag::spmd

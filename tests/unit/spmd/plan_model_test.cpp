@@ -485,6 +485,31 @@ TEST(PlanModel, EqualLayersShareTheirRowsAndTheSearchGrowsWithTheirNumber) {
   }
 }
 
+// Three axes have too many cuts for one search. What is found still takes little more than the bound, which is the time
+// of computing alone, and no more than what people would write.
+TEST(PlanAuto, ThreeAxesAreSharedAsWellAsByHand) {
+  const MeshShape mesh = mesh_of({2, 2, 2});
+  const auto seconds_of = [&](std::vector<PlanRule> rules) {
+    Model model;
+    model.settings.rules = std::move(rules);
+    Tensor x = model.input("x", {kBatch, kLength, kWidth});
+    for (int i = 0; i < 3; ++i) x = transformer_block(model, "h" + std::to_string(i), x);
+    model.settings.costs = "{\"alpha\": 1e-7, \"beta\": 1e-10}";
+    const auto report = report_of(model.plan(mesh, {run("mean", {run("square", {x})})}));
+    EXPECT_LE(report["bound"], report["seconds"]);
+    return std::pair(report["seconds"].get<double>(), report["bound"].get<double>());
+  };
+  const auto [seconds, bound] = seconds_of({});
+  EXPECT_LT(seconds, bound * 1.5);
+  const auto repeated = [](const std::string& cut, const std::string& weights) {
+    return std::vector<PlanRule>{
+        {"x", cut}, {"**.bias", "(None,)"}, {"**.norm?.weight", "(None,)"}, {"**.weight", weights}};
+  };
+  EXPECT_LE(seconds, seconds_of(repeated("(('x', 'y', 'z'), None, None)", "(None, None)")).first);
+  EXPECT_LE(seconds, seconds_of(repeated("(('x', 'y', 'z'), None, None)", "(('x', 'y', 'z'), None)")).first);
+  EXPECT_LE(seconds, seconds_of(repeated("(None, None, None)", "(None, None)")).first / 4);
+}
+
 // No gap, on two axes.
 TEST(PlanAuto, ATransformerIsPlannedExactly) {
   for (const int layers : {1, 4, 17}) {

@@ -398,6 +398,7 @@ void PlanModel::add_step(size_t number) {
   for (const size_t item : step.inputs) inputs.push_back(item == kLeftOut ? SpecView() : now_[item]);
   for (SpecView& view : inputs) views.push_back(&view);
   group_alike(views, limits_.most_combinations / std::max<size_t>(1, views.size() / kFewInputs));
+  if (has_cuts_ && limits_.ends_at_cuts) return;
   std::vector<uint32_t> variables;
   for (const SpecView& view : inputs) {
     if (view.variable != kNoVariable) variables.push_back(view.variable);

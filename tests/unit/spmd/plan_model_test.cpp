@@ -240,6 +240,28 @@ TEST(PlanModel, IsExactForStacksOfEqualBlocks) {
   EXPECT_GT(all.refused, 1);
 }
 
+// Forward alone, so that nothing but the reader behind it tells the second tanh from the first: it finds the sum that
+// the tanh has made of a product.
+TEST(PlanModel, IsExactWhereAnEqualOpIsNotTheLastReader) {
+  const MeshShape mesh = mesh_of({2});
+  Model model;
+  Tensor x = model.input("x", {8, 8});
+  for (const char* name : {"first", "second"}) {
+    const Tensor product = run("matmul", {x, model.input(name, {8, 8})});
+    x = run("tanh", {product});
+    if (name == std::string("second")) x = run("mul", {product, x});
+  }
+  const TracedProgram program({{run("mean", {x})}});
+  const Spec rows = layout::parse_spec(mesh, "('x', None)", 2), columns = layout::parse_spec(mesh, "(None, 'x')", 2);
+  const std::vector<Spec> leaves = {columns, rows, rows};
+  const PlanCosts costs(mesh, std::nullopt);
+  StepCosts step(mesh, program, costs, {});
+  const PlanModel of(step, {leaves.begin(), leaves.end()}, {1, 1, 1}, {});
+  const PlannedStep planned = plan_step(step, leaves);
+  EXPECT_EQ(planned.part.counts.all_reduces, 2u);
+  EXPECT_EQ(search(of.problem(), {}).cost, planned.part.time);
+}
+
 // A loss of two layers of that width, on `rows` rows.
 Tensor two_layers(Model& model, int64_t rows, int64_t width) {
   const Tensor x = model.input("x", {rows, width});

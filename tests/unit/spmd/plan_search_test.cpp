@@ -315,6 +315,25 @@ TEST(PlanSearch, BoundsWhatSplitTablesCost) {
   EXPECT_GT(inexact, 0u);
 }
 
+TEST(PlanSearch, EndsMovesWhereNoMoveOfTwoVariablesIsBetter) {
+  SearchLimits limits;
+  limits.most_rows = 4;
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(seed);
+    const SearchProblem problem = clique(8, 4, seed);
+    const SearchResult result = search(problem, limits);
+    expect_consistent(problem, result);
+    for (size_t a = 0; a < 8; ++a) {
+      for (size_t b = 0; b < a; ++b) {
+        std::vector<uint32_t> values = result.values;
+        for (values[a] = 0; values[a] < 4; ++values[a]) {
+          for (values[b] = 0; values[b] < 4; ++values[b]) ASSERT_GE(cost_of(problem, values), result.cost);
+        }
+      }
+    }
+  }
+}
+
 TEST(PlanSearch, BoundsWhatAPriceOfMemoryFinds) {
   SearchLimits limits;
   limits.most_steps = 3000;  // room for eliminations, not for fronts

@@ -133,12 +133,16 @@ std::vector<Spec> leaves_found(const PlanModel& model, const SearchResult& found
 }
 
 // Chooses the places of two axes together, with all other axes where they are: pair by pair, as long as one makes the
-// choice better. All axes at once have too many cuts for tables.
+// choice better. All axes at once have too many cuts for tables. With two axes, these are chosen in turn.
 void choose_by_pairs(StepCosts& costs, const ChoiceRequest& request, SpecChoice& choice) {
+  if (wide_axes(costs.mesh()) < 2) return;
+  const bool is_alone = wide_axes(costs.mesh()) <= kMostAxesAtOnce;
   std::vector<AxisSet> pairs;
-  for (size_t b = 1; b < costs.mesh().axis_count(); ++b) {
-    for (size_t a = 0; a < b; ++a) {
-      if (costs.mesh().size(a) > 1 && costs.mesh().size(b) > 1) pairs.push_back(AxisSet{1} << a | AxisSet{1} << b);
+  for (size_t b = 0; b < costs.mesh().axis_count(); ++b) {
+    if (costs.mesh().size(b) == 1) continue;
+    if (is_alone) pairs.push_back(AxisSet{1} << b);
+    for (size_t a = 0; a < b && !is_alone; ++a) {
+      if (costs.mesh().size(a) > 1) pairs.push_back(AxisSet{1} << a | AxisSet{1} << b);
     }
   }
   size_t idle = 0;  // pairs that were of no use, one after the other
@@ -175,7 +179,8 @@ SpecChoice choose_specs(StepCosts& costs, const ChoiceRequest& request) {
   choice.bound = model->has_cuts() ? costs.least_time() : found.bound;
   choice.step = plan_step(costs, choice.leaves);
   if (choice.bound < choice.step.part.time) try_completion(costs, request, choice);
-  if (choice.bound < choice.step.part.time && has_many_axes) choose_by_pairs(costs, request, choice);
+  const bool is_exact = !model->has_cuts() && found.bound == found.cost;
+  if (choice.bound < choice.step.part.time && !is_exact) choose_by_pairs(costs, request, choice);
   if (choice.step.part.time == kImpossible) {
     fail(Status::kInvalidArgument, "{}",
          costs.policy().refuses_hidden

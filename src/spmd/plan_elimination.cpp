@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 
 #include "base/error.h"
 
@@ -12,6 +13,9 @@ namespace {
 constexpr uint64_t kStepsBetweenQuestions = uint64_t{1} << 16;
 constexpr int kPriceBits = 32;
 constexpr uint64_t kLeastRuns = 4;  // the limit of steps has room for this many runs of the elimination
+// Few values are possible in most rows, and equal layers are worked out once: a run reads at most about this share of
+// all values.
+constexpr uint64_t kPossibleShare = 32;
 
 using Wide = unsigned __int128;
 
@@ -58,7 +62,7 @@ Elimination::Elimination(std::vector<uint32_t> sizes, std::vector<std::vector<ui
       marks_(sizes_.size()) {
   uint64_t most_rows = work.limits().most_rows;
   arrange(most_rows);
-  while (saturating_product(steps_, kLeastRuns) > work.limits().most_steps && most_rows > 1) {
+  while (saturating_product(steps_ / kPossibleShare, kLeastRuns) > work.limits().most_steps && most_rows > 1) {
     most_rows /= 4;
     arrange(most_rows);
   }
@@ -232,9 +236,46 @@ void Elimination::eliminate(std::vector<SharedWeights>& tables) const {
   }
 }
 
+// The values of a variable that are possible in a table, for each combination of the others. Most tables are of ops,
+// with few of them.
+class Elimination::Possible {
+ public:
+  Possible(const Weights& table, size_t stride, size_t size) : stride_(stride), block_(stride * size) {
+    for (size_t block = 0; block < table.size(); block += block_) {
+      for (size_t row = block; row < block + stride; ++row) {
+        begins_.push_back(values_.size());
+        for (uint32_t value = 0; value < size; ++value) {
+          if (table[row + value * stride].first != UINT64_MAX) values_.push_back(value);
+        }
+      }
+    }
+    begins_.push_back(values_.size());
+  }
+
+  // `offset`: in the table, at the variable's value 0.
+  std::span<const uint32_t> at(size_t offset) const {
+    const size_t row = offset / block_ * stride_ + offset % stride_;
+    return std::span(values_).subspan(begins_[row], begins_[row + 1] - begins_[row]);
+  }
+
+ private:
+  size_t stride_;
+  size_t block_;
+  std::vector<size_t> begins_;
+  std::vector<uint32_t> values_;
+};
+
+// The share of possible rows of a table, in 1/1024.
+size_t Elimination::share_of(const Weights& table) {
+  const auto possible =
+      std::count_if(table.begin(), table.end(), [](const Weight& each) { return each.first != UINT64_MAX; });
+  return static_cast<size_t>(possible) * 1024 / table.size();
+}
+
+// Tries the values that are possible in the table that has the fewest.
 Weights Elimination::least_of(const Group& group, const std::vector<SharedWeights>& tables) const {
   const size_t size = sizes_[group.variable];
-  Weights result, own(size), sums;  // own: the sum of tables that have no other variable
+  Weights result, own(size);  // own: the sum of tables that have no other variable
   result.reserve(group.rows);
   std::vector<size_t> joint;
   for (size_t i = 0; i < group.inputs.size(); ++i) {
@@ -245,16 +286,28 @@ Weights Elimination::least_of(const Group& group, const std::vector<SharedWeight
       for (size_t value = 0; value < size; ++value) own[value] = own[value] + table[value];
     }
   }
+  if (joint.empty()) return {*std::min_element(own.begin(), own.end())};
+  std::vector<size_t> shares;
+  for (const size_t i : joint) shares.push_back(share_of(*tables[group.inputs[i].table]));
+  const size_t fewest = joint[static_cast<size_t>(std::min_element(shares.begin(), shares.end()) - shares.begin())];
+  const Possible possible(*tables[group.inputs[fewest].table], group.inputs[fewest].stride, size);
+  std::vector<const Weight*> from(joint.size());
+  std::vector<size_t> strides;
+  for (const size_t i : joint) strides.push_back(group.inputs[i].stride);
   Walk walk(group, sizes_);
   do {
-    sums = own;
-    for (const size_t i : joint) {
-      const Weight* from = tables[group.inputs[i].table]->data() + walk.offset(i);
-      const size_t stride = group.inputs[i].stride;
-      for (size_t value = 0; value < size; ++value) sums[value] = sums[value] + from[value * stride];
+    for (size_t k = 0; k < joint.size(); ++k) {
+      from[k] = tables[group.inputs[joint[k]].table]->data() + walk.offset(joint[k]);
     }
-    result.push_back(*std::min_element(sums.begin(), sums.end()));
-    work_.add(size * std::max<size_t>(1, group.inputs.size()));
+    const std::span<const uint32_t> values = possible.at(walk.offset(fewest));
+    Weight least{UINT64_MAX, UINT64_MAX};
+    for (const uint32_t value : values) {
+      Weight sum = own[value];
+      for (size_t k = 0; k < joint.size(); ++k) sum = sum + from[k][value * strides[k]];
+      least = std::min(least, sum);
+    }
+    result.push_back(least);
+    work_.add((1 + values.size()) * joint.size());
   } while (walk.next());
   return result;
 }

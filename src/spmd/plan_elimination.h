@@ -91,7 +91,7 @@ class Elimination {
   Elimination(std::vector<uint32_t> sizes, std::vector<std::vector<uint32_t>> scopes, SearchWork& work);
 
   bool is_exact() const { return is_exact_; }
-  uint64_t steps() const { return steps_; }  // of least()
+  uint64_t steps() const { return steps_; }  // of least(), if all values were possible and no tables alike
   // The least sum over the given tables, in the order of the scopes.
   Least least(std::vector<SharedWeights> tables) const;
   // For each row of each group's table: the least sum of `first` over the tables outside it. Exact elimination only.
@@ -107,12 +107,14 @@ class Elimination {
 
  private:
   using Tables = std::vector<size_t>;
+  class Possible;
 
   void arrange(uint64_t most_rows);
   void eliminate(uint32_t variable, const std::vector<Tables>& parts, std::vector<Tables>& readers);
   std::vector<uint32_t> joined(const Tables& tables, uint32_t without);
   uint64_t rows_of(const std::vector<uint32_t>& scope) const;
   std::vector<Tables> split(const Tables& tables, uint32_t variable, uint64_t most_rows);
+  static size_t share_of(const Weights& table);
   Input input_of(size_t table, const Group& group) const;
   void eliminate(std::vector<SharedWeights>& tables) const;
   Weights least_of(const Group& group, const std::vector<SharedWeights>& tables) const;

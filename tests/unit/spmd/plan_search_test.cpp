@@ -271,6 +271,25 @@ TEST(PlanSearch, EliminatesALongChainInStepsThatGrowWithItsLength) {
   EXPECT_EQ(result.bound, result.cost);
 }
 
+// Tables with few possible values in a row are small, whatever they would be with all.
+TEST(PlanSearch, SplitsNoTablesOfFewPossibleValues) {
+  SearchProblem problem = chain(200, 12, 2);
+  for (CostTable& table : problem.tables) {
+    if (table.variables.size() == 1) continue;
+    std::vector<Picoseconds> costs(table.costs.begin(), table.costs.end());
+    for (size_t row = 0; row < costs.size(); ++row) {
+      if (row % 12 != 0 && row % 12 != (row / 12 * 5 + table.variables[0]) % 12) costs[row] = kImpossible;
+    }
+    table.costs = std::move(costs);
+  }
+  SearchLimits limits;
+  limits.most_steps = uint64_t{1} << 16;
+  const SearchResult result = search(problem, limits);
+  expect_consistent(problem, result);
+  EXPECT_NE(result.cost, kImpossible);
+  EXPECT_EQ(result.bound, result.cost);
+}
+
 TEST(PlanSearch, EliminatesAStarFromItsRays) {
   Random random(3);
   SearchProblem problem{std::vector<uint32_t>(1001, 12), {}, {}, 0};

@@ -90,62 +90,116 @@ void check_entries(const std::string& folder, const store::WeightMap& map, const
   }
 }
 
-// Visits the runs of elements that are contiguous both in a box as it is stored and in the wanted box, with offsets
-// in bytes.
+// Visits the runs of elements that lie without a gap both in a box as it is stored and where they go, with offsets in
+// bytes. Offsets in the stored box ascend.
 template <typename Visit>
-void for_each_run(const Box& stored, const Box& common, const Box& wanted, size_t item, Visit visit) {
-  const size_t rank = common.extent.size();
-  const uint64_t run = (rank == 0 ? 1 : static_cast<uint64_t>(common.extent[rank - 1])) * item;
+void for_each_run(const Box& stored, const Box& common, const Box& wanted, const Dims& strides, size_t item,
+                  Visit visit) {
+  size_t outer = common.extent.size();  // dims from here on are in one run
+  int64_t run = 1;
+  int64_t run_stored = 1;
+  while (outer > 0 && run_stored == run && (strides[outer - 1] == run || common.extent[outer - 1] == 1)) {
+    --outer;
+    run *= common.extent[outer];
+    run_stored *= stored.extent[outer];
+  }
   Dims at;
-  at.resize(rank);
+  at.resize(common.extent.size());
   for (;;) {
-    uint64_t from = 0;
-    uint64_t to = 0;
-    for (size_t d = 0; d < rank; ++d) {
+    int64_t from = 0;
+    int64_t to = 0;
+    for (size_t d = 0; d < at.size(); ++d) {
       const int64_t place = common.offset[d] + at[d];
-      from = from * static_cast<uint64_t>(stored.extent[d]) + static_cast<uint64_t>(place - stored.offset[d]);
-      to = to * static_cast<uint64_t>(wanted.extent[d]) + static_cast<uint64_t>(place - wanted.offset[d]);
+      from = from * stored.extent[d] + (place - stored.offset[d]);
+      to += (place - wanted.offset[d]) * strides[d];
     }
-    visit(from * item, to * item, run);
-    size_t d = rank;  // step to the next run: the last dim is all in one run
-    while (d-- > 0) {
-      if (d + 1 == rank) continue;
-      if (++at[d] < common.extent[d]) break;
-      at[d] = 0;
-    }
-    if (d == SIZE_MAX) return;
+    const auto bytes = static_cast<int64_t>(item);
+    visit(static_cast<uint64_t>(from * bytes), to * bytes, static_cast<uint64_t>(run * bytes));
+    size_t d = outer;
+    while (d > 0 && ++at[d - 1] == common.extent[d - 1]) at[--d] = 0;
+    if (d == 0) return;
   }
 }
 
-// Reads the pieces of a stored box one after the other, and checks each.
-class Pieces {
- public:
-  Pieces(const DataFile& file, uint64_t begin, uint64_t size, const store::StoredBox& box, const std::string& path)
-      : file_(file), begin_(begin), size_(size), box_(box), path_(path) {}
+void check_bools(const std::byte* elements, uint64_t size, const std::string& file, const std::string& path) {
+  for (uint64_t i = 0; i < size; ++i) {
+    if (elements[i] > std::byte{1})
+      fail(Status::kProtocol, "\"{}\": entry \"{}\" has a bool of {}", file, path, static_cast<int>(elements[i]));
+  }
+}
 
-  // Copies `count` bytes, beginning at `from`. Ascending calls read each piece once.
-  void copy(uint64_t from, uint64_t count, std::byte* out) {
+// Reads runs of a stored box one after the other, and checks each piece of which it reads anything.
+class RunReader {
+ public:
+  RunReader(const DataFile& file, uint64_t begin, const store::StoredEntry& entry, const store::StoredBox& box,
+            const std::string& path, ReadBlock& block)
+      : file_(file),
+        begin_(begin),
+        size_(store::bytes_of(box.extent, entry.dtype).value_or(0)),
+        has_bools_(entry.dtype == Dtype::kBool),
+        sums_(box.pieces),
+        path_(path),
+        block_(block) {}
+
+  // Reads `count` bytes, beginning at `from`, which is behind the run before. `out` nullptr: they are only checked.
+  void read(uint64_t from, uint64_t count, std::byte* out) {
     while (count > 0) {
-      load(from / kPiece);
-      const uint64_t inside = from % kPiece;
-      const uint64_t some = std::min<uint64_t>(count, piece_.size() - inside);
-      std::memcpy(out, piece_.data() + inside, some);
-      out += some;
+      if (from >= next_) go_to(from);
+      uint64_t some = std::min(count, (from < next_ ? next_ : end_) - from);
+      const std::byte* bytes = out;
+      if (from < next_) {
+        bytes = block_.data() + (from - block_begin_);
+        if (out != nullptr) std::memcpy(out, bytes, some);
+      } else if (out != nullptr && (some >= kLeastDirect || next_ + some == end_)) {
+        some = std::min(some, kBlock);
+        fetch(out, some);
+      } else {
+        fill();
+        continue;
+      }
+      if (has_bools_) check_bools(bytes, some, file_.path(), path_);
+      if (out != nullptr) out += some;
       from += some;
       count -= some;
     }
   }
 
+  // Reads what is left of the last piece, to check it.
+  void finish() {
+    while (!sums_.empty() && next_ < end_) fill();
+  }
+
  private:
-  void load(uint64_t number) {
-    if (number == number_) return;
-    piece_.resize(std::min(kPiece, size_ - number * kPiece));
-    number_ = number;
-    if (!file_.read_at(begin_ + number * kPiece, piece_.data(), piece_.size())) {
+  static constexpr uint64_t kBlock = uint64_t{256} << 10;  // is in the cache from its reading to its check and copy
+  static constexpr uint64_t kLeastDirect = uint64_t{32} << 10;  // shorter runs are copied out of a block
+
+  void go_to(uint64_t from) {
+    if (from >= end_) {
+      finish();
+      next_ = from / kPiece * kPiece;
+      end_ = std::min(next_ + kPiece, size_);
+      sum_ = 0;
+    }
+    if (sums_.empty()) next_ = from;
+    while (next_ < from) fill();
+  }
+
+  void fill() {
+    const uint64_t some = std::min(kBlock, end_ - next_);
+    if (block_.size() < some) block_.resize(some);
+    block_begin_ = next_;
+    fetch(block_.data(), some);
+  }
+
+  void fetch(std::byte* out, uint64_t count) {
+    if (!file_.read_at(begin_ + next_, out, count)) {
       fail(Status::kProtocol, "\"{}\" is cut within entry \"{}\"", file_.path(), path_);
     }
-    if (box_.pieces.empty()) return;
-    if (store::crc32_of(0, piece_.data(), piece_.size()) != box_.pieces[number]) {
+    next_ += count;
+    if (sums_.empty()) return;
+    sum_ = store::crc32_of(sum_, out, count);
+    const uint64_t number = (end_ - 1) / kPiece;
+    if (next_ == end_ && sum_ != sums_[number]) {
       fail(Status::kProtocol, "\"{}\" is damaged: entry \"{}\" has another crc32 in its bytes from {} on", file_.path(),
            path_, number * kPiece);
     }
@@ -154,20 +208,15 @@ class Pieces {
   const DataFile& file_;
   const uint64_t begin_;
   const uint64_t size_;
-  const store::StoredBox& box_;
+  const bool has_bools_;
+  const std::vector<uint32_t>& sums_;
   const std::string& path_;
-  std::vector<std::byte> piece_;
-  uint64_t number_ = UINT64_MAX;
+  ReadBlock& block_;
+  uint64_t block_begin_ = 0;  // the block has the bytes from here to next_, if it was filled last
+  uint64_t next_ = 0;
+  uint64_t end_ = 0;  // of the piece
+  uint32_t sum_ = 0;  // of the piece up to next_
 };
-
-constexpr size_t kCheckedAtOnce = 64 << 10;
-
-void check_bools(const std::byte* elements, uint64_t size, const std::string& file, const std::string& path) {
-  for (uint64_t i = 0; i < size; ++i) {
-    if (elements[i] > std::byte{1})
-      fail(Status::kProtocol, "\"{}\": entry \"{}\" has a bool of {}", file, path, static_cast<int>(elements[i]));
-  }
-}
 
 }  // namespace
 
@@ -310,18 +359,18 @@ std::shared_ptr<const DataFile> StoredElements::find(const std::string& path, co
 }
 
 void StoredElements::read_box(const std::string& path, const store::StoredEntry& entry, const store::StoredBox& stored,
-                              const Box& wanted, std::byte* out) const {
+                              const Box& wanted, const Destination& to, ReadBlock& block) const {
   const Box held{stored.offset, stored.extent};
   const Box common = intersection(held, wanted);
   if (common.empty()) return;
   uint64_t begin = 0;
   const auto file = find(path, entry, stored, begin);
-  const uint64_t size = store::bytes_of(stored.extent, entry.dtype).value_or(0);
-  Pieces pieces(*file, begin, size, stored, path);
-  for_each_run(held, common, wanted, dtype_size(entry.dtype), [&](uint64_t from, uint64_t to, uint64_t count) {
-    pieces.copy(from, count, out + to);
-    if (entry.dtype == Dtype::kBool) check_bools(out + to, count, file->path(), path);
-  });
+  RunReader reader(*file, begin, entry, stored, path, block);
+  for_each_run(held, common, wanted, to.strides, dtype_size(entry.dtype),
+               [&](uint64_t from, int64_t place, uint64_t count) {
+                 reader.read(from, count, to.first == nullptr ? nullptr : to.first + place);
+               });
+  reader.finish();
 }
 
 void StoredElements::check_dtype(const std::string& path) const {
@@ -331,26 +380,21 @@ void StoredElements::check_dtype(const std::string& path) const {
   fail(Status::kUnsupported, "{}entry \"{}\" is of dtype {}: {}", file, path, entry.other->name, store::kDtypesRead);
 }
 
-void StoredElements::read(const std::string& path, const Box& box, std::byte* out) const {
+void StoredElements::read(const std::string& path, const Box& box, const Destination& to, ReadBlock& block) const {
   check_dtype(path);
   const store::StoredEntry& entry = index_.entries.at(path);
-  for (const store::StoredBox& stored : entry.boxes) read_box(path, entry, stored, box, out);
+  for (const store::StoredBox& stored : entry.boxes) read_box(path, entry, stored, box, to, block);
 }
 
 void StoredElements::check() const {
-  std::vector<std::byte> some(kCheckedAtOnce);
+  ReadBlock block;
   for (const auto& [path, entry] : index_.entries) {
     for (const store::StoredBox& stored : entry.boxes) {
       uint64_t begin = 0;
       const auto file = find(path, entry, stored, begin);
       if (entry.other != nullptr) continue;
-      const uint64_t size = store::bytes_of(stored.extent, entry.dtype).value_or(0);
-      Pieces pieces(*file, begin, size, stored, path);
-      for (uint64_t from = 0; from < size; from += some.size()) {
-        const uint64_t count = std::min<uint64_t>(some.size(), size - from);
-        pieces.copy(from, count, some.data());
-        if (entry.dtype == Dtype::kBool) check_bools(some.data(), count, file->path(), path);
-      }
+      RunReader reader(*file, begin, entry, stored, path, block);
+      reader.read(0, store::bytes_of(stored.extent, entry.dtype).value_or(0), nullptr);
     }
   }
 }

@@ -52,6 +52,14 @@ class OpenFiles {
   mutable uint64_t uses_ GUARDED_BY(mutex_) = 0;
 };
 
+// The place to which elements are read, of the first one, and strides in elements. Without it they are only checked.
+struct Destination {
+  std::byte* first = nullptr;
+  Dims strides;
+};
+// Memory that one reading after the other uses. To read elements that it was used to check takes no more of it.
+using ReadBlock = std::vector<std::byte>;
+
 // The elements of a checkpoint. Thread-safe.
 class StoredElements {
  public:
@@ -61,9 +69,9 @@ class StoredElements {
   const store::Index& index() const { return index_; }
   // Throws UNSUPPORTED, naming file and entry, if the elements have a dtype that tensors lack.
   void check_dtype(const std::string& path) const;
-  // The elements of a box of an entry, row-major. Throws as check_dtype, and PROTOCOL, naming file and entry, for
-  // pieces that were changed.
-  void read(const std::string& path, const layout::Box& box, std::byte* out) const;
+  // Reads the elements of a box of an entry. Throws as check_dtype, and PROTOCOL, naming file and entry, for pieces
+  // that were changed; then some elements may have been read.
+  void read(const std::string& path, const layout::Box& box, const Destination& to, ReadBlock& block) const;
   // Reads and checks every piece.
   void check() const;
 
@@ -77,7 +85,7 @@ class StoredElements {
   std::shared_ptr<const DataFile> find(const std::string& path, const store::StoredEntry& entry,
                                        const store::StoredBox& box, uint64_t& begin) const;
   void read_box(const std::string& path, const store::StoredEntry& entry, const store::StoredBox& stored,
-                const layout::Box& wanted, std::byte* out) const;
+                const layout::Box& wanted, const Destination& to, ReadBlock& block) const;
 
   const OpenFiles files_;
   const store::Index index_;

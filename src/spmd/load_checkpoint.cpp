@@ -1,5 +1,7 @@
-// Position 0 reads the index and sends it. Each member reads the pieces that meet its parts into fresh memory, and
-// makes the result of the load. Once all members have theirs, the tensors get the elements: all or none.
+// Position 0 reads the index and sends it. Each member reads the pieces that meet its parts and checks them, a block at
+// a time, and makes the result of the load. Once all members have, each reads them again, into its tensors: to keep the
+// elements from the first time would take the memory of the parts once more. Failures come before the first element is
+// written, unless a file that was whole cannot be read again.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -15,7 +17,6 @@
 #include "tensor/access.h"
 #include "tensor/deferred.h"
 #include "tensor/shape_only.h"
-#include "tensor/strided.h"
 
 namespace distag::spmd {
 namespace {
@@ -23,13 +24,12 @@ namespace {
 using layout::Box;
 constexpr int kMostTries = 100;  // a concurrent save removes files: then the index is read again
 
-// A tensor that gets its elements: the memory for them, and the elements once they are read.
+// A tensor that gets its elements.
 struct Target {
   std::string path;
   Tensor tensor;
   Tensor memory;  // this member's part, or the plain tensor itself
   Box box;
-  Tensor elements;
 };
 
 using Targets = std::vector<Target>;
@@ -48,7 +48,7 @@ Targets targets_of(const Program* program, const Value& into) {
     if (autograd::has_history(tensor)) {
       fail(Status::kInvalidState, "\"{}\": {} has a history: give a leaf", path, describe(tensor));
     }
-    Target target{path, tensor, tensor, whole_box(tensor.shape()), {}};
+    Target target{path, tensor, tensor, whole_box(tensor.shape())};
     if (const Sharding* sharding = Sharding::of(tensor)) {
       if (&sharding->program() != program) {
         fail(Status::kInvalidArgument, "\"{}\": {} is of another mesh: load it there", path, sharding->describe());
@@ -68,7 +68,8 @@ Targets targets_of(const Program* program, const Value& into) {
   return targets;
 }
 
-void read_elements(const StoredElements& stored, Targets& targets, const std::string& folder) {
+// Checks that each target can get its elements, and these themselves.
+void check_elements(const StoredElements& stored, const Targets& targets, const std::string& folder, ReadBlock& block) {
   for (const Target& target : targets) {
     const auto entry = stored.index().entries.find(target.path);
     if (entry == stored.index().entries.end()) {
@@ -80,23 +81,28 @@ void read_elements(const StoredElements& stored, Targets& targets, const std::st
            target.path, dtype_name(entry->second.dtype), to_string(entry->second.shape), describe(target.tensor));
     }
   }
-  for (Target& target : targets) {
+  for (const Target& target : targets) {
     target.memory.storage().make_elements();
-    target.elements = Tensor::empty(target.tensor.dtype(), target.box.extent);
-    if (target.elements.count() > 0) stored.read(target.path, target.box, target.elements.mutable_data());
+    stored.read(target.path, target.box, {nullptr, target.memory.strides()}, block);
   }
 }
 
-// Writes all targets in one instant.
-void write_elements(const Targets& targets) {
+// Writes all targets in one instant. Takes no memory once the first element is written.
+void write_elements(const StoredElements& stored, const Targets& targets, ReadBlock& block) {
   std::vector<Tensor> memory;
   for (const Target& target : targets) memory.push_back(target.memory);
   const TensorWriter writer(memory);
-  for (size_t i = 0; i < targets.size(); ++i) {
-    const Tensor& from = targets[i].elements;
-    if (from.count() == 0) continue;
-    copy_strided(memory[i].mutable_data(), memory[i].strides(), from.data(), from.strides(), from.shape(),
-                 dtype_size(from.dtype()));
+  bool is_begun = false;
+  try {
+    for (size_t i = 0; i < targets.size(); ++i) {
+      if (memory[i].count() == 0) continue;
+      std::byte* const first = memory[i].mutable_data();
+      is_begun = true;
+      stored.read(targets[i].path, targets[i].box, {first, memory[i].strides()}, block);
+    }
+  } catch (...) {
+    if (!is_begun) throw;
+    throw current_error().add_context("elements that were whole cannot be read again, and some tensors have theirs");
   }
 }
 
@@ -107,7 +113,8 @@ class FromFiles final : public Initialiser {
   FromFiles(std::shared_ptr<const StoredElements> stored, std::string path)
       : stored_(std::move(stored)), path_(std::move(path)) {}
   void fill(const Dims& offset, const Dims& extent, std::byte* out) const override {
-    stored_->read(path_, {offset, extent}, out);
+    ReadBlock block;
+    stored_->read(path_, {offset, extent}, {out, row_major_strides(extent)}, block);
   }
 
  private:
@@ -187,8 +194,8 @@ void meet(CallOnLine& call, Nanos timeout) {
 }
 
 // `failure`: an earlier one of this member.
-Value load_items(CallOnLine& call, const std::string& folder, Targets& targets, const std::optional<Error>& failure,
-                 Nanos timeout) {
+Value load_items(CallOnLine& call, const std::string& folder, const Targets& targets,
+                 const std::optional<Error>& failure, Nanos timeout) {
   std::string last_text;
   std::optional<Error> last;
   meet(call, timeout);
@@ -197,24 +204,26 @@ Value load_items(CallOnLine& call, const std::string& folder, Targets& targets, 
     if (last && text == last_text) break;
     last_text = text;
     const store::Index index = store::parse_index(text, path_in(folder, store::kIndexName));
+    std::shared_ptr<const StoredElements> stored;
+    ReadBlock block;
     Value result;
-    const Outcomes read = agree(call, 0, [&]() -> std::vector<int64_t> {
+    const Outcomes checked = agree(call, 0, [&]() -> std::vector<int64_t> {
       if (failure) throw *failure;
-      const auto stored = std::make_shared<const StoredElements>(folder_of(folder), index);
-      read_elements(*stored, targets, folder);
+      stored = std::make_shared<const StoredElements>(folder_of(folder), index);
+      check_elements(*stored, targets, folder, block);
       result = result_of(stored, targets, folder);
       return {};
     });
-    if (!read.failure) {
+    if (!checked.failure) {
       try {
-        write_elements(targets);
+        write_elements(*stored, targets, block);
       } catch (...) {
         call.end_mesh(current_error());  // other members have written theirs
         throw;
       }
       return result;
     }
-    last = read.failure;
+    last = checked.failure;
     if (last->status() != Status::kNotFound) break;
   }
   throw *last;
@@ -224,7 +233,7 @@ Value load_items(CallOnLine& call, const std::string& folder, Targets& targets, 
 
 Value load_checkpoint(const Line& line, const std::string& folder, const Value& into, Nanos timeout) {
   CallOnLine call(line, "checkpoint_load");
-  Targets targets = note_load(call, folder, into, false).targets;
+  const Targets targets = note_load(call, folder, into, false).targets;
   const WorkTurn turn(line);
   call.set_timeout(timeout);
   return load_items(call, folder, targets, std::nullopt, timeout);
@@ -272,11 +281,12 @@ auto read_alone(const std::string& folder, const Read& read) {
 }  // namespace
 
 Value load_checkpoint_alone(const std::string& folder, const Value& into) {
-  Targets targets = targets_of(nullptr, into);
+  const Targets targets = targets_of(nullptr, into);
   return read_alone(folder, [&](const std::shared_ptr<const StoredElements>& stored) {
-    read_elements(*stored, targets, folder);
+    ReadBlock block;
+    check_elements(*stored, targets, folder, block);
     Value result = result_of(stored, targets, folder);
-    write_elements(targets);
+    write_elements(*stored, targets, block);
     return result;
   });
 }

@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <numeric>
+#include <optional>
 #include <string>
 
 #include "base/random.h"
@@ -18,6 +21,7 @@
 #include "store/safetensors.h"
 #include "support/expect.h"
 #include "support/tensors.h"
+#include "tensor/deferred.h"
 
 namespace distag::testing {
 namespace {
@@ -109,6 +113,62 @@ TEST_F(CheckpointTest, AnotherMeshLoadsPartsThatWereSavedOtherwise) {
   });
 }
 
+// By how many bytes the process has at most more memory while it runs. nullopt where the system does not tell.
+std::optional<int64_t> peak_of(const std::function<void()>& run) {
+  const auto bytes_of = [](const std::string& key) {
+    std::ifstream file("/proc/self/status");
+    for (std::string line; std::getline(file, line);) {
+      if (line.rfind(key, 0) == 0) return std::stoll(line.substr(key.size())) * 1024;
+    }
+    return -1LL;
+  };
+  const bool is_reset = static_cast<bool>(std::ofstream("/proc/self/clear_refs") << "5" << std::flush);
+  const int64_t before = bytes_of("VmRSS:");
+  run();
+  const int64_t most = bytes_of("VmHWM:");
+  if (!is_reset || before < 0 || most < 0) return std::nullopt;
+  return most - before;
+}
+
+// Into a plain tensor, and into one that lies column after column.
+TEST_F(CheckpointTest, ALoadIntoTensorsTakesNoMemoryForTheirElements) {
+  constexpr int64_t kRows = 2048;
+  constexpr int64_t kColumns = 4096;
+  const Tensor all = counting({kRows, kColumns});  // 64 MiB
+  MeshGroup group({2});
+  group.run([&](Member& member) {
+    Tensor rows = all.clone();
+    spmd::mark_sharding(rows, member.line, "('x', None)", -1);
+    SeededRandom random(1);
+    spmd::save_checkpoint(member.line, folder_, Value::map({{"w", Value(rows)}}), 0, random);
+  });
+  const auto load_into = [&](const Tensor& into) {
+    std::memset(Tensor(into).mutable_data(), 1, 8);
+    const auto peak = peak_of([&] { load_checkpoint_alone(folder_, Value::map({{"w", Value(into)}})); });
+    EXPECT_LT(peak.value_or(0), 8 << 20);
+  };
+  const Tensor into = all.clone();
+  load_into(into);
+  EXPECT_EQ(std::memcmp(into.hold().data(), all.data(), all.byte_size()), 0);
+  const Tensor turned = Tensor::empty(Dtype::kFloat64, {kColumns, kRows}).view({kRows, kColumns}, {1, kRows}, 0);
+  std::memset(Tensor(turned).mutable_data(), 0, turned.byte_size());
+  load_into(turned);
+  EXPECT_EQ(std::memcmp(turned.contiguous().data(), all.data(), all.byte_size()), 0);
+}
+
+TEST_F(CheckpointTest, PartsGoWhereTheyLieInMemory) {
+  save_four();
+  const Tensor wide = counting({8, 10}, 1000);
+  const Tensor inside = wide.view({5, 7}, {10, 1}, 12);
+  load_checkpoint_alone(folder_, Value::map({{"grid", Value(inside)}}));
+  EXPECT_EQ(values_of<double>(inside.contiguous()), values_of<double>(counting({5, 7})));
+  const std::vector<double> around = values_of<double>(wide);
+  EXPECT_EQ(std::count_if(around.begin(), around.end(), [](double x) { return x >= 1000; }), 45);
+  const Tensor turned = counting({7, 5}, 1000).view({5, 7}, {1, 5}, 0);
+  load_checkpoint_alone(folder_, Value::map({{"grid", Value(turned)}}));
+  EXPECT_EQ(values_of<double>(turned.contiguous()), values_of<double>(counting({5, 7})));
+}
+
 TEST_F(CheckpointTest, MembersThatSaveOtherValuesLearnIt) {
   MeshGroup group({2});
   const auto failures = group.try_run([&](Member& member) {
@@ -187,6 +247,41 @@ TEST_F(CheckpointTest, ElementsThatWereChangedAreRefusedByName) {
   const std::string failure = failure_of_load();
   EXPECT_NE(failure.find("entry \"mask\" has another crc32 in its bytes from 0 on"), std::string::npos) << failure;
   EXPECT_NE(failure.find(file), std::string::npos) << failure;
+}
+
+// Runs a function when its elements are asked for.
+class AtMaking final : public Initialiser {
+ public:
+  explicit AtMaking(std::function<void()> run) : run_(std::move(run)) {}
+  void fill(const Dims&, const Dims& extent, std::byte* out) const override {
+    run_();
+    std::memset(out, 0, static_cast<size_t>(element_count(extent)) * sizeof(double));
+  }
+
+ private:
+  const std::function<void()> run_;
+};
+
+TEST_F(CheckpointTest, WhatFailsIsNoticedBeforeTheFirstElementIsWritten) {
+  save_four();
+  const Tensor grid = counting({5, 7}, 1000);  // before "mask" in all orders
+  const Tensor mask = tensor_of<uint8_t>({3}, {0, 0, 0});
+  put(file_of_mask(), -1, 0);
+  const Value into = Value::map({{"grid", Value(grid)}, {"mask", Value(mask)}});
+  EXPECT_EQ(status_of([&] { load_checkpoint_alone(folder_, into); }), Status::kProtocol);
+  EXPECT_EQ(values_of<double>(grid), values_of<double>(counting({5, 7}, 1000)));
+}
+
+// The file changes when "mask" has been checked.
+TEST_F(CheckpointTest, ElementsThatChangeAfterTheirCheckAreRefusedByName) {
+  save_four();
+  const Tensor mask = tensor_of<uint8_t>({3}, {0, 0, 0});
+  const auto damages = std::make_shared<AtMaking>([this] { put(file_of_mask(), -1, 0); });
+  const Tensor whole = Tensor::deferred(Dtype::kFloat64, {3}, damages);
+  const Value into = Value::map({{"mask", Value(mask)}, {"whole", Value(whole)}});
+  const std::string failure = failure_of([&] { load_checkpoint_alone(folder_, into); });
+  EXPECT_NE(failure.find("cannot be read again"), std::string::npos) << failure;
+  EXPECT_NE(failure.find("entry \"mask\" has another crc32 in its bytes from 0 on"), std::string::npos) << failure;
 }
 
 TEST_F(CheckpointTest, AHeaderThatWasChangedIsRefused) {

@@ -2500,12 +2500,12 @@ functions! {
     [242, crate::library::refused(err)]
     distag_checkpoint_save_async(mesh: *mut distag_mesh, directory: *const c_char, value: *mut distag_value, timeout_ns: i64, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// Loads what was saved with any mesh and specs, and safetensors of others: a file, or a directory with one
-    /// or with model.safetensors.index.json. The tensors in `into`, a map like the one saved, get their elements
-    /// in place, each member reads its parts only; after a failure they are as they were. out_value is all that
-    /// was saved: tensors that `into` lacks are deferred, to be marked or read; their files stay open until then.
-    /// Without a mesh this process reads alone. Else collective. Blocks. Fails: NOT_FOUND (directory, entry);
-    /// PROTOCOL (a damaged file, named with its entry); INVALID_ARGUMENT (shape, dtype); INVALID_STATE;
-    /// UNSUPPORTED (another dtype).
+    /// or with model.safetensors.index.json. Tensors in `into`, a map like the one saved, get their elements in
+    /// place, each member its parts. All is read and checked first: a failure leaves them as they were, unless a
+    /// file cannot be read again, as the message says. out_value is all that was saved: tensors that `into` lacks
+    /// are deferred, to be marked or read. Without a mesh this process reads alone. Else collective. Blocks.
+    /// Fails: NOT_FOUND (directory, entry); PROTOCOL (a damaged file, named with its entry); INVALID_ARGUMENT
+    /// (shape, dtype); INVALID_STATE; UNSUPPORTED (another dtype).
     [228, crate::library::refused(err)]
     distag_checkpoint_load(mesh: *mut distag_mesh, directory: *const c_char, into: *mut distag_value, timeout_ns: i64, out_value: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Fills `into` before the future ends, whose value is out_value. Fails also: UNSUPPORTED without a mesh (no

@@ -141,6 +141,27 @@ void loading(const Member& member) {
   if (member.reports) report("load_256MB", samples, "ms");
 }
 
+// Tensors come deferred from the load, and are marked then, which makes their parts.
+distag_value* load_new(const Member& member, const SharedFolder& folder) {
+  distag_error error = DISTAG_ERROR_INIT;
+  distag_value* all = nullptr;
+  load(member, folder, nullptr, &all);
+  for (size_t i = 0; i < distag_value_get_count(all); ++i) {
+    distag_tensor* tensor = nullptr;
+    distag_value_get_tensor(distag_value_get_item(all, i), &tensor, &error);
+    distag_tensor_mark_sharding(tensor, member.mesh, "('axis0', None)", -1, &error);
+  }
+  check(error, "a load of new tensors");
+  return all;
+}
+
+void loading_new(const Member& member) {
+  const SharedFolder folder(member, "/dev/shm");
+  save(member, folder, State(member.mesh));
+  const std::vector<double> samples = timed([&] { distag_value_release(load_new(member, folder)); }, 9, 2);
+  if (member.reports) report("load_new_256MB", samples, "ms");
+}
+
 // ---- the same bytes by dd: each member those of its part, all at the same time ----
 
 void run_dd(std::vector<std::string> words) {
@@ -270,22 +291,12 @@ double peak_of(const std::function<void()>& run) {
   return memory_of_process("VmHWM") - before;
 }
 
-// Tensors come deferred from the load, and are marked then: the memory beside the parts that the marking makes.
+// The memory beside the parts that the marking makes.
 void memory_of_load(const Member& member) {
   const SharedFolder folder(member, "/dev/shm");
   save(member, folder, State(member.mesh));
   distag_value* all = nullptr;
-  const auto run = [&] {
-    distag_error error = DISTAG_ERROR_INIT;
-    load(member, folder, nullptr, &all);
-    for (size_t i = 0; i < distag_value_get_count(all); ++i) {
-      distag_tensor* tensor = nullptr;
-      distag_value_get_tensor(distag_value_get_item(all, i), &tensor, &error);
-      distag_tensor_mark_sharding(tensor, member.mesh, "('axis0', None)", -1, &error);
-    }
-    check(error, "memory of a load");
-  };
-  const double peak = peak_of(run);
+  const double peak = peak_of([&] { all = load_new(member, folder); });
   if (member.reports) report_value("load_memory", (peak - kPartBytes) / (1 << 20), "MiB");
   distag_value_release(all);
 }
@@ -305,6 +316,7 @@ std::vector<MeshRow> store_rows() {
   return {{"save_256MB", 2, saving},
           {"dd_write_256MB", 2, [](const Member& member) { dd(member, "dd_write_256MB", write_by_dd); }},
           {"load_256MB", 2, loading},
+          {"load_new_256MB", 2, loading_new},
           {"dd_read_256MB", 2, [](const Member& member) { dd(member, "dd_read_256MB", read_by_dd); }},
           {"save_async_call", 2, calling_save_async},
           {"save_async_step", 2, stepping_beside_save},

@@ -79,6 +79,8 @@ TARGETS = [
     ("save_256MB", "peer", 1.0, None),
     ("load_256MB", "dd", 1.3, "dd_read_256MB"),
     ("load_256MB", "peer", 1.0, None),
+    ("load_new_256MB", "dd", 1.3, "dd_read_256MB"),
+    ("load_new_256MB", "peer", 1.0, None),
     ("save_async_call", "alone", 2.0, None),
     ("save_async_step", "beside", 1.15, "steps alone"),
     ("load_memory", "alone", 32.0, None),
@@ -94,12 +96,12 @@ NO_OTHER_WAY = ("lenet_step", "adam_1M", "embedding_step", "attention_fwd_bwd", 
          "redistribute_plan_64", "idle_64", "memory_per_worker", "rpc_latency_4B_curve", "chain_100_calls_tcp",
          "rpc_return_64MB_curve", "start_64_tcp", "start_64_curve", "plan_100_ops", "plan_400_ops", "plan_24_layers",
          "auto_mlp_step", "auto_transformer_step", "auto_embedding_step", "planned_op", "loader_ahead_step",
-         "loader_waits_step", "loader_of_mapped_file", "save_256MB", "load_256MB", "save_async_call",
+         "loader_waits_step", "loader_of_mapped_file", "save_256MB", "load_256MB", "load_new_256MB", "save_async_call",
          "save_async_step", "load_memory", "load_into_memory")
 PEER_NAMES = {"local_small_chain": "local_small", "local_elementwise_1M": "local_elementwise",
               "local_mlp_step": "local_mlp", "local_softmax_512x1024": "local_softmax",
               "local_matmul_512": "local_matmul", "local_conv2d": "local_conv", "rpc_latency_4B_tcp": "rpc_latency_4B",
-              "rpc_lend_64MB": "rpc_latency_64MB"}
+              "rpc_lend_64MB": "rpc_latency_64MB", "load_new_256MB": "load_256MB"}
 PEER_PYTHON = "/usr/bin/python3"
 
 

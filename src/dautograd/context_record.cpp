@@ -163,6 +163,7 @@ std::shared_ptr<Future<Value>> ContextRecord::settle() {
     prepared = prepared_;
   }
   auto settled = Future<Value>::make();
+  settled->set_operation("context_settle");
   auto open = std::make_shared<std::atomic<size_t>>(prepared.size() + 1);
   const auto one_ended = [self = shared_from_this(), settled, open] {
     if (--*open == 0) self->end(*settled);

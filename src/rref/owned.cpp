@@ -43,13 +43,25 @@ OwnedValue::~OwnedValue() {
 
 void OwnedValue::report() const {
   const Error* error = outcome_->is_done() ? outcome_->error() : nullptr;
-  if (error == nullptr || origin_.empty() || is_seen_.load()) return;
+  if (error == nullptr || is_seen_.load()) return;
   try {
-    home_->gate.run([&log = home_->log, text = fmt::format("{} failed, and no user saw it: {}", origin_,
+    const std::string made_by = origin();
+    if (made_by.empty()) return;
+    home_->gate.run([&log = home_->log, text = fmt::format("{} failed, and no user saw it: {}", made_by,
                                                            error->message())] { log.write(LogLevel::kWarning, text); });
   } catch (...) {
     // Without memory for the text nothing is logged.
   }
+}
+
+std::string OwnedValue::origin() const {
+  MutexLock lock(mutex_);
+  return origin_;
+}
+
+void OwnedValue::set_origin(std::string origin) {
+  MutexLock lock(mutex_);
+  origin_ = std::move(origin);
 }
 
 const Value& OwnedValue::value() {

@@ -17,7 +17,7 @@ namespace distag {
 struct RrefHome;
 
 // A value of this worker that others may use: not made yet, made, or the failure to make it. It lives as long as
-// anything holds it: references here, forks of other workers, the call that makes it. Thread-safe except `origin`.
+// anything holds it: references here, forks of other workers, the call that makes it. Thread-safe.
 class OwnedValue {
  public:
   OwnedValue(std::shared_ptr<RrefHome> home, const Id& id) : home_(std::move(home)), id_(id) {}
@@ -30,9 +30,9 @@ class OwnedValue {
   // Requires a value that is made or failed; throws the failure, which then counts as seen by a user.
   const Value& value();
 
-  // The call that makes the value, for reports; empty: its owner shares it. On the loop.
-  const std::string& origin() const { return origin_; }
-  void set_origin(std::string origin) { origin_ = std::move(origin); }
+  // The call that makes the value, for reports; empty: its owner shares it, or the call has not come yet.
+  std::string origin() const;
+  void set_origin(std::string origin);
 
  private:
   void report() const;  // logs a failure that no user saw
@@ -41,7 +41,8 @@ class OwnedValue {
   const Id id_;
   std::shared_ptr<Future<Value>> outcome_ = Future<Value>::make();
   std::atomic<bool> is_seen_{false};
-  std::string origin_;
+  mutable Mutex mutex_;
+  std::string origin_ GUARDED_BY(mutex_);
 };
 
 // The values of one worker by their ids, without ownership. Thread-safe.

@@ -64,10 +64,28 @@ void answer_fetch(Invocation& invocation, Executor& compute) {
   });
 }
 
+// A fetch at the owner, which its error names by the call that makes the value.
+struct FetchHere {
+  explicit FetchHere(std::shared_ptr<OwnedValue> fetched) : owned(std::move(fetched)) {
+    future.set_operation(
+        [](const void* subject) {
+          const auto& value = *static_cast<const OwnedValue*>(subject);
+          const std::string origin = value.origin();
+          if (origin.empty()) return fmt::format("rref_fetch of value {:#x}", number_of(value.id()));
+          return "rref_fetch of the value of " + origin;
+        },
+        owned.get());
+  }
+
+  const std::shared_ptr<OwnedValue> owned;
+  Future<Value> future;
+};
+
 // The future completes with the value's outcome, or with DEADLINE. Its completion cancels the timer.
 std::shared_ptr<Future<Value>> await_outcome(Loop& loop, const std::shared_ptr<RrefHome>& home,
                                              const std::shared_ptr<OwnedValue>& owned, Nanos timeout) {
-  auto awaited = Future<Value>::make();
+  const auto fetch = std::make_shared<FetchHere>(owned);
+  const std::shared_ptr<Future<Value>> awaited(fetch, &fetch->future);
   auto pass_on = [owned, weak = std::weak_ptr(awaited)] {
     const auto waiting = weak.lock();
     if (waiting == nullptr) return;

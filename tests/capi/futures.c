@@ -205,6 +205,28 @@ static void cancels(void) {
   release_all(f, 3);
 }
 
+/* Waiting for a value of its own that a call makes: the error names the call, its function and its worker. */
+static void cancels_a_fetch_at_the_owner(void) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_reply *reply = NULL;
+  distag_rref *rref = NULL;
+  distag_future *fetch = NULL;
+  atomic_store(&kept_reply, NULL);
+  CHECK_OK(distag_remote(w1, NULL, "w1", "deferring", NULL, 0, NULL, &rref, &err));
+  while ((reply = atomic_load(&kept_reply)) == NULL) {
+  }
+  CHECK_OK(distag_rref_fetch_async(rref, NULL, NULL, &fetch, &err));
+  distag_future_cancel(fetch);
+  CHECK_FAILS(distag_future_wait(fetch, DISTAG_FOREVER, &err), DISTAG_E_CANCELLED,
+              "rref_fetch of the value of call \"deferring\" on \"w1\" from \"w1\": cancelled by the caller");
+  finish(reply, 1); /* the call goes on, and others may fetch what it makes */
+  distag_future_release(fetch);
+  CHECK_OK(distag_rref_fetch_async(rref, NULL, NULL, &fetch, &err));
+  CHECK_INT(whole_of(fetch), 1);
+  distag_future_release(fetch);
+  distag_rref_release(rref);
+}
+
 /* Makes a long chain of futures behind `first`. */
 static void make_chain(distag_future *first) {
   chain[0] = then(first, add_one);
@@ -346,6 +368,7 @@ int main(void) {
   values_and_failures();
   first_error();
   cancels();
+  cancels_a_fetch_at_the_owner();
   long_chains_on_a_small_stack();
   callbacks_call_back();
   polled();

@@ -95,6 +95,15 @@ TEST(ContextRecordTest, TheEndOfTheContextEndsWhatIsNotSettled) {
   EXPECT_EQ(settled->error()->status(), Status::kInvalidState);
 }
 
+TEST(ContextRecordTest, AWaitForVerdictsThatIsCancelledIsNamed) {
+  const auto record = std::make_shared<ContextRecord>(kContext, 1);
+  record->begin_prepared(kPass);
+  const auto settled = record->settle();
+  settled->cancel();
+  ASSERT_TRUE(settled->is_done());
+  EXPECT_EQ(settled->error()->message(), "context_settle: cancelled by the caller");
+}
+
 TEST(ContextRecordTest, SumsDoNotDependOnTheOrderInWhichPassesCommit) {
   const Tensor leaf = Tensor::scalar(Dtype::kFloat64, 0);
   const std::vector<double> values{1e16, 1, -1e16};

@@ -15,6 +15,17 @@ constexpr Nanos kFarewell = 100 * kMillisecond;
 constexpr size_t kPageMembers = 40;
 constexpr size_t kMostMissing = 8192;
 
+// The text of a refusal without the port of the dialler, which is another one for each of its attempts.
+std::string without_port(std::string text) {
+  const size_t host = text.find("://");
+  const size_t end = text.find(" was refused: ");
+  if (host == std::string::npos || end == std::string::npos || end < host) return text;
+  const size_t colon = text.rfind(':', end);
+  const bool is_of_port = text[colon - 1] == ']' || text.find(':', host + 3) == colon;  // not one within an address
+  if (is_of_port) text.erase(colon, end - colon);
+  return text;
+}
+
 }  // namespace
 
 RendezvousHost::RendezvousHost(const std::string& uri, Loop& loop, Transport& transport, Log& log)
@@ -26,7 +37,7 @@ void RendezvousHost::begin() {
   events.on_message = [this](const ConnectionToken& from, Frames frames) { on_message(from, frames); };
   events.on_denied = [this](const std::string& why) {
     note_refusal(why);
-    rank_table_->note_refused("", why);
+    rank_table_->note_refused("", without_port(why));
   };
   try {
     acceptor_ = transport_.listen(uri(), std::move(events));

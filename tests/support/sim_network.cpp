@@ -77,6 +77,11 @@ void SimNetwork::put(std::set<std::string>& hosts, const std::string& host, bool
   }
 }
 
+void SimNetwork::deny(const std::string& endpoint, const std::string& why) {
+  const auto found = acceptors_.find(endpoint);
+  if (found != acceptors_.end() && found->second->events()->on_denied) found->second->events()->on_denied(why);
+}
+
 void SimNetwork::set_short(const std::string& host, bool is_short) { put(short_, host, is_short); }
 void SimNetwork::set_deaf(const std::string& host, bool is_deaf) { put(deaf_, host, is_deaf); }
 void SimNetwork::set_mute(const std::string& host, bool is_mute) { put(mute_, host, is_mute); }

@@ -452,6 +452,37 @@ TEST(RendezvousTcp, AStrangerIsToldWithItsHostAndItsProcess) {
             "the name \"w1\" is in use by rank 1 (at sim://elsewhere) (process 4712 of host node7)");
 }
 
+// A stranger with a wrong key dials again and again, each time from another port: it is one line, and pushes nothing
+// out.
+TEST(RendezvousTcp, WrongKeysLeaveRoomForTheOtherReasons) {
+  Meeting meeting(kUri);
+  JoinRequest first = meeting.request(0, 2);
+  first.deadline = meeting.scheduler.now() + 30 * kSecond;
+  Joiner& host = meeting.add(first);
+  meeting.scheduler.run_for(100 * kMillisecond);
+  JoinRequest rival = meeting.request(1, 2);
+  rival.self.name = "w0";
+  meeting.add(rival).error();
+  meeting.add(1, 3).error();
+  for (int port = 40'000; port < 40'020; ++port) {
+    for (const char* from : {"tcp://10.0.0.7", "tcp://[fe80::7]"}) {
+      const std::string why = fmt::format("a connection from {}:{} was refused: it has another key", from, port);
+      host.loop().run([&] { meeting.network.deny(kUri, why); });
+    }
+  }
+  // Not every transport knows the port.
+  host.loop().run([&] { meeting.network.deny(kUri, "a connection from tcp://fe80::7 was refused: it has no key"); });
+  EXPECT_EQ(host.refused(), 43u);
+  EXPECT_EQ(
+      host.error().message(),
+      "rendezvous \"tcp://127.0.0.1:29500\": rank 1 of a world of 2 did not come in time; refused meanwhile: the "
+      "name \"w0\" is in use by rank 0 (at sim://w1); worker \"w1\" expects a world of 3, the others a world of 2; "
+      "give all the same size (at sim://w1); a connection from tcp://10.0.0.7 was refused: it has another key; a "
+      "connection from tcp://[fe80::7] was refused: it has another key; a connection from tcp://fe80::7 was refused: "
+      "it has no key");
+  EXPECT_LT(host.error().message().size(), 496u) << "the message of the C interface";
+}
+
 // A key says whose place it may be: else its connection would count as that of the member, which goes with it.
 TEST(RendezvousTcp, NobodySpeaksAsTheIncarnationOfAnother) {
   Meeting meeting(kUri);

@@ -70,9 +70,10 @@ bool Sharding::counts_here() const {
 
 bool Sharding::is_partial() const { return program().shape().used(lying().spec.partial()) != 0; }
 
+// Its caller is the host's clip.
 double Sharding::sum_over_members(double own, Nanos timeout) const {
-  const std::string text = "sum over members";
-  CallOnLine call(line_, "sum over members");
+  const std::string text = "clip";
+  CallOnLine call(line_, "clip");
   call.set_timeout(timeout);
   call.note(text, Fingerprint().add(text).value());
   const layout::MeshShape& mesh = program().shape();

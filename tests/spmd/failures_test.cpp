@@ -406,6 +406,11 @@ TEST(Failures, AWaitIsNamedByTheCallOfTheHost) {
        [](Member&, const Tensor& x) {
          apply("softmax", {x}, ops::make_attributes({{"dim", int64_t{0}}}));
        }},
+      {"clip: redistribute(",
+       [](Member& member, const Tensor& x) {
+         const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
+         optim::make_in_process_optimizer(optim::find_rule("sgd"), {x})->clip(context, 1.0, {});
+       }},
   };
   std::vector<std::future<void>> side_by_side;  // each waits for the timeout of its mesh
   for (const auto& [words, call] : calls) {

@@ -84,7 +84,8 @@ void* ZmqContext::open_socket(int type) {
     libzmq.find_all();
     if (!has_room_for_threads(kThreadsTried, kMemoryTried)) {
       fail(Status::kOutOfMemory,
-           "libzmq has no room for its threads; raise the limit of threads (ulimit -u) or of memory (ulimit -v)");
+           "libzmq has no room for its threads; raise the limit of threads (ulimit -u), of memory (ulimit -v), or of "
+           "mappings (vm.max_map_count)");
     }
     void* const context = libzmq.zmq_ctx_new();
     if (context == nullptr) {

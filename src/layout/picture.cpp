@@ -252,8 +252,8 @@ std::string to_text(const PictureSubject& subject, const PictureStyle& style) {
     if (i == drawn.row || i == drawn.column) continue;
     Blocks blocks;
     for (const auto& [offset, cell] : subject.boxes) blocks[cell.first.offset[i]] = cell.first.extent[i];
-    text +=
-        blocks.size() < 2 ? fmt::format("dim {}: whole\n", i) : fmt::format("dim {}: in {} blocks\n", i, blocks.size());
+    const std::string lie = blocks.size() < 2 ? "whole" : fmt::format("in {} blocks", blocks.size());
+    text += cut(fmt::format("dim {}: {}", i, lie), style.width) + "\n";
   }
   for (const std::string& note : subject.notes) text += cut(note, style.width) + "\n";
   return text;

@@ -172,23 +172,33 @@ TEST(Picture, RefusesTextsThatAreNone) {
 }
 
 // A character for each column, and a border between them, is the least: there is no room for all.
+// Characters of the widest line.
+std::ptrdiff_t width_of(const std::string& picture) {
+  std::ptrdiff_t widest = 0;
+  for (size_t begin = 0, end; begin < picture.size(); begin = end + 1) {
+    end = picture.find('\n', begin);
+    const auto starts = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
+    widest =
+        std::max<std::ptrdiff_t>(widest, std::count_if(picture.begin() + static_cast<std::ptrdiff_t>(begin),
+                                                       picture.begin() + static_cast<std::ptrdiff_t>(end), starts));
+  }
+  return widest;
+}
+
 TEST(Picture, IsNeverWiderThanItsWidth) {
-  const auto width_of = [](const std::string& line) {
-    return std::count_if(line.begin(), line.end(),
-                         [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
-  };
   const MeshShape mesh = mesh_of({16});
   for (const size_t width : {3u, 4u, 19u, 20u, 32u, 33u, 34u, 80u}) {
     PictureStyle style;
     style.width = width;
     const std::string picture = draw(&mesh, "(None, 'x')", Dims{2, 64}, 2, style);
-    for (size_t begin = 0, end; begin < picture.size(); begin = end + 1) {
-      end = picture.find('\n', begin);
-      EXPECT_LE(width_of(picture.substr(begin, end - begin)), static_cast<std::ptrdiff_t>(width)) << picture;
-    }
+    EXPECT_LE(width_of(picture), static_cast<std::ptrdiff_t>(width)) << picture;
     const bool is_whole = width >= 33;
     EXPECT_EQ(picture.find(" of 16 ") == std::string::npos, is_whole || width < 10) << picture;
   }
+  PictureStyle style;
+  style.width = 20;  // of a dim that is not drawn a line tells its blocks
+  const MeshShape many = mesh_of({1000});
+  EXPECT_LE(width_of(draw(&many, "(None, None, 'x')", Dims{2, 2, 1000}, 3, style)), 20);
 }
 
 // Without a shape the text says how many dims there are, in every form.

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Iterator
 from ctypes import byref
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
 from . import _raw
 from ._arguments import Duration, invalid, limit_ns, mesh_of, text
@@ -21,9 +21,10 @@ from .futures import Future, begin
 from .mesh import Mesh
 from .nn import Module
 from .optim import Optimizer
-from .tensor import Tensor
+from .tensor import Tensor, put_back, values_of
 from .values import from_value, to_value
 
+F = TypeVar("F")
 Pair = tuple[Optimizer, dict[str, Any]]  # one with what was saved of it
 
 
@@ -50,23 +51,34 @@ def save_async(mesh: Mesh, directory: str | os.PathLike[str], value: Any, timeou
 def load_async(mesh: Mesh, directory: str | os.PathLike[str], into: Any = None,
                timeout: Duration = None) -> Future[Any]:
     """Loads while the program goes on: the tensors in `into` get their elements before the future ends, and optimizers
-    their state as its result is asked for the first time; that they fit is checked now. Collective."""
+    their state as its result is asked for the first time, which after a failure puts all back; that they fit is
+    checked now. Collective."""
     keep: list[Any] = []
     handle = mesh_of(mesh, "load_async")
     targets = None if into is None else to_value(_targets(into), keep, "into")
     if _has_optimizers(into):
         _checked(into, _begin(handle, directory, None, timeout).result())
+    before = _before_load(into)
     results: list[Any] = []
+    failures: list[BaseException] = []
     lock = threading.Lock()
+
+    def read_once(value: Any) -> Any:
+        with _put_back_on_failure(into, before):
+            loaded = from_value(value)
+            _load_optimizers(_checked(into, loaded))
+        return loaded
 
     def read(value: Any) -> Any:
         with lock:  # only once: an optimizer may have stepped since
-            if not results:
-                loaded = from_value(value)
-                pairs = _checked(into, loaded)
-                with _put_back_on_failure(pairs):
-                    _load_optimizers(pairs)
-                results.append(loaded)
+            try:
+                if not results and not failures:
+                    results.append(read_once(value))
+            except BaseException as failure:
+                failures.append(failure)
+            before.clear()
+            if failures:
+                raise failures[0]
             return results[0]
 
     return _begin(handle, directory, targets, timeout, read)
@@ -84,9 +96,9 @@ def load(mesh: Mesh | None, directory: str | os.PathLike[str], into: Any = None,
         return _read(handle, directory, targets, timeout)
     first = _read(handle, directory, None, timeout)
     pairs = _checked(into, first)
-    with _put_back_on_failure(pairs):
+    with _put_back_on_failure(into, _before_load(into)):
         _load_optimizers(pairs)
-        loaded = _read(handle, directory, targets, timeout)  # the last that may fail, and then no tensor is written
+        loaded = _read(handle, directory, targets, timeout)
         if _numbers(loaded) != _numbers(first):  # another save came between
             _load_optimizers(_checked(into, loaded))
     return loaded
@@ -136,9 +148,16 @@ def _targets(value: Any) -> Any:
 
 
 def _has_optimizers(into: Any) -> bool:
-    if isinstance(into, dict):
-        return any(map(_has_optimizers, into.values()))
-    return isinstance(into, Optimizer) or (isinstance(into, (list, tuple)) and any(map(_has_optimizers, into)))
+    return any(_found(into, Optimizer))
+
+
+def _found(value: Any, kind: type[F]) -> Iterator[F]:
+    """What of a kind is in a value, with lists and maps in it."""
+    if isinstance(value, kind):
+        yield value
+    elif isinstance(value, (dict, list, tuple)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _found(item, kind)
 
 
 def _checked(into: Any, loaded: Any, path: str = "") -> list[Pair]:
@@ -177,31 +196,30 @@ def _checked_state(optimizer: Optimizer, state: Any, name: str) -> dict[str, Any
     if saved != own:
         raise invalid(f"load: {name} was saved of {saved} parameters, and this optimizer has {own}")
     for number, (parameter, part) in enumerate(zip(optimizer.parameters, state["parameters"])):
-        shapes = {parameter.shape} if isinstance(parameter, Tensor) and parameter.spec is not None else set()
-        if shapes and not shapes.issuperset(_shapes(part)):  # members see parts of them only, and might not agree
-            raise invalid(f"load: {name} was saved of a parameter {number} with another shape than {shapes.pop()}")
+        if not isinstance(parameter, Tensor) or parameter.spec is None:
+            continue
+        if any(each.shape != parameter.shape for each in _found(part, Tensor)):  # of which members see parts only
+            raise invalid(f"load: {name} was saved of a parameter {number} with another shape than {parameter.shape}")
     return state
 
 
-def _shapes(state: Any) -> Iterator[tuple[int, ...]]:
-    """The shapes of the tensors in a state."""
-    if isinstance(state, Tensor):
-        yield state.shape
-    elif isinstance(state, (dict, list)):
-        for item in state.values() if isinstance(state, dict) else state:
-            yield from _shapes(item)
+def _before_load(into: Any) -> list[tuple[Tensor, Tensor]]:
+    """What a load beside optimizers may have to put back: they load apart, and may fail when tensors are written."""
+    return values_of(_found(_targets(into), Tensor)) if _has_optimizers(into) else []
 
 
 @contextlib.contextmanager
-def _put_back_on_failure(pairs: list[Pair]) -> Iterator[None]:
-    """After a failure in the block the optimizers are as they were."""
-    before = [optimizer.save() for optimizer, _ in pairs]
+def _put_back_on_failure(into: Any, before: list[tuple[Tensor, Tensor]]) -> Iterator[None]:
+    """After a failure in the block the optimizers are as they were, and the tensors have the values of `before`."""
+    states: list[tuple[Optimizer, dict[str, Any]]] = []
     try:
+        states = [(optimizer, optimizer.save()) for optimizer in _found(into, Optimizer)]
         yield
     except BaseException:
-        for (optimizer, _), state in zip(pairs, before):
+        for optimizer, state in states:
             with contextlib.suppress(DistagError):  # of an owner that is gone: the failure of the block is the cause
                 optimizer.load(state)
+        put_back(before)
         raise
 
 
@@ -224,10 +242,7 @@ def _numbers(value: Any) -> Any:
 
 def _lay(parameter: Any, state: Any) -> None:
     """State lies as its parameter does."""
-    if isinstance(state, Tensor):
-        mesh, spec = parameter.mesh, parameter.spec
-        if mesh is not None and spec is not None:
-            mark_sharding(state, mesh, spec)
-    elif isinstance(state, (dict, list)):
-        for item in state.values() if isinstance(state, dict) else state:
-            _lay(parameter, item)
+    mesh, spec = parameter.mesh, parameter.spec
+    if mesh is not None and spec is not None:
+        for each in _found(state, Tensor):
+            mark_sharding(each, mesh, spec)

@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from ctypes import byref, c_char, c_double, c_uint64, c_void_p, sizeof
 from numbers import Integral, Real
 from typing import Any, Callable, Protocol, TypeGuard, Union
@@ -15,7 +16,7 @@ from ._handles import Owner, TensorHandle
 from ._library import lib
 from ._raw import distag_error
 from ._sharded import ShardedMethods
-from .errors import UnsupportedError, UsageError, fail, kind_of
+from .errors import DistagError, UnsupportedError, UsageError, fail, kind_of
 
 TYPES = {float32: "<f4", float64: "<f8", int64: "<i8", bool_: "|b1"}  # as NumPy says them
 
@@ -347,6 +348,18 @@ def _numbers(getter: Any, handle: TensorHandle) -> tuple[int, ...]:
     if not ndim:
         return ()
     return tuple((_values_in.int64_type * ndim).from_address(getter(handle)))
+
+
+def values_of(tensors: Iterable[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Tensors with snapshots of their values."""
+    return [(each, each.snapshot()) for each in tensors]
+
+
+def put_back(before: list[tuple[Tensor, Tensor]]) -> None:
+    """Gives tensors the values that they had, after a failure, which stays the one that is told."""
+    for each, values in before:
+        with contextlib.suppress(DistagError):  # of one that cannot be written, which has them still
+            each.assign(values)
 
 
 def _empty_lists(shape: tuple[int, ...]) -> list[Any]:

@@ -12,6 +12,7 @@ import tempfile
 import time
 import unittest
 import zlib
+from unittest import mock
 
 import distag
 from distag import checkpoint, nn, optim
@@ -319,6 +320,8 @@ class Checkpoints(unittest.TestCase):
                 ({"w": [distag.ones((5,))], "adam": adam}, optim.Adam, 1, "adam", "shape"),
                 ({"adam": adam}, optim.Adam, 1, "adam", "NOT_FOUND"),
             ]
+            cases += [({"w": weights, "adam": wrong}, optim.Adam, 1, "adam", text)
+                      for wrong, text in self.refused_states(state)]
             told = []
             for number, (value, kind, count, key, text) in enumerate(cases):
                 folder = os.path.join(self.folder, str(number))
@@ -339,8 +342,72 @@ class Checkpoints(unittest.TestCase):
             self.assertEqual(numbers_in(optimizer.save()), numbers_in(adam.save()))
             return told
 
-        expected = list(range(10))
+        expected = list(range(25))
         self.assertEqual(on_members(program, names=NAMES[:2], shape=(2,), axes=("x",)), [expected] * 2)
+
+    @staticmethod
+    def refused_states(state):
+        """States of an Adam with one parameter that only the optimizer refuses, and what it says."""
+        settings, (moments,) = state["settings"], state["parameters"][0]
+
+        def of(**changed):
+            return [[{**moments, **changed}]]
+
+        def without(key, items):
+            return {name: item for name, item in items.items() if name != key}
+
+        for changed, text in (({**settings, "lr": -1.0}, "lr is -1"), (without("lr", settings), 'no setting "lr"'),
+                              ({**settings, "lr": "x"}, "text, not an? float64"),
+                              ({**settings, "zzz": 1.0}, 'no setting "zzz"')):
+            yield {**state, "settings": changed}, text
+        for changed, text in (([[without("exp_avg_sq", moments)]], 'has no "exp_avg_sq"'),
+                              (of(zzz=moments["exp_avg"]), 'keeps no "zzz"'),
+                              (of(exp_avg=3.0), "float64, not an? tensor"),
+                              (of(exp_avg=distag.zeros((4,), distag.int64)), r"is int64\[4\]"),
+                              (of(exp_avg=distag.zeros((4,), distag.float64)), r"is float64\[4\]"),
+                              (of(step="x"), "text, not an? int64"), (of(step=-1), 'no "step" from 0'),
+                              ([[moments, moments]], "has 2 tensors"), ([[]], "has 0 tensors"),
+                              ([["x"]], "text, not an? map"), ([None], "null, not an? list")):
+            yield {**state, "parameters": changed}, text
+
+    def test_a_save_that_comes_within_a_load_fails_it_whole(self):
+        def program(worker, mesh):
+            (weight,), adam = self.trained(optim.Adam, mesh)
+            (own,), optimizer = self.trained(optim.Adam, mesh, 1, 5.0)
+            before = own.gather().tolist(), numbers_in(optimizer.save())
+            load_optimizers = checkpoint._load_optimizers
+            later = [{"w": weight, "adam": {**adam.save(), "settings": {"lr": -1.0}}}]
+
+            def save_and_load(pairs):
+                if later:
+                    checkpoint.save(mesh, self.folder, later.pop())
+                load_optimizers(pairs)
+
+            checkpoint.save(mesh, self.folder, {"w": weight, "adam": adam})
+            with mock.patch.object(checkpoint, "_load_optimizers", save_and_load):
+                with self.assertRaisesRegex(distag.UsageError, "lr is -1|no setting"):
+                    checkpoint.load(mesh, self.folder, {"w": own, "adam": optimizer})
+            self.assertFalse(later)
+            self.assertEqual((own.gather().tolist(), numbers_in(optimizer.save())), before)
+
+        on_members(program, names=NAMES[:1], shape=(1,), axes=("x",))
+
+    def test_a_load_that_has_failed_writes_nothing_when_it_is_asked_again(self):
+        def program(worker, mesh):
+            (weight,), adam = self.trained(optim.Adam, mesh)
+            (own,), optimizer = self.trained(optim.Adam, mesh, 1, 5.0)
+            checkpoint.save(mesh, self.folder, {"w": weight, "adam": {**adam.save(), "parameters": [[]]}})
+            loading = checkpoint.load_async(mesh, self.folder, {"w": own, "adam": optimizer})
+            for value in (9.0, 10.0):
+                with self.assertRaisesRegex(distag.UsageError, "has 0 tensors"):
+                    loading.result()
+                own.assign(value)
+            self.assertEqual(own.gather().tolist(), [10.0] * 4)
+            with self.assertRaisesRegex(distag.UsageError, "has 0 tensors"):
+                loading.result()
+            self.assertEqual(own.gather().tolist(), [10.0] * 4)
+
+        on_members(program, names=NAMES[:1], shape=(1,), axes=("x",))
 
     def test_an_optimizer_alone_is_saved_and_loaded(self):
         def program(worker, mesh):

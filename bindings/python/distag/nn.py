@@ -12,7 +12,7 @@ from . import init as init
 from ._arguments import Ints, flag, int64_pair, invalid
 from ._dtypes import DType, float32
 from .errors import kind_of
-from .tensor import Tensor
+from .tensor import Tensor, put_back, values_of
 
 _walk = threading.local()  # the modules whose tensors are being named
 
@@ -69,8 +69,8 @@ class Module:
         return ((name, each) for name, each in self.named_tensors() if not each.requires_grad)
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Sets all tensors in place to those of the same names; sharded ones lie as these do. With other names or
-        shapes nothing is set."""
+        """Sets all tensors in place to those of the same names; sharded ones lie as these do. After a failure all are
+        as they were."""
         if not isinstance(state, Mapping):
             raise invalid(f"load_state_dict: a dict of tensors is wanted, not {kind_of(state)}")
         own = self.state_dict()
@@ -82,8 +82,13 @@ class Module:
             if state[name].shape != parameter.shape:
                 raise invalid(f"load_state_dict: \"{name}\" has the shape {list(state[name].shape)} in the state and "
                               f"{list(parameter.shape)} in the module")
-        for name, parameter in own.items():
-            parameter.assign(state[name])
+        before = values_of(own.values())
+        try:
+            for name, parameter in own.items():
+                parameter.assign(state[name])
+        except BaseException:
+            put_back(before)
+            raise
 
 
 def _named_in(prefix: str, part: Any) -> Iterator[tuple[str, Tensor]]:

@@ -361,6 +361,30 @@ class Training(unittest.TestCase):
 
         self.assertEqual(on_members(program), [nn.Linear(2, 3, seed=7).weight.tolist()] * 4)
 
+    def test_a_state_that_fails_half_way_sets_nothing(self):
+        def source(offset, extent):
+            raise ValueError("no source")
+
+        def program(worker, mesh):
+            elsewhere = worker.mesh((4,), ("x",), name="elsewhere", timeout=240)
+            model = nn.Linear(2, 4, seed=1)
+            mesh.shard(model.weight, ("data", None))
+            mesh.shard(model.bias, (None,))
+            weight = mesh.shard(distag.full(7.0, (4, 2)), ("data", None))
+            before = [parameter.gather().tolist() for parameter in model.parameters()]
+            closed = distag.zeros((4,))
+            closed.close()
+            for bias, text in ((elsewhere.shard(distag.zeros((4,)), ("x",)), 'of mesh "elsewhere"'),
+                               (distag.deferred((4,), init="shape"), "a shape without elements"),
+                               (distag.deferred((4,), source=source), "no source"), (closed, "closed")):
+                with self.assertRaisesRegex(distag.DistagError, text):
+                    model.load_state_dict({"weight": weight, "bias": bias})
+                self.assertEqual([parameter.gather().tolist() for parameter in model.parameters()], before)
+            self.assertTrue(all(parameter.requires_grad for parameter in model.parameters()))
+            elsewhere.close()
+
+        on_members(program)
+
     def test_modules_are_distributed_by_rules(self):
         def model(seed):
             return nn.Sequential(nn.Linear(4, 6, seed=seed), distag.relu, nn.Linear(6, 2, seed=seed))

@@ -1,7 +1,7 @@
 """What a language costs over C: medians of rounds in which all take turns. See README.md.
-usage: run.py [--rounds N] [--only ROW...] [--must ROW=LIMIT...] -- C_PROGRAM PROGRAM...
+usage: run.py [--rounds N] [--only ROW...] [--must ROW=LIMIT...] [--figures NAME] -- C_PROGRAM PROGRAM...
 op is in microseconds above C, others are ratios. With --must a row beyond its limit fails. With several programs, such as one
-before and after a change, each has its rows."""
+before and after a change, each has its rows. With --figures they are figures of a run as well."""
 import argparse
 import os
 import shlex
@@ -65,7 +65,7 @@ class Language:
     def leave(self):
         return [pair.leave() for pair in (self.caller, self.server) if pair]
 
-    def report(self, limits, plain):
+    def report(self, limits, plain, figures):
         """Prints its rows, and tells whether one is beyond its limit."""
         is_beyond = False
         if self.server:
@@ -79,6 +79,8 @@ class Language:
             is_beyond |= beyond
             print(f"{name:7} {median:6.2f}{' us above C' if name == 'op' else 'x'}  (of {min(values):.2f} to {max(values):.2f})"
                   f"{'  beyond ' + str(limits[name]) if beyond else ''}")
+            if figures:
+                print(f"figure: {figures}_{name} {median:.2f} {'us_above_C' if name == 'op' else 'times_C'}")
         return is_beyond
 
 
@@ -87,6 +89,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--only", nargs="*", choices=ROWS, default=ROWS)
     parser.add_argument("--must", nargs="*", default=[])
+    parser.add_argument("--figures")
     parser.add_argument("c")
     parser.add_argument("programs", nargs="+")
     options = parser.parse_args()
@@ -101,7 +104,7 @@ def main():
     for language in languages:
         if len(languages) > 1:
             print(language.program)
-        failed |= language.report(limits, plain)
+        failed |= language.report(limits, plain, options.figures)
     return 1 if failed else 0
 
 

@@ -9,9 +9,9 @@ SOURCES = (".c", ".h", ".cpp", ".py", ".sh", ".txt", ".lua", ".go", ".rs", ".cs"
 DEFINITIONS = ("tests/capi/support/engine.h", "tests/support/sockets.h", "tests/documents/check_engines.py")
 # What the variable does, and what an abort of libzmq is.
 MAY_LOOK = ("tests/capi/options.c", "tests/shortage/sweep.c")
-ASKS_LESS = re.compile(r'engine_keeps\((?:[\w()]+,\s*)?"([^"]+)"\)')
-# By hand: a comparison of engines, or of what the environment names.
-OTHER_MEANS = re.compile(r'[!=]= *Engine::k|getenv\("DISTAG_SOCKET_ENGINE"\)')
+ASKS_LESS = re.compile(r'engine(?:_keeps|s_that_keep)\((?:[\w()]+,\s*)?"([^"]+)"\)')
+# By hand: a comparison of engines, suites of one alone, or of what the environment names.
+OTHER_MEANS = re.compile(r'[!=]= *Engine::k|\bValues\(\s*Engine::k|getenv\("DISTAG_SOCKET_ENGINE"\)')
 
 
 def rows_of(text):
@@ -70,6 +70,8 @@ def self_test():
     assert len(list(problems(set(), table, [("x.c", 'engine_keeps(GetParam(), "a row")')]))) == 1
     assert len(list(problems(rows, set(), [("x.c", 'engine_keeps("a row")')]))) == 1
     assert len(list(problems(rows, set(), [("x.c", "if (engine == Engine::kZmq)")]))) == 1
+    assert len(list(problems(rows, set(), [("x.cpp", "S, XTest, ::testing::Values(\n    Engine::kZmtp), name);")]))) == 1
+    assert not list(problems(rows, table, [("x.c", 'S, XTest, engines_that_keep("a row"), name);')]))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 #include <ostream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/fd_loop.h"
 #include "transport/socket/socket_transport.h"
@@ -36,6 +37,15 @@ inline void PrintTo(Engine engine, std::ostream* out) { *out << name_of(engine);
 inline bool engine_keeps(Engine engine, const char* row) {
   static_cast<void>(row);
   return engine == Engine::kZmtp;
+}
+
+// For suites that ask for that promise alone.
+inline auto engines_that_keep(const char* row) {
+  std::vector<Engine> found;
+  for (const Engine engine : {Engine::kZmtp, Engine::kZmq}) {
+    if (engine_keeps(engine, row)) found.push_back(engine);
+  }
+  return ::testing::ValuesIn(found);
 }
 
 inline const auto kBothEngines = ::testing::Values(Engine::kZmtp, Engine::kZmq);

@@ -52,8 +52,8 @@ class Rendezvous {
   // rendezvous cannot be reached.
   using Answer = UniqueFunction<void(const std::optional<Peer>&)>;
   virtual void look_up(Incarnation incarnation, Answer answer) = 0;
-  // For a rendezvous that serves others: the number of JOINs and connections that it has refused so far.
-  virtual uint64_t refused() const { return 0; }
+  // The number of JOINs and connections that it has refused so far; 0 where no others come to it.
+  virtual uint64_t refused() const = 0;
 };
 
 // The target that "env://" and the options name, resolved before anything starts. Throws INVALID_ARGUMENT, which names

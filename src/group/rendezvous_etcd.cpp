@@ -107,6 +107,7 @@ class EtcdJoining final : public Joining {
     asked_.emplace_back(incarnation, std::move(answer));
     go_on();
   }
+  uint64_t refused() const override { return 0; }
 
  private:
   void begin() override;

@@ -47,6 +47,7 @@ class FileJoining final : public Joining {
   void look_up(Incarnation incarnation, Answer answer) override {
     answer(rank_table(read_group(group_path())).find(incarnation));
   }
+  uint64_t refused() const override { return 0; }
 
  private:
   void begin() override {

@@ -17,6 +17,7 @@ class RendezvousGuest final : public Joining {
   RendezvousGuest(const std::string& uri, Loop& loop, Transport& transport, Log& log);
 
   void look_up(Incarnation incarnation, Answer answer) override;
+  uint64_t refused() const override { return 0; }
 
  private:
   void begin() override;

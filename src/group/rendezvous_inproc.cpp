@@ -40,6 +40,7 @@ class InprocJoining final : public Joining {
     }
     answer(found);
   }
+  uint64_t refused() const override { return 0; }
 
  private:
   void begin() override {

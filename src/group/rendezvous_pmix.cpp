@@ -22,6 +22,7 @@ class PmixJoining final : public Joining {
     }
     answer(std::nullopt);
   }
+  uint64_t refused() const override { return 0; }
 
  private:
   void begin() override {

@@ -31,6 +31,7 @@ RULES = [
      r"(?![^;]*CLOEXEC)|(?<![\w.>:])(::)?(pipe|epoll_create|mkstemp|dup)\s*\(|\bF_DUPFD\b",
      "with CLOEXEC: programs that the host starts get the descriptor"),
     (r"^src/transport/", r"\bvirtual\b(?! ~)[^;{]*\{", "a transport that forgets it would promise less in silence: = 0"),
+    (r"^src/group/", r"\bvirtual\b(?! ~)[^;{]*\bconst\s*\{", "a rendezvous that forgets it would answer in silence: = 0"),
     (r"^src/capi/", r"(?m)^  HostData \w+\s*[(=]", "its destroy may run after the guard: take GivenData (capi/boundary.h)"),
     (r"^src/.*\.h$", r"(?s)\A(?!.*#pragma once)", "a header starts with #pragma once"),
     (r"^src/", r"\bcatch \([^)]*\) \{\s*\}", "an empty catch says in a comment why nothing is to be done"),

@@ -49,6 +49,7 @@ RULE_VIOLATIONS = [
     ("src/base/catch.cpp", "try {\n} catch (...) {\n}\n", "an empty catch"),
     ("samples/long.c", "\n" * 301, "more than 300"),
     ("src/base/guard.h", "int x;\n", "#pragma once"),
+    ("src/group/a.h", "#pragma once\nvirtual uint64_t refused() const { return 0; }\n", "answer in silence"),
     ("samples/note.c", "/* " + "TO" + "DO */\n", "an issue"),
     ("src/capi/a.cpp", "int distag_a(int a) {\n  return work(a);\n}\n", "into a guard"),
     ("src/capi/b.cpp", "int distag_b(void) { return work(); }\n", "into a guard"),

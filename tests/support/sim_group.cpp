@@ -78,6 +78,7 @@ class SimWorkerGroup::MeetingPoint final : public Rendezvous {
                        if (!alive.expired()) answer(found);
                      });
   }
+  uint64_t refused() const override { return 0; }
 
  private:
   Meeting& meeting_;

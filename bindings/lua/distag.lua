@@ -670,11 +670,6 @@ local function serving(name, content)
     if each[name] == content then return each end
   end
 end
-local function forget(self)
-  for index = #workers, 1, -1 do
-    if workers[index].number == self.number then table.remove(workers, index) end
-  end
-end
 local function next_tag(meaning)
   tags = tags + 1
   waiting[tags] = meaning
@@ -691,6 +686,20 @@ local function resume(routine, ...)
   current, scope = spawned[routine], scopes[routine]
   coroutine.resume(routine, ...)
   current, scope, scopes[routine] = before, outer, scope
+end
+local posted = {} -- the numbers of the workers to which events of futures come, by their tags
+-- A worker that is gone gives no event: the coroutines that wait for one look at their futures.
+local function forget(self)
+  for index = #workers, 1, -1 do
+    if workers[index].number == self.number then table.remove(workers, index) end
+  end
+  for _, tag in ipairs(keys_of(posted)) do
+    if posted[tag] == self.number then
+      local meaning = waiting[tag]
+      posted[tag], waiting[tag] = nil, nil
+      if type(meaning) == "thread" then resume(meaning) end
+    end
+  end
 end
 -- Runs a function as a coroutine, in which waits let others run. What it raises is for distag.join; it is written to
 -- stderr where none has joined yet.
@@ -797,7 +806,7 @@ local function take(from, timeout_ns)
     serve(meaning, event.invocation)
   else
     C.distag_future_release(event.future)
-    waiting[tag] = nil
+    waiting[tag], posted[tag] = nil, nil
     if type(meaning) == "thread" then resume(meaning) end -- else the loop of an await goes on
   end
   return true
@@ -833,7 +842,10 @@ local function post(self, meaning)
   local tag = next_tag(meaning)
   for _, each in ipairs(workers) do
     if (self.home == 0 or self.home == each.number)
-      and used(C.distag_future_post(self.handle, each.handle, tag, fresh()), self, each) == 0 then return true end
+      and used(C.distag_future_post(self.handle, each.handle, tag, fresh()), self, each) == 0 then
+      posted[tag] = each.number
+      return true
+    end
   end
   waiting[tag] = nil
   return false
@@ -849,7 +861,7 @@ jit.off(lent_value)
 local function wait_for(self)
   local routine = coroutine.running()
   local is_ours = routine and spawned[routine]
-  if not self:is_done() and post(self, is_ours and routine or true) and is_ours then coroutine.yield() end
+  while not self:is_done() and post(self, is_ours and routine or true) and is_ours do coroutine.yield() end
   while not self:is_done() do
     if M.poll(0.02) == 0 and #workers == 0 then check(C.distag_future_wait(self.handle, -1LL, fresh()), self) end
   end
@@ -916,12 +928,17 @@ function M.worker(options)
 end
 
 local worker = methods.worker
-local release_worker = worker.close
-function worker:close()
+local release_worker, shutdown_worker = worker.close, C.distag_worker_shutdown
+local function leave(self)
+  if self.handle ~= nil and self.number > 0 then shutdown_worker(self.handle, 0LL, nil, nil) end
   for _, tag in ipairs(offered[self.number] or {}) do waiting[tag] = nil end
   offered[self.number] = nil
-  if self.number > 0 then forget(self) end
   release_worker(self)
+end
+-- Leaves the group at once, although calls and contexts may hold the worker. What is open on it ends with CANCELLED.
+function worker:close()
+  leave(self)
+  if self.number > 0 then forget(self) end
 end
 function worker:register(name, run)
   text("the name of a function", name)
@@ -1292,11 +1309,11 @@ local metatables = { tensor = {
     if a.handle == nil then return "closed tensor" end
     return "tensor " .. a:dtype() .. " [" .. table.concat(a:shape(), ", ") .. "]"
   end,
-} }
+}, worker = { __gc = leave } } -- no coroutine goes on in a finalizer
 for _, kind in ipairs(keys_of(methods)) do
   local class = methods[kind]
   local metatable = metatables[kind] or {}
-  metatable.__index, metatable.__gc = class, class.close
+  metatable.__index, metatable.__gc = class, metatable.__gc or class.close
   types[kind] = ffi.metatype("distag_lua_" .. kind, metatable)
 end
 
@@ -1319,18 +1336,6 @@ function M.scope(run)
   if not is_ok then error(result, 0) end
   return result
 end
--- A state that closes leaves with all workers that are up: it waits for no other, 5 s at most.
-local shutdown_worker = C.distag_worker_shutdown
-local leaver = newproxy(true)
-getmetatable(leaver).__gc = function()
-  for _, each in ipairs(workers) do
-    for _ = 1, 10 do
-      if shutdown_worker(each.handle, 0LL, nil, nil) ~= K.E_DEADLINE then break end
-    end
-  end
-end
-registry["distag.leaver"] = leaver -- where no program takes it for its own
-
 function M.handle_count() return tonumber(C.distag_get_handle_count()) end
 -- The live handles in JSON, by kind; with DISTAG_VALIDATE=1 in the environment each of them.
 function M.handle_report() return copied(C.distag_copy_handle_report) end

@@ -97,14 +97,6 @@ test("the code of an error is one that C has", function()
   end)
 end)
 
-test("workers stay up whatever a program does to the module", function()
-  group({ echo = echo }, function(a)
-    for name in pairs(distag) do assert(name ~= "leaver", "what ends all workers is in the module") end
-    collectgarbage()
-    same(a:call("b", "echo", 3), 3)
-  end)
-end)
-
 test("a deadline, a cancellation, a second offer of a name", function()
   local held = {}
   local functions = { hang = function()
@@ -228,6 +220,37 @@ test("a worker in no variable serves until it has left", function()
   same(a:call("worker1", "echo", 3), 3)
   a:call("worker1", "leave")
   a:shutdown(20)
+  a:close()
+end)
+
+test("a worker that has served leaves by its close, and what waits for it goes on", function()
+  local functions, workers, raised = { echo = echo, hang = coroutine.yield }, {}, {}
+  functions.shut = function() workers[3]:close() end
+  for rank = 0, 2 do
+    workers[rank + 1] = distag.worker({ rank = rank, world_size = 3, rendezvous = "inproc://closed",
+                                        functions = functions })
+  end
+  local a, b, c, stderr = workers[1], workers[2], workers[3], io.stderr
+  distag.wait_all({ a:start_async(20), b:start_async(20), c:start_async(20) })
+  same(a:call("worker1", "echo", 1), 1)
+  local on_b, on_a = b:call_async("worker0", "hang"), a:call_async("worker2", "hang")
+  local routine = distag.spawn(function() return on_b:await() end)
+  local other = distag.spawn(function()
+    raised[1], raised[2] = pcall(on_a.await, on_a)
+    return 5
+  end)
+  rawset(io, "stderr", { write = function() end }) -- of the routine that none has joined yet
+  b:close()
+  rawset(io, "stderr", stderr)
+  fails(51, "shut down", distag.join, routine)
+  fails(51, "shut down", on_b.await, on_b)
+  local deadline = os.time() + 60
+  repeat distag.poll(0.02) until a:member("worker1").state ~= "alive" or os.time() > deadline
+  same(a:member("worker1").state, "left")
+  fails(40, "has left", a.call, a, "worker1", "echo", 1)
+  fails(40, "", a.call, a, "worker2", "shut")
+  same(distag.join(other), 5)
+  same(raised[2].code, 40)
   a:close()
 end)
 

@@ -69,14 +69,28 @@ local function fresh()
   err.struct_size, err.code, err.origin_rank, err.flags = ffi.sizeof(err), 0, -1, 0
   return err
 end
--- What C reads has to live until C has returned, and the collector takes what the code behind a call does not use. So
--- each object whose pointer goes to C is an argument behind the result: check(C.f(x.handle, fresh()), x).
-local function told(status)
-  local rank, flags, message = err.origin_rank, err.flags, ffi.string(err_message)
-  return failure(status, message, rank >= 0 and rank or nil, flags)
+local KINDS = { "tensor", "value", "worker", "future", "context", "gradients", "rref", "optimizer" }
+local types = {}
+-- What something is, for errors: its type, or its kind among the objects of distag.
+local function kind_of(given)
+  for _, kind in ipairs(type(given) == "cdata" and KINDS or {}) do
+    if ffi.istype(types[kind], given) then return kind end
+  end
+  return type(given)
 end
-local function check(status)
-  if status ~= 0 then error(told(status), 0) end
+-- What C reads has to live until C has returned, and the collector takes what the code behind a call does not use. So
+-- each object whose pointer goes to C is an argument behind the result: check(C.f(x.handle, fresh()), x). The first one
+-- is that of the method: C says that it is NULL where it is closed.
+local function told(status, owner, place)
+  local rank, flags, message = err.origin_rank, err.flags, ffi.string(err_message)
+  local kind = kind_of(owner)
+  if status == K.E_INVALID_ARGUMENT and types[kind] and owner.handle == nil then
+    message = "the " .. kind .. " is closed"
+  end
+  return failure(status, (place and place .. ": " or "") .. message, rank >= 0 and rank or nil, flags)
+end
+local function check(status, owner)
+  if status ~= 0 then error(told(status, owner), 0) end
 end
 jit.off(told)
 
@@ -95,8 +109,7 @@ local function used(result) return result end -- the same for a result that is n
 
 -- ---- handles: structs that release what they hold, once ----
 
-local KINDS = { "tensor", "value", "worker", "future", "context", "gradients", "rref", "optimizer" }
-local types, methods = {}, {}
+local methods = {}
 local scope -- the tensors of the innermost distag.scope
 local alive, collected_at = 0, 0 -- bytes of tensors, of which the collector of Lua knows nothing
 
@@ -161,13 +174,6 @@ local function length_of(what, items)
     refuse(what .. ": the table is a list of " .. count .. ", and has the key " .. said(other):sub(1, 100) .. " too")
   end
   return count
-end
--- What something is, for errors: its type, or its kind among the objects of distag.
-local function kind_of(given)
-  for _, kind in ipairs(type(given) == "cdata" and KINDS or {}) do
-    if ffi.istype(types[kind], given) then return kind end
-  end
-  return type(given)
 end
 -- A kind with its article: "an rref".
 local function an(kind) return ((kind:find("^[aeio]") or kind == "rref") and "an " or "a ") .. kind end
@@ -349,7 +355,6 @@ local function cdata_value(given, path, place)
 end
 function to_value(given, path, depth)
   local place, kind, status, _ = out("value"), type(given), nil, nil
-  if depth > 17 then refuse(path:sub(1, 100) .. ": nested deeper than 16, or in a circle") end
   if given == nil or given == M.null then status = C.distag_value_create_null(place, fresh())
   elseif kind == "boolean" then status = C.distag_value_create_bool(given and 1 or 0, place, fresh())
   elseif kind == "number" then status = number_value(given, place)
@@ -358,12 +363,13 @@ function to_value(given, path, depth)
   elseif kind ~= "table" then refuse(path .. ": " .. an(kind) .. NO_VALUE)
   elseif getmetatable(given) == Bytes then status = C.distag_value_create_bytes(given.data, #given.data, place, fresh())
   elseif getmetatable(given) == Float then status = C.distag_value_create_float64(given.number, place, fresh())
+  elseif depth > 16 then refuse(path:sub(1, 100) .. ": nested deeper than 16, or in a circle")
   elseif getmetatable(given) ~= Map and (#given > 0 or next(given) == nil) then
     status, _ = list_value(given, path, depth, place)
   else
     status, _ = map_value(given, path, depth, place)
   end
-  check(status)
+  if status ~= 0 then error(told(status, nil, path), 0) end
   return own("value", place)
 end
 
@@ -593,7 +599,8 @@ local function attributes_of(op, given)
     if content == nil and not each.is_left_out then refuse(op.name .. ": " .. each.name .. " is missing") end
     if type(content) == "string" and content:sub(1, 1) == "=" then content = given[1] end -- that of the first one
     if content ~= nil then
-      check(attribute(each.type, content, op.name .. ": " .. each.name, place))
+      local status = attribute(each.type, content, op.name .. ": " .. each.name, place)
+      if status ~= 0 then error(told(status, nil, op.name .. ": " .. each.name), 0) end
       kept[at + 1] = own("value", place)
       keys[at], handles[at] = each.name, kept[at + 1].handle
     end
@@ -854,7 +861,7 @@ end
 local function lent_value(self)
   local place = out("value")
   local status = C.distag_future_get_value(self.handle, place, fresh())
-  if status ~= 0 then error(told(status), 0) end
+  if status ~= 0 then error(told(status, self), 0) end
   return used(place[0], self)
 end
 jit.off(lent_value)
@@ -980,7 +987,7 @@ function worker:member(which)
   local is_name = type(which) == "string"
   local fill = is_name and C.distag_worker_get_member_by_name or C.distag_worker_get_member
   which = is_name and text("the name of a member", which) or whole("the rank of a member", which, 0, INT32_MAX)
-  local found = used(filled("distag_member", fill, self.handle, which), self)
+  local found = used(filled("distag_member", fill, open(self, "worker"), which), self)
   found.state, found.reserved = STATES[found.state] or "unknown", nil
   return found
 end
@@ -1023,7 +1030,8 @@ local function call_options(options)
   return options
 end
 -- The options of a call: what a function asks of others ends with the call that it answers. nil where there are none.
-local function raw_options(handle, timeout)
+local function raw_options(owner, handle, timeout)
+  if handle == nil and open(owner, kind_of(owner)) then refuse("a context without a worker makes no calls") end
   local call = M.current_call()
   local within = call and call.invocation and call.worker.handle == handle and call.invocation or nil
   if timeout == nil and not within then return nil end
@@ -1032,7 +1040,7 @@ local function raw_options(handle, timeout)
   return raw
 end
 local function request(owner, handle, context, options, to, name, ...) -- options nil: a call without
-  local raw = raw_options(handle, options and options.timeout)
+  local raw = raw_options(owner, handle, options and options.timeout)
   local place = out("future")
   local handles, count, kept = arguments_of("args", { ... }, select("#", ...))
   text("the name of a worker", to)
@@ -1051,7 +1059,7 @@ local function request_remote(owner, handle, context, to, name, ...)
   local handles, count, kept = arguments_of("args", { ... }, select("#", ...))
   text("the name of a worker", to)
   text("the name of a function", name)
-  local raw = raw_options(handle)
+  local raw = raw_options(owner, handle)
   check(C.distag_remote(handle, context, to, name, handles, count, raw, place, fresh()), owner, kept, raw)
   local made_there = own("rref", place)
   made_there.home = number_of(handle)
@@ -1065,12 +1073,13 @@ function worker:all_gather(value, seconds)
 end
 
 -- The counters; the same in the text format of Prometheus; members, calls and events in JSON.
-function worker:stats() return used(filled("distag_stats", C.distag_worker_get_stats, self.handle), self) end
-function worker:metrics() return used(copied(C.distag_worker_copy_metrics, self.handle), self) end
-function worker:report() return used(copied(C.distag_worker_copy_report, self.handle), self) end
+function worker:stats() return used(filled("distag_stats", C.distag_worker_get_stats, open(self, "worker")), self) end
+function worker:metrics() return used(copied(C.distag_worker_copy_metrics, open(self, "worker")), self) end
+function worker:report() return used(copied(C.distag_worker_copy_report, open(self, "worker")), self) end
 -- The open calls and waits of all members. One that does not answer within `seconds` is listed as silent.
 function worker:group_report(seconds)
-  return used(copied(C.distag_worker_copy_group_report, self.handle, nanoseconds(seconds or 1, "seconds")), self)
+  local timeout_ns = nanoseconds(seconds or 1, "seconds")
+  return used(copied(C.distag_worker_copy_group_report, open(self, "worker"), timeout_ns), self)
 end
 
 local TRACE = { folder = true, max_bytes = true }
@@ -1240,8 +1249,10 @@ function optimizer:step(within)
   made(place, within.worker):await()
 end
 
-function context:info() return used(filled("distag_context_info", C.distag_context_get_info, self.handle), self) end
-function context:report() return used(copied(C.distag_context_copy_report, self.handle), self) end
+function context:info()
+  return used(filled("distag_context_info", C.distag_context_get_info, open(self, "context")), self)
+end
+function context:report() return used(copied(C.distag_context_copy_report, open(self, "context")), self) end
 
 -- ---- the place of this process, drawings ----
 

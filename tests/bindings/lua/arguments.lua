@@ -56,14 +56,48 @@ test("what cannot travel is named by its place", function()
     fails(10, "nested deeper than 16", a.call, a, "b", "echo", circle)
     for _ = 1, 16 do deep = { deep } end
     a:call("b", "echo", deep)
-    fails(10, "", a.call, a, "b", "echo", { deep })
+    fails(10, "args[0]" .. ("[0]"):rep(16) .. ": nested deeper", a.call, a, "b", "echo", { deep })
+    fails(10, "args[1].layers[0]: ", a.call, a, "b", "echo", 1, { layers = { "\255" } })
+    fails(10, "args[1].layers[0]: ", a.call, a, "b", "echo", 1, { layers = { { ["\255"] = 1 } } })
+    a:register("bad", function() return { layers = { "\255" } } end)
+    fails(10, "answer.layers[0]: ", a.call, a, "a", "bad")
+    fails(10, "zeros: dtype: ", distag.zeros, { 2 }, "\255")
     local closed = distag.tensor(1)
     closed:close()
     closed:close()
     fails(10, "closed", a.call, a, "b", "echo", closed)
-    fails(10, "", closed.item, closed)
+    fails(10, "the tensor is closed", closed.item, closed)
     fails(10, "a tensor is wanted", distag.relu, ffi.new("int"))
   end)
+end)
+
+test("what is closed is told as closed", function()
+  local w = distag.worker({ name = "w", world_size = 1, rendezvous = "inproc://told", functions = { echo = echo } })
+  w:start(20)
+  local x, context, rref, future = distag.tensor({ 2 }):with_grad(), w:context(), w:remote("w", "echo", 1),
+                                   w:call_async("w", "echo", 1)
+  local sgd = distag.optimizer(w, "sgd", { x }, { lr = 1 })
+  local within = w:context()
+  future:await()
+  rref:fetch()
+  fails(10, "a context without a worker makes no calls", distag.context().call, distag.context(), "w", "echo")
+  local function all_fail(kind, object, calls)
+    object:close()
+    for name, given in pairs(calls) do
+      fails(10, "the " .. kind .. " is closed", object[name], object, unpack(given))
+    end
+  end
+  all_fail("context", context, { call = { "w", "echo" }, call_async = { "w", "echo" }, call_with = { {}, "w", "echo" },
+                                 remote = { "w", "echo" }, backward = { x }, gradient = { x }, info = {}, report = {} })
+  all_fail("rref", rref, { fetch = {}, owner = {} })
+  all_fail("future", future, { await = {}, is_done = {}, cancel = {} })
+  all_fail("optimizer", sgd, { set = { "lr", 1 }, step = { within }, clip = { within, 1 }, save = {}, load = { {} } })
+  all_fail("tensor", x, { item = {}, numbers = {}, view = {}, snapshot = {}, assign = { distag.tensor(1) }, relu = {},
+                          write = { { 1 } }, with_grad = {}, add = { distag.tensor(1) }, sum = {} })
+  all_fail("worker", w, { call = { "w", "echo" }, call_async = { "w", "echo" }, remote = { "w", "echo" }, start = {},
+                          shutdown = {}, register = { "f", echo }, unregister = { "f" }, name = {}, member = { 0 },
+                          ranks = {}, rank = {}, context = {}, all_gather = { 1 }, stats = {}, metrics = {},
+                          report = {}, group_report = {}, start_trace = {}, stop_trace = {}, trace = { "t", echo } })
 end)
 
 -- What a user gets wrong is an error of distag that names the place, and nothing is lost.

@@ -225,11 +225,6 @@ func (w *Worker) Shutdown(ctx context.Context) (Report, error) {
 	if who := guests.within(w); who != "" {
 		return Report{}, fromWithin("Shutdown", who, "use ShutdownAsync")
 	}
-	down, err := w.ShutdownAsync(ctx)
-	if err != nil {
-		return Report{}, err
-	}
-	defer down.Close()
 	if ended := ctx.Done(); ended != nil {
 		stop := make(chan struct{})
 		defer close(stop)
@@ -243,11 +238,27 @@ func (w *Worker) Shutdown(ctx context.Context) (Report, error) {
 			}
 		}()
 	}
-	value, err := down.Wait(context.Background())
+	value, err := w.leave(timeoutToLeave(ctx))
 	if err != nil {
 		return Report{}, err
 	}
 	return ReportOf(value), w.awaitFunctions(ctx)
+}
+
+// leave shuts down by one call of C, which polls: with the host executor a wait for a future does so only on the thread that
+// polled last.
+func (w *Worker) leave(timeout C.int64_t) (any, error) {
+	f := newFrame()
+	hostWait(func() {
+		f.status = C.distag_worker_shutdown(w.hold(), timeout, &f.value, &f.err)
+		w.drop()
+	})
+	value := f.value
+	if err := f.finish(); err != nil {
+		return nil, err
+	}
+	defer C.distag_value_release(value)
+	return fromValue(value)
 }
 
 // awaitFunctions waits for the functions of a worker that has left. The end of their Contexts tells them to end.
@@ -276,11 +287,12 @@ func ReportOf(value any) Report {
 
 // ShutdownAsync is Shutdown without waiting, also for functions that still run; only the deadline of ctx counts.
 func (w *Worker) ShutdownAsync(ctx context.Context) (*Future, error) {
-	timeout, err := timeoutOf(ctx, forever)
-	if err != nil {
-		timeout = 0 // to leave late is to leave at once
-	}
-	return w.shutdown(timeout)
+	return w.shutdown(timeoutToLeave(ctx))
+}
+
+func timeoutToLeave(ctx context.Context) C.int64_t {
+	timeout, _ := timeoutOf(ctx, forever) // 0 where it is over: to leave late is to leave at once
+	return timeout
 }
 
 func (w *Worker) shutdown(timeout C.int64_t) (*Future, error) {
@@ -304,12 +316,7 @@ func (w *Worker) Close() error {
 	defer cancel()
 	var err error
 	for {
-		var down *Future
-		if down, err = w.shutdown(0); err != nil {
-			break
-		}
-		err = down.wait(ctx)
-		down.Close()
+		_, err = w.leave(0)
 		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrDeadline) {
 			break
 		}

@@ -74,6 +74,25 @@ func TestHostCodeCallsItsOwnWorker(t *testing.T) {
 	}
 }
 
+// The thread that polled last is gone, and the one that leaves runs what is open.
+func TestShutdownAfterAnotherPolled(t *testing.T) {
+	w := must(distag.NewWorker(distag.Options{Name: "w", WorldSize: 1, Rendezvous: "inproc://another polled",
+		Executor: distag.ExecutorHost}))
+	ok(t, w.Register("double", func(x int) int { return 2 * x }))
+	ok(t, w.Start(background))
+	stop := polled(w, distag.ExecutorHost)
+	same(t, must(distag.Invoke[int](background, w, "w", "double", 4)), 8)
+	stop()
+	open := must(w.CallAsync(background, "w", "double", 5))
+	ctx, cancel := context.WithTimeout(background, 20*time.Second)
+	defer cancel()
+	same(t, must(w.Shutdown(ctx)).Clean, true)
+	same(t, must(distag.Await[int](background, open)), 10)
+	ok(t, open.Close())
+	ok(t, w.Close())
+	nothingIsLeft(t)
+}
+
 // With Threads that many functions run at once; those that wait for distag are not counted.
 func TestThreadsBoundFunctions(t *testing.T) {
 	var running, most, inside atomic.Int64

@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"runtime/cgo"
 	"unsafe"
@@ -358,7 +359,8 @@ func (x *Optimizer) operate(ctx context.Context, start func(*settings, **C.dista
 
 // ---- custom ops and hooks ----
 
-// CustomOp is an op of the user, for one application; it keeps what Backward needs. Inputs come without history.
+// CustomOp is an op of the user, for one application; it keeps what Backward needs. Inputs come without history, and are left
+// to the collector, as is the gradient of a Hook.
 type CustomOp interface {
 	Forward(inputs []*Tensor) ([]*Tensor, error)
 	// Backward gives the gradient of each input from that of each output; nil stands for zeros.
@@ -369,6 +371,9 @@ type CustomOp interface {
 func ApplyCustom(name string, op CustomOp, inputs []*Tensor, outputs int) ([]*Tensor, error) {
 	if missing != nil {
 		return nil, missing
+	}
+	if op == nil || outputs < 0 || outputs > math.MaxInt32 {
+		return nil, usage("%s: an op and a number of outputs from 0 to %d are wanted, not %v and %d", name, math.MaxInt32, op, outputs)
 	}
 	text, err := cText("op", name)
 	if err != nil {
@@ -425,9 +430,6 @@ func compute(run func([]*Tensor) ([]*Tensor, error), in **C.distag_tensor, inCou
 			}
 		}
 	}
-	for _, each := range given {
-		each.Close()
-	}
 	if failure != nil {
 		status := setError(err, failure)
 		causes.keep(codeOfOps, err, failure)
@@ -453,6 +455,9 @@ type Hook func(gradient *Tensor) (*Tensor, error)
 
 // AddHook adds a hook to a tensor that requires a gradient, before it is used, and gives its id.
 func (x *Tensor) AddHook(hook Hook) (uint64, error) {
+	if hook == nil {
+		return 0, usage("AddHook: the hook is nil")
+	}
 	f := newFrame()
 	var id C.uint64_t
 	f.status = C.distag_go_add_hook(x.hold(), C.uintptr_t(cgo.NewHandle(hook)), &id, &f.err)

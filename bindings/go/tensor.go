@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"runtime/cgo"
 	"sync/atomic"
@@ -281,6 +282,9 @@ type Option struct {
 
 // Apply runs any built-in op by its name, with all its attributes; an input may be nil where the op says so.
 func Apply(op string, inputs []*Tensor, attributes map[string]any, outputs int) ([]*Tensor, error) {
+	if outputs < 0 || outputs > math.MaxInt32 {
+		return nil, usage("%s: a number of outputs from 0 to %d is wanted, not %d", op, math.MaxInt32, outputs)
+	}
 	var b builder
 	defer b.close()
 	converted, err := b.value(attributes, false)

@@ -117,6 +117,56 @@ func TestCloseOfNothing(t *testing.T) {
 	ok(t, scope.Close())
 }
 
+// keeper keeps its input for Backward, and the gradient that it gets.
+type keeper struct{ kept []*distag.Tensor }
+
+func (k *keeper) Forward(inputs []*distag.Tensor) ([]*distag.Tensor, error) {
+	k.kept = inputs
+	return []*distag.Tensor{must(inputs[0].Mul(inputs[0]))}, nil
+}
+
+func (k *keeper) Backward(gradients []*distag.Tensor) ([]*distag.Tensor, error) {
+	k.kept = append(k.kept, gradients...)
+	return []*distag.Tensor{must(must(k.kept[0].MulScalar(2)).Mul(gradients[0]))}, nil
+}
+
+func TestOpsAndHooksKeepTheirTensors(t *testing.T) {
+	func() {
+		var seen *distag.Tensor
+		op := &keeper{}
+		x := must(distag.Parameter(distag.From([]float64{1, 2, 3})))
+		must(x.AddHook(func(gradient *distag.Tensor) (*distag.Tensor, error) {
+			seen = gradient
+			return nil, nil
+		}))
+		record := must(distag.NewContext(background))
+		defer record.Close()
+		y := must(distag.ApplyCustom("square", op, []*distag.Tensor{x}, 1))
+		ok(t, record.Backward(must(y[0].Sum())))
+		same(t, sum(op.kept[0]), 6)
+		same(t, sum(op.kept[1]), 3)
+		same(t, sum(seen), 12)
+	}()
+	nothingIsLeft(t)
+}
+
+// What the number of outputs, an op and a hook may not be is an error.
+func TestOpsThatAreRefused(t *testing.T) {
+	x := must(distag.Parameter(distag.Ones([]int64{2})))
+	for _, outputs := range []int{-1, -2, math.MinInt, math.MaxInt} {
+		_, err := distag.Apply("relu", []*distag.Tensor{x}, nil, outputs)
+		is(t, err, distag.ErrInvalidArgument, "relu: a number of outputs")
+		_, err = distag.ApplyCustom("own", &keeper{}, []*distag.Tensor{x}, outputs)
+		is(t, err, distag.ErrInvalidArgument, "own: an op and a number of outputs")
+	}
+	_, err := distag.ApplyCustom("own", nil, []*distag.Tensor{x}, 1)
+	is(t, err, distag.ErrInvalidArgument, "own: an op")
+	_, err = x.AddHook(nil)
+	is(t, err, distag.ErrInvalidArgument, "the hook is nil")
+	x.Close()
+	nothingIsLeft(t)
+}
+
 func TestBorrow(t *testing.T) {
 	memory := must(syscall.Mmap(-1, 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE))
 	*(*float64)(unsafe.Pointer(&memory[8])) = 2.5

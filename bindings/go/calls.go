@@ -173,7 +173,7 @@ func (w *Worker) NewRRef(value any) (*RRef, error) {
 	defer b.close()
 	converted, err := b.value(value, true)
 	if err != nil {
-		return nil, located(err)
+		return nil, located(at(err, "value"))
 	}
 	f := newFrame()
 	var made *C.distag_rref

@@ -307,8 +307,10 @@ func As[T any](value any) (T, error) {
 		return exact, nil
 	}
 	var target T
-	err := convert(value, reflect.ValueOf(&target).Elem())
-	return target, located(err)
+	if err := convert(value, reflect.ValueOf(&target).Elem()); err != nil {
+		return target, located(at(err, "answer"))
+	}
+	return target, nil
 }
 
 // withArticle gives "an int64", "a *distag.Tensor".
@@ -353,7 +355,9 @@ func convert(value any, target reflect.Value) error {
 		if !target.CanFloat() {
 			return mismatch
 		}
-		target.SetFloat(v)
+		if target.SetFloat(v); math.IsInf(target.Float(), 0) && !math.IsInf(v, 0) {
+			return at(usage("%v does not fit into %v", v, target.Type()), "")
+		}
 	case string, bool:
 		if source.Kind() != target.Kind() {
 			return mismatch

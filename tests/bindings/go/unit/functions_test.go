@@ -312,6 +312,17 @@ func TestWrongArguments(t *testing.T) {
 		_, err = distag.NewWorker(options)
 		is(t, err, distag.ErrInvalidArgument, said)
 	}
+	_, err = distag.As[[]float32]([]any{1e300})
+	is(t, err, distag.ErrInvalidArgument, "answer[0]: 1e+300 does not fit into float32")
+	for _, fits := range []float64{math.Inf(1), math.Inf(-1), math.MaxFloat32, math.Nextafter(math.MaxFloat32, 1e300), -1e-300} {
+		same(t, must(distag.As[float32](fits)), float32(fits))
+	}
+	_, err = distag.As[map[string][]int8](map[string]any{"layers": []any{int64(1), "x"}})
+	is(t, err, distag.ErrInvalidArgument, "answer.layers[1]: a string, where a int8 is wanted")
+	_, err = distag.As[int]("x")
+	is(t, err, distag.ErrInvalidArgument, "answer: a string, where a int is wanted")
+	_, err = a.NewRRef(map[string]any{"layers": []string{"\xff"}})
+	is(t, err, distag.ErrInvalidArgument, "value.layers[0]: a text that is no UTF-8")
 	for _, strange := range []any{nil, 3, func(...int) {}, func() (int, int) { return 1, 2 }, (func())(nil)} {
 		is(t, a.Register("strange", strange), distag.ErrInvalidArgument, "strange")
 	}

@@ -136,11 +136,7 @@ def handle_lines(handle):
     yield f"\treturn (*{c_type})(x.acquire())"
     yield "}"
     yield ""
-    yield f"func (x *{type_}) drop() {{"
-    yield "\tif x != nil {"
-    yield "\t\tx.handle.drop()"
-    yield "\t}"
-    yield "}"
+    yield f"func (x *{type_}) drop() bool {{ return x != nil && x.handle.drop() }}"
     yield ""
     yield f"func release{type_}(pointer unsafe.Pointer) {{"
     yield f"\tC.{handle['release']}((*{c_type})(pointer))"
@@ -341,10 +337,10 @@ class Op:
         yield f"\tf.status = C.{self.function['name']}({', '.join(arguments)}, &f.tensor, &f.err)"
         many = [local(each["name"]) for each in self.inputs if each["kind"] == "many"]
         ones = [local(each["name"]) for each in self.inputs if each["kind"] != "many"]
-        for name in ones:
-            yield f"\t{name}.drop()"
+        if ones:
+            yield f"\tf.drop({', '.join(ones)})"
         if many:
-            yield f"\tdropAll({many[0]})"
+            yield f"\tf.dropAll({many[0]})"
             yield f"\treturn f.take({many[0]}...)"
         else:
             yield f"\treturn f.take({', '.join(ones)})"

@@ -95,7 +95,7 @@ func (w *Worker) callBlocking(ctx context.Context, to, function string, args []a
 	f := newFrame()
 	f.status = C.distag_go_call_blocking(w.hold(), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.timeout,
 		p.label, &f.value, &f.err)
-	w.drop()
+	f.drop(w)
 	value := f.value
 	if err := f.finish(); err != nil {
 		return nil, causes.find(to, err)
@@ -114,7 +114,7 @@ func (w *Worker) CallAsync(ctx context.Context, to, function string, args ...any
 	return beginAt(to, func(f *frame) {
 		f.status = C.distag_go_call_async(w.hold(), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.timeout,
 			p.label, &f.future, &f.err)
-		w.drop()
+		f.drop(w)
 	})
 }
 
@@ -130,7 +130,7 @@ func (w *Worker) Remote(ctx context.Context, to, function string, args ...any) (
 	var made *C.distag_rref
 	f.status = C.distag_go_remote(w.hold(), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.timeout, p.label,
 		&made, &f.err)
-	w.drop()
+	f.drop(w)
 	if err := f.finish(); err != nil {
 		causes.forget(to)
 		return nil, err
@@ -178,7 +178,7 @@ func (w *Worker) NewRRef(value any) (*RRef, error) {
 	f := newFrame()
 	var made *C.distag_rref
 	f.status = C.distag_rref_create(w.hold(), converted, &made, &f.err)
-	w.drop()
+	f.drop(w)
 	if err := f.finish(); err != nil {
 		return nil, err
 	}
@@ -193,17 +193,20 @@ func (x *RRef) Fetch(ctx context.Context) (any, error) {
 	}
 	value, err := run(ctx, func(f *frame) {
 		f.status = C.distag_go_fetch(x.hold(), s.record.hold(), s.timeout, s.label, &f.future, &f.err)
-		x.drop()
-		s.record.drop()
+		f.drop(x, s.record)
 	})
 	return value, causes.find(x.to, err)
 }
 
 // Local gives the value, or the object, at its owner.
 func (x *RRef) Local() (any, error) {
-	f := newFrame()
-	f.status = C.distag_rref_get_local(x.hold(), &f.value, &f.err)
 	defer x.drop()
+	pointer := x.hold()
+	if pointer == nil {
+		return nil, closedError("Local", "the reference")
+	}
+	f := newFrame()
+	f.status = C.distag_rref_get_local(pointer, &f.value, &f.err)
 	value := f.value
 	if err := f.finish(); err != nil {
 		return nil, err
@@ -265,7 +268,7 @@ func (x *Reply) Finish(value any, failure error) error {
 		if converted, failure = b.value(value, true); failure == nil {
 			f := newFrame()
 			f.status = C.distag_reply_finish(x.hold(), converted, nil, &f.err)
-			x.drop()
+			f.drop(x)
 			failure = f.finish()
 			if failure == nil {
 				return nil
@@ -279,7 +282,7 @@ func (x *Reply) Finish(value any, failure error) error {
 	setError(&answer.err, failure)
 	causes.keep(x.worker.Name(), &answer.err, failure)
 	f.status = C.distag_reply_finish(x.hold(), nil, &answer.err, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.finish()
 }
 
@@ -335,7 +338,7 @@ func (w *Worker) Register(name string, function any, callers ...string) error {
 	own := &offered{worker: w, name: name, run: adapted}
 	f := newFrame()
 	f.status = C.distag_go_register(w.hold(), text, C.uintptr_t(cgo.NewHandle(own)), list, count, &f.err)
-	w.drop()
+	f.drop(w)
 	if err := f.finish(); err != nil {
 		return err
 	}

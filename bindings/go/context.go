@@ -50,7 +50,7 @@ func makeContext(parent context.Context, w *Worker) (*Context, error) {
 	f := newFrame()
 	var made *C.distag_context
 	f.status = C.distag_context_create(w.hold(), &made, &f.err)
-	w.drop()
+	f.drop(w)
 	if err := f.finish(); err != nil {
 		return nil, err
 	}
@@ -102,11 +102,11 @@ func (x *Context) BackwardWith(options BackwardOptions, roots ...*Tensor) error 
 		f.status = C.distag_go_backward(x.hold(), holdAll(roots).pointer(), C.size_t(len(roots)), mode,
 			C.uint32_t(truth(options.RetainGraph)), C.uint32_t(truth(options.CreateGraph)), timeout,
 			holdAll(options.Seeds).pointer(), &remote[0], C.size_t(len(options.RemoteRoots)), future, &f.err)
-		x.drop()
-		dropAll(roots)
-		dropAll(options.Seeds)
+		f.drop(x)
+		f.dropAll(roots)
+		f.dropAll(options.Seeds)
 		for _, each := range options.RemoteRoots {
-			each.drop()
+			f.drop(each)
 		}
 	}
 	causes.expect(codeOfOps)
@@ -140,7 +140,7 @@ func (x *Context) Gradients() (*Gradients, error) {
 	if x.worker != nil && x.Done() != nil {
 		if _, err := run(x, func(f *frame) {
 			f.status = C.distag_context_settle_async(x.hold(), &f.future, &f.err)
-			x.drop()
+			f.drop(x)
 		}); err != nil {
 			return nil, err
 		}
@@ -148,7 +148,7 @@ func (x *Context) Gradients() (*Gradients, error) {
 	f := newFrame()
 	var made *C.distag_gradients
 	f.status = C.distag_get_gradients(x.hold(), &made, &f.err)
-	x.drop()
+	f.drop(x)
 	if err := f.finish(); err != nil {
 		return nil, err
 	}
@@ -212,17 +212,15 @@ func (x *Context) Info() (ContextInfo, error) {
 	found.struct_size = C.sizeof_distag_context_info
 	f := newFrame()
 	f.status = C.distag_context_get_info(x.hold(), &found, &f.err)
-	x.drop()
+	f.drop(x)
 	return contextInfoOf(&found), f.finish()
 }
 
 // Report gives passes and graph of the context on this worker in JSON.
 func (x *Context) Report() (string, error) {
-	defer x.drop()
-	pointer := x.hold()
 	return copyText(func(buffer *C.char, capacity C.size_t, size *C.size_t, err *C.distag_error) C.distag_status {
-		return C.distag_context_copy_report(pointer, buffer, capacity, size, err)
-	})
+		return C.distag_context_copy_report(x.hold(), buffer, capacity, size, err)
+	}, x)
 }
 
 // ---- optimizers ----
@@ -253,7 +251,7 @@ func NewOptimizer(w *Worker, kind string, parameters []any, settings map[string]
 	f := newFrame()
 	var made *C.distag_optimizer
 	f.status = C.distag_optimizer_create(w.hold(), name, &given[:1][0], C.size_t(len(given)), &made, &f.err)
-	w.drop()
+	f.drop(w)
 	if err := f.finish(); err != nil {
 		return nil, err
 	}
@@ -286,7 +284,7 @@ func (x *Optimizer) Set(setting string, value float64) error {
 	}
 	f := newFrame()
 	f.status = C.distag_optimizer_set(x.hold(), name, C.double(value), &f.err)
-	x.drop()
+	f.drop(x)
 	return f.finish()
 }
 
@@ -294,8 +292,7 @@ func (x *Optimizer) Set(setting string, value float64) error {
 func (x *Optimizer) Step(c *Context) error {
 	_, err := x.operate(c, func(s *settings, future **C.distag_future, f *frame) {
 		f.status = C.distag_go_step(x.hold(), c.hold(), s.timeout, future, &f.err)
-		x.drop()
-		c.drop()
+		f.drop(x, c)
 	})
 	return err
 }
@@ -305,8 +302,7 @@ func (x *Optimizer) Clip(c *Context, maxNorm float64) (float64, error) {
 	var norm C.double
 	value, err := x.operate(c, func(s *settings, future **C.distag_future, f *frame) {
 		f.status = C.distag_go_clip(x.hold(), c.hold(), C.double(maxNorm), s.timeout, future, &norm, &f.err)
-		x.drop()
-		c.drop()
+		f.drop(x, c)
 	})
 	if err != nil || x.worker == nil {
 		return float64(norm), err
@@ -319,7 +315,7 @@ func (x *Optimizer) Save(ctx context.Context) (any, error) {
 	var state *C.distag_value
 	value, err := x.operate(ctx, func(s *settings, future **C.distag_future, f *frame) {
 		f.status = C.distag_go_save(x.hold(), s.timeout, future, &state, &f.err)
-		x.drop()
+		f.drop(x)
 	})
 	if err != nil || x.worker != nil {
 		return value, err
@@ -338,7 +334,7 @@ func (x *Optimizer) Load(ctx context.Context, state any) error {
 	}
 	_, err = x.operate(ctx, func(s *settings, future **C.distag_future, f *frame) {
 		f.status = C.distag_go_load(x.hold(), given[0], s.timeout, future, &f.err)
-		x.drop()
+		f.drop(x)
 	})
 	return err
 }
@@ -385,7 +381,7 @@ func ApplyCustom(name string, op CustomOp, inputs []*Tensor, outputs int) ([]*Te
 	f := newFrame()
 	f.status = C.distag_go_apply_custom(text, C.uintptr_t(cgo.NewHandle(op)), holdAll(inputs).pointer(),
 		C.size_t(len(inputs)), &made[0], C.size_t(outputs), &f.err)
-	dropAll(inputs)
+	f.dropAll(inputs)
 	if err := f.finish(); err != nil {
 		return nil, causes.find(codeOfOps, err)
 	}
@@ -461,7 +457,7 @@ func (x *Tensor) AddHook(hook Hook) (uint64, error) {
 	f := newFrame()
 	var id C.uint64_t
 	f.status = C.distag_go_add_hook(x.hold(), C.uintptr_t(cgo.NewHandle(hook)), &id, &f.err)
-	x.drop()
+	f.drop(x)
 	return uint64(id), f.finish()
 }
 
@@ -469,7 +465,7 @@ func (x *Tensor) AddHook(hook Hook) (uint64, error) {
 func (x *Tensor) RemoveHook(id uint64) error {
 	f := newFrame()
 	f.status = C.distag_tensor_remove_hook(x.hold(), C.uint64_t(id), &f.err)
-	x.drop()
+	f.drop(x)
 	return f.finish()
 }
 

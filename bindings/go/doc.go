@@ -52,13 +52,15 @@ func HandleReport() (string, error) {
 func MisuseCount() uint64 { return uint64(C.distag_get_misuse_count()) }
 
 // copyText gives what a function copies, whose length may be another the next time.
-func copyText(call func(*C.char, C.size_t, *C.size_t, *C.distag_error) C.distag_status) (string, error) {
+func copyText(call func(*C.char, C.size_t, *C.size_t, *C.distag_error) C.distag_status, users ...user) (string, error) {
 	f := newFrame()
 	defer f.free()
 	buffer := make([]byte, 4096)
 	for {
 		var size C.size_t
-		if f.status = call((*C.char)(unsafe.Pointer(&buffer[0])), C.size_t(len(buffer)), &size, &f.err); f.status != 0 {
+		f.status = call((*C.char)(unsafe.Pointer(&buffer[0])), C.size_t(len(buffer)), &size, &f.err)
+		f.drop(users...)
+		if f.status != 0 {
 			return "", f.failure(nil)
 		}
 		if int(size) < len(buffer) {

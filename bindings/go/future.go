@@ -55,7 +55,7 @@ func (x *Future) Done() <-chan struct{} {
 	x.once.Do(func() {
 		f := newFrame()
 		f.status = C.distag_go_on_done(x.hold(), C.uintptr_t(cgo.NewHandle(x.done)), &f.err)
-		x.drop()
+		f.drop(x)
 		if f.finish() != nil { // closed, or without memory: the waiting goroutine must not wait for ever
 			close(x.done)
 		}
@@ -120,7 +120,7 @@ func (x *Future) wait(ctx context.Context) error {
 
 func (x *Future) waitInside(f *frame, timeout C.int64_t) {
 	f.status = C.distag_future_wait(x.hold(), timeout, &f.err)
-	x.drop()
+	f.drop(x)
 }
 
 // ended gives a failure the end of its ctx as its cause.

@@ -6,8 +6,10 @@ package distag
 import "C"
 
 import (
+	"fmt"
 	"math"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -31,10 +33,13 @@ func (h *handle) acquire() unsafe.Pointer {
 	return h.pointer
 }
 
-func (h *handle) drop() {
-	if h.users.Add(-1) == math.MinInt64 {
+// drop tells whether it is closed.
+func (h *handle) drop() bool {
+	users := h.users.Add(-1)
+	if users == math.MinInt64 {
 		h.end()
 	}
+	return users < 0
 }
 
 func (h *handle) end() {
@@ -94,6 +99,25 @@ type frame struct {
 	value  *C.distag_value
 	future *C.distag_future
 	status C.distag_status
+	closed user // one that the call wanted to use
+}
+
+// user of a call is what it holds.
+type user interface{ drop() bool }
+
+// drop ends what began with hold. C says of one that is closed that it is NULL.
+func (f *frame) drop(users ...user) {
+	for _, each := range users {
+		if each.drop() && f.status == C.DISTAG_E_INVALID_ARGUMENT {
+			f.closed = each
+		}
+	}
+}
+
+func (f *frame) dropAll(tensors []*Tensor) {
+	for _, each := range tensors {
+		f.drop(each)
+	}
 }
 
 var frames = sync.Pool{New: func() any {
@@ -106,7 +130,7 @@ func newFrame() *frame { return frames.Get().(*frame) }
 
 func (f *frame) free() {
 	f.err.code, f.err.origin_rank, f.err.flags, f.err.message[0] = 0, -1, 0, 0
-	f.tensor, f.value, f.future = nil, nil, nil
+	f.tensor, f.value, f.future, f.closed = nil, nil, nil, nil
 	frames.Put(f)
 }
 
@@ -114,6 +138,9 @@ func (f *frame) free() {
 func (f *frame) failure(cause error) error {
 	if f.status == 0 {
 		return nil
+	}
+	if f.closed != nil {
+		return usage("the %s is closed: use it before its Close", strings.ToLower(fmt.Sprintf("%T", f.closed)[len("*distag."):]))
 	}
 	return goError(&f.err, cause)
 }

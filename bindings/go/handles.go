@@ -17,11 +17,7 @@ func (x *Tensor) hold() *C.distag_tensor {
 	return (*C.distag_tensor)(x.acquire())
 }
 
-func (x *Tensor) drop() {
-	if x != nil {
-		x.handle.drop()
-	}
-}
+func (x *Tensor) drop() bool { return x != nil && x.handle.drop() }
 
 func releaseTensor(pointer unsafe.Pointer) {
 	C.distag_tensor_release((*C.distag_tensor)(pointer))
@@ -42,11 +38,7 @@ func (x *Worker) hold() *C.distag_worker {
 	return (*C.distag_worker)(x.acquire())
 }
 
-func (x *Worker) drop() {
-	if x != nil {
-		x.handle.drop()
-	}
-}
+func (x *Worker) drop() bool { return x != nil && x.handle.drop() }
 
 func releaseWorker(pointer unsafe.Pointer) {
 	C.distag_worker_release((*C.distag_worker)(pointer))
@@ -67,11 +59,7 @@ func (x *Reply) hold() *C.distag_reply {
 	return (*C.distag_reply)(x.acquire())
 }
 
-func (x *Reply) drop() {
-	if x != nil {
-		x.handle.drop()
-	}
-}
+func (x *Reply) drop() bool { return x != nil && x.handle.drop() }
 
 func releaseReply(pointer unsafe.Pointer) {
 	C.distag_reply_release((*C.distag_reply)(pointer))
@@ -92,11 +80,7 @@ func (x *Future) hold() *C.distag_future {
 	return (*C.distag_future)(x.acquire())
 }
 
-func (x *Future) drop() {
-	if x != nil {
-		x.handle.drop()
-	}
-}
+func (x *Future) drop() bool { return x != nil && x.handle.drop() }
 
 func releaseFuture(pointer unsafe.Pointer) {
 	C.distag_future_release((*C.distag_future)(pointer))
@@ -117,11 +101,7 @@ func (x *Context) hold() *C.distag_context {
 	return (*C.distag_context)(x.acquire())
 }
 
-func (x *Context) drop() {
-	if x != nil {
-		x.handle.drop()
-	}
-}
+func (x *Context) drop() bool { return x != nil && x.handle.drop() }
 
 func releaseContext(pointer unsafe.Pointer) {
 	C.distag_context_release((*C.distag_context)(pointer))
@@ -142,11 +122,7 @@ func (x *Gradients) hold() *C.distag_gradients {
 	return (*C.distag_gradients)(x.acquire())
 }
 
-func (x *Gradients) drop() {
-	if x != nil {
-		x.handle.drop()
-	}
-}
+func (x *Gradients) drop() bool { return x != nil && x.handle.drop() }
 
 func releaseGradients(pointer unsafe.Pointer) {
 	C.distag_gradients_release((*C.distag_gradients)(pointer))
@@ -167,11 +143,7 @@ func (x *RRef) hold() *C.distag_rref {
 	return (*C.distag_rref)(x.acquire())
 }
 
-func (x *RRef) drop() {
-	if x != nil {
-		x.handle.drop()
-	}
-}
+func (x *RRef) drop() bool { return x != nil && x.handle.drop() }
 
 func releaseRRef(pointer unsafe.Pointer) {
 	C.distag_rref_release((*C.distag_rref)(pointer))
@@ -192,11 +164,7 @@ func (x *Optimizer) hold() *C.distag_optimizer {
 	return (*C.distag_optimizer)(x.acquire())
 }
 
-func (x *Optimizer) drop() {
-	if x != nil {
-		x.handle.drop()
-	}
-}
+func (x *Optimizer) drop() bool { return x != nil && x.handle.drop() }
 
 func releaseOptimizer(pointer unsafe.Pointer) {
 	C.distag_optimizer_release((*C.distag_optimizer)(pointer))
@@ -217,11 +185,7 @@ func (x *Mesh) hold() *C.distag_mesh {
 	return (*C.distag_mesh)(x.acquire())
 }
 
-func (x *Mesh) drop() {
-	if x != nil {
-		x.handle.drop()
-	}
-}
+func (x *Mesh) drop() bool { return x != nil && x.handle.drop() }
 
 func releaseMesh(pointer unsafe.Pointer) {
 	C.distag_mesh_release((*C.distag_mesh)(pointer))

@@ -48,7 +48,7 @@ func (w *Worker) StartTrace(options TraceOptions) error {
 	}
 	f := newFrame()
 	f.status = C.distag_go_start_trace(w.hold(), folder, C.uint64_t(options.MaxBytes), &f.err)
-	w.drop()
+	f.drop(w)
 	return f.finish()
 }
 
@@ -56,7 +56,7 @@ func (w *Worker) StartTrace(options TraceOptions) error {
 func (w *Worker) StopTrace() error {
 	f := newFrame()
 	f.status = C.distag_worker_stop_trace(w.hold(), &f.err)
-	w.drop()
+	f.drop(w)
 	return f.finish()
 }
 
@@ -70,7 +70,7 @@ func (w *Worker) Trace(label string) (end func(), err error) {
 	var span C.uint64_t
 	f := newFrame()
 	f.status = C.distag_trace_begin(w.hold(), (*C.char)(unsafe.Pointer(&text[0])), &span, &f.err)
-	w.drop()
+	f.drop(w)
 	if err := f.finish(); err != nil || span == 0 {
 		return func() {}, err
 	}

@@ -29,6 +29,9 @@ func newMesh(pointer *C.distag_mesh) *Mesh {
 
 // NewMesh makes a mesh of all living members of the group, and waits until they have come.
 func (w *Worker) NewMesh(ctx context.Context, axes ...MeshAxis) (*Mesh, error) {
+	if w != nil && w.closed() {
+		return nil, closedError("NewMesh", "the worker")
+	}
 	var t texts
 	defer t.free()
 	names, shape := make([]string, len(axes)), make([]int64, len(axes))
@@ -42,7 +45,7 @@ func (w *Worker) NewMesh(ctx context.Context, axes ...MeshAxis) (*Mesh, error) {
 	var made *C.distag_mesh
 	future, err := begin(func(f *frame) {
 		f.status = C.distag_mesh_create_async(w.hold(), nil, 0, ints(shape), array, count, nil, &made, &f.future, &f.err)
-		w.drop()
+		f.drop(w)
 	})
 	if err != nil {
 		return nil, err
@@ -92,8 +95,7 @@ func (m *Mesh) Collective(ctx context.Context, kind CollectiveKind, x *Tensor, o
 	c.root, c.shift, c.timeout_ns = C.int64_t(options.Root), C.int64_t(options.Shift), timeout
 	value, err := run(ctx, func(f *frame) {
 		f.status = C.distag_collective_async(m.hold(), C.uint32_t(kind), axes, x.hold(), &c, &f.future, &f.err)
-		m.drop()
-		x.drop()
+		f.drop(m, x)
 	})
 	if err != nil {
 		return nil, err
@@ -107,7 +109,7 @@ func (m *Mesh) Stats() (MeshStats, error) {
 	found.struct_size = C.uint32_t(unsafe.Sizeof(found))
 	f := newFrame()
 	f.status = C.distag_mesh_get_stats(m.hold(), &found, &f.err)
-	m.drop()
+	f.drop(m)
 	return meshStatsOf(&found), f.finish()
 }
 
@@ -116,7 +118,7 @@ func (m *Mesh) NewJointContext(parent context.Context) (*Context, error) {
 	f := newFrame()
 	var made *C.distag_context
 	f.status = C.distag_context_create_joint(m.hold(), &made, &f.err)
-	m.drop()
+	f.drop(m)
 	if err := f.finish(); err != nil {
 		return nil, err
 	}
@@ -133,8 +135,7 @@ func (x *Tensor) MarkSharding(m *Mesh, spec string, sourceRank int) error {
 	f := newFrame()
 	hostWait(func() {
 		f.status = C.distag_tensor_mark_sharding(x.hold(), m.hold(), text, C.int32_t(sourceRank), &f.err)
-		x.drop()
-		m.drop()
+		f.drop(x, m)
 	})
 	return f.finish()
 }
@@ -148,7 +149,7 @@ func (x *Tensor) Redistribute(spec string) (*Tensor, error) {
 	f := newFrame()
 	hostWait(func() {
 		f.status = C.distag_redistribute(x.hold(), text, 0, &f.tensor, &f.err)
-		x.drop()
+		f.drop(x)
 	})
 	return f.take(x)
 }
@@ -161,8 +162,7 @@ func (m *Mesh) FromLocal(local *Tensor, spec string, shape ...int64) (*Tensor, e
 	}
 	f := newFrame()
 	f.status = C.distag_tensor_from_local(m.hold(), local.hold(), text, ints(shape), C.size_t(len(shape)), nil, &f.tensor, &f.err)
-	m.drop()
-	local.drop()
+	f.drop(m, local)
 	return f.take(local)
 }
 
@@ -170,7 +170,7 @@ func (m *Mesh) FromLocal(local *Tensor, spec string, shape ...int64) (*Tensor, e
 func (x *Tensor) ToLocal() (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_tensor_to_local(x.hold(), nil, &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -182,7 +182,7 @@ func (x *Tensor) Whole(ctx context.Context, rank int) (*Tensor, error) {
 	}
 	value, err := run(ctx, func(f *frame) {
 		f.status = C.distag_tensor_gather_async(x.hold(), C.int32_t(rank), timeout, &f.future, &f.err)
-		x.drop()
+		f.drop(x)
 	})
 	if err != nil {
 		return nil, err

@@ -321,8 +321,7 @@ func Randn(seed int64, shape []int64, options ...Option) (*Tensor, error) {
 func (a *Tensor) Add(b *Tensor) (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_add(a.hold(), b.hold(), &f.tensor, &f.err)
-	a.drop()
-	b.drop()
+	f.drop(a, b)
 	return f.take(a, b)
 }
 
@@ -330,8 +329,7 @@ func (a *Tensor) Add(b *Tensor) (*Tensor, error) {
 func (a *Tensor) Sub(b *Tensor) (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_sub(a.hold(), b.hold(), &f.tensor, &f.err)
-	a.drop()
-	b.drop()
+	f.drop(a, b)
 	return f.take(a, b)
 }
 
@@ -339,8 +337,7 @@ func (a *Tensor) Sub(b *Tensor) (*Tensor, error) {
 func (a *Tensor) Mul(b *Tensor) (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_mul(a.hold(), b.hold(), &f.tensor, &f.err)
-	a.drop()
-	b.drop()
+	f.drop(a, b)
 	return f.take(a, b)
 }
 
@@ -348,8 +345,7 @@ func (a *Tensor) Mul(b *Tensor) (*Tensor, error) {
 func (a *Tensor) Div(b *Tensor) (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_div(a.hold(), b.hold(), &f.tensor, &f.err)
-	a.drop()
-	b.drop()
+	f.drop(a, b)
 	return f.take(a, b)
 }
 
@@ -357,8 +353,7 @@ func (a *Tensor) Div(b *Tensor) (*Tensor, error) {
 func (a *Tensor) Maximum(b *Tensor) (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_maximum(a.hold(), b.hold(), &f.tensor, &f.err)
-	a.drop()
-	b.drop()
+	f.drop(a, b)
 	return f.take(a, b)
 }
 
@@ -366,8 +361,7 @@ func (a *Tensor) Maximum(b *Tensor) (*Tensor, error) {
 func (a *Tensor) Eq(b *Tensor) (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_eq(a.hold(), b.hold(), &f.tensor, &f.err)
-	a.drop()
-	b.drop()
+	f.drop(a, b)
 	return f.take(a, b)
 }
 
@@ -375,7 +369,7 @@ func (a *Tensor) Eq(b *Tensor) (*Tensor, error) {
 func (x *Tensor) AddScalar(value float64) (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_add_scalar(x.hold(), C.double(value), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -383,7 +377,7 @@ func (x *Tensor) AddScalar(value float64) (*Tensor, error) {
 func (x *Tensor) MulScalar(value float64) (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_mul_scalar(x.hold(), C.double(value), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -391,7 +385,7 @@ func (x *Tensor) MulScalar(value float64) (*Tensor, error) {
 func (x *Tensor) Neg() (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_neg(x.hold(), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -399,7 +393,7 @@ func (x *Tensor) Neg() (*Tensor, error) {
 func (x *Tensor) Exp() (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_exp(x.hold(), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -407,7 +401,7 @@ func (x *Tensor) Exp() (*Tensor, error) {
 func (x *Tensor) Log() (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_log(x.hold(), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -415,7 +409,7 @@ func (x *Tensor) Log() (*Tensor, error) {
 func (x *Tensor) Sqrt() (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_sqrt(x.hold(), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -423,7 +417,7 @@ func (x *Tensor) Sqrt() (*Tensor, error) {
 func (x *Tensor) Tanh() (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_tanh(x.hold(), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -431,7 +425,7 @@ func (x *Tensor) Tanh() (*Tensor, error) {
 func (x *Tensor) Sigmoid() (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_sigmoid(x.hold(), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -439,7 +433,7 @@ func (x *Tensor) Sigmoid() (*Tensor, error) {
 func (x *Tensor) Relu() (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_relu(x.hold(), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -459,7 +453,7 @@ func (x *Tensor) Sum(options ...Option) (*Tensor, error) {
 	}
 	f := newFrame()
 	f.status = C.distag_sum(x.hold(), ints(dims), C.size_t(len(dims)), truth(keepdim), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -479,7 +473,7 @@ func (x *Tensor) Mean(options ...Option) (*Tensor, error) {
 	}
 	f := newFrame()
 	f.status = C.distag_mean(x.hold(), ints(dims), C.size_t(len(dims)), truth(keepdim), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -500,7 +494,7 @@ func (x *Tensor) Max(options ...Option) (*Tensor, error) {
 	}
 	f := newFrame()
 	f.status = C.distag_max(x.hold(), ints(dims), C.size_t(len(dims)), truth(keepdim), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -517,7 +511,7 @@ func (x *Tensor) Argmax(options ...Option) (*Tensor, error) {
 	}
 	f := newFrame()
 	f.status = C.distag_argmax(x.hold(), C.int64_t(dim), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -526,8 +520,7 @@ func (x *Tensor) Argmax(options ...Option) (*Tensor, error) {
 func (a *Tensor) Matmul(b *Tensor) (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_matmul(a.hold(), b.hold(), &f.tensor, &f.err)
-	a.drop()
-	b.drop()
+	f.drop(a, b)
 	return f.take(a, b)
 }
 
@@ -538,9 +531,7 @@ func (x *Tensor) Linear(weight *Tensor, bias *Tensor) (*Tensor, error) {
 	}
 	f := newFrame()
 	f.status = C.distag_linear(x.hold(), weight.hold(), bias.hold(), &f.tensor, &f.err)
-	x.drop()
-	weight.drop()
-	bias.drop()
+	f.drop(x, weight, bias)
 	return f.take(x, weight, bias)
 }
 
@@ -548,7 +539,7 @@ func (x *Tensor) Linear(weight *Tensor, bias *Tensor) (*Tensor, error) {
 func (x *Tensor) Transpose(dim0 int64, dim1 int64) (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_transpose(x.hold(), C.int64_t(dim0), C.int64_t(dim1), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -556,7 +547,7 @@ func (x *Tensor) Transpose(dim0 int64, dim1 int64) (*Tensor, error) {
 func (x *Tensor) Reshape(shape []int64) (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_reshape(x.hold(), ints(shape), C.size_t(len(shape)), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -583,7 +574,7 @@ func (x *Tensor) Slice(options ...Option) (*Tensor, error) {
 	}
 	f := newFrame()
 	f.status = C.distag_slice(x.hold(), C.int64_t(dim), C.int64_t(start), C.int64_t(stop), C.int64_t(step), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -601,7 +592,7 @@ func Concat(xs []*Tensor, options ...Option) (*Tensor, error) {
 	held := holdAll(xs)
 	f := newFrame()
 	f.status = C.distag_concat(held.pointer(), C.size_t(len(xs)), C.int64_t(dim), &f.tensor, &f.err)
-	dropAll(xs)
+	f.dropAll(xs)
 	return f.take(xs...)
 }
 
@@ -618,7 +609,7 @@ func (x *Tensor) Softmax(options ...Option) (*Tensor, error) {
 	}
 	f := newFrame()
 	f.status = C.distag_softmax(x.hold(), C.int64_t(dim), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -635,7 +626,7 @@ func (x *Tensor) LogSoftmax(options ...Option) (*Tensor, error) {
 	}
 	f := newFrame()
 	f.status = C.distag_log_softmax(x.hold(), C.int64_t(dim), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -648,8 +639,7 @@ func (logits *Tensor) CrossEntropy(targets *Tensor, options ...Option) (*Tensor,
 	}
 	f := newFrame()
 	f.status = C.distag_cross_entropy(logits.hold(), targets.hold(), &f.tensor, &f.err)
-	logits.drop()
-	targets.drop()
+	f.drop(logits, targets)
 	return f.take(logits, targets)
 }
 
@@ -660,8 +650,7 @@ func (a *Tensor) MseLoss(b *Tensor, options ...Option) (*Tensor, error) {
 	}
 	f := newFrame()
 	f.status = C.distag_mse_loss(a.hold(), b.hold(), &f.tensor, &f.err)
-	a.drop()
-	b.drop()
+	f.drop(a, b)
 	return f.take(a, b)
 }
 
@@ -693,9 +682,7 @@ func (x *Tensor) Conv2d(weight *Tensor, bias *Tensor, options ...Option) (*Tenso
 	}
 	f := newFrame()
 	f.status = C.distag_conv2d(x.hold(), weight.hold(), bias.hold(), &stridePair[0], &paddingPair[0], &f.tensor, &f.err)
-	x.drop()
-	weight.drop()
-	bias.drop()
+	f.drop(x, weight, bias)
 	return f.take(x, weight, bias)
 }
 
@@ -727,7 +714,7 @@ func (x *Tensor) MaxPool2d(kernel []int64, options ...Option) (*Tensor, error) {
 	}
 	f := newFrame()
 	f.status = C.distag_max_pool2d(x.hold(), &kernelPair[0], &stridePair[0], &paddingPair[0], &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -735,7 +722,7 @@ func (x *Tensor) MaxPool2d(kernel []int64, options ...Option) (*Tensor, error) {
 func (x *Tensor) Cast(dtype DType) (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_cast(x.hold(), C.distag_dtype(dtype), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -743,7 +730,7 @@ func (x *Tensor) Cast(dtype DType) (*Tensor, error) {
 func (x *Tensor) Clone() (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_clone(x.hold(), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -751,7 +738,7 @@ func (x *Tensor) Clone() (*Tensor, error) {
 func (x *Tensor) Detach() (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_detach(x.hold(), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 

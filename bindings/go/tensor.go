@@ -149,7 +149,7 @@ func (x *Tensor) Item() (float64, error) {
 	f := newFrame()
 	var item C.double
 	f.status = C.distag_tensor_get_item(x.hold(), &item, &f.err)
-	x.drop()
+	f.drop(x)
 	return float64(item), f.finish()
 }
 
@@ -165,7 +165,7 @@ func Data[T Element](x *Tensor) ([]T, error) {
 	data := make([]T, x.Count())
 	f := newFrame()
 	f.status = C.distag_tensor_copy_data(x.hold(), bytesOf(data), C.size_t(len(data))*C.size_t(unsafe.Sizeof(*new(T))), &f.err)
-	x.drop()
+	f.drop(x)
 	if err := f.finish(); err != nil {
 		return nil, err
 	}
@@ -201,6 +201,9 @@ func View[T Element](x *Tensor, use func([]T) error) error {
 }
 
 func checkType[T Element](x *Tensor) error {
+	if x.isClosed() {
+		return usage("the tensor is closed: use it before its Close")
+	}
 	if wanted := dtypeOf[T](); x.DType() != wanted {
 		return usage("the tensor is %v, not %v: use the type of its dtype, or Cast", x.DType(), wanted)
 	}
@@ -211,7 +214,7 @@ func checkType[T Element](x *Tensor) error {
 func (x *Tensor) Snapshot() (*Tensor, error) {
 	f := newFrame()
 	f.status = C.distag_tensor_create_snapshot(x.hold(), &f.tensor, &f.err)
-	x.drop()
+	f.drop(x)
 	return f.take(x)
 }
 
@@ -219,7 +222,7 @@ func (x *Tensor) Snapshot() (*Tensor, error) {
 func (x *Tensor) SetRequiresGrad(requires bool) error {
 	f := newFrame()
 	f.status = C.distag_tensor_set_requires_grad(x.hold(), truth(requires), &f.err)
-	x.drop()
+	f.drop(x)
 	return f.finish()
 }
 
@@ -250,7 +253,7 @@ func Write[T Element](x *Tensor, data []T) error {
 	}
 	f := newFrame()
 	f.status = C.distag_tensor_write(x.hold(), bytesOf(data), C.size_t(len(data))*C.size_t(unsafe.Sizeof(*new(T))), &f.err)
-	x.drop()
+	f.drop(x)
 	return f.finish()
 }
 
@@ -258,8 +261,7 @@ func Write[T Element](x *Tensor, data []T) error {
 func (x *Tensor) Assign(source *Tensor) error {
 	f := newFrame()
 	f.status = C.distag_tensor_assign(x.hold(), source.hold(), &f.err)
-	x.drop()
-	source.drop()
+	f.drop(x, source)
 	return f.finish()
 }
 
@@ -267,8 +269,7 @@ func (x *Tensor) Assign(source *Tensor) error {
 func (x *Tensor) AddScaled(source *Tensor, scale float64) error {
 	f := newFrame()
 	f.status = C.distag_tensor_add_scaled(x.hold(), source.hold(), C.double(scale), &f.err)
-	x.drop()
-	source.drop()
+	f.drop(x, source)
 	return f.finish()
 }
 
@@ -304,7 +305,7 @@ func Apply(op string, inputs []*Tensor, attributes map[string]any, outputs int) 
 	f := newFrame()
 	f.status = C.distag_apply(name, holdAll(inputs).pointer(), C.size_t(len(inputs)), converted, 0, &made[0],
 		C.size_t(outputs), &f.err)
-	dropAll(inputs)
+	f.dropAll(inputs)
 	if err := f.finish(); err != nil {
 		return nil, err
 	}
@@ -365,12 +366,6 @@ func (h held) pointer() **C.distag_tensor {
 		return nil
 	}
 	return &h[0]
-}
-
-func dropAll(tensors []*Tensor) {
-	for _, each := range tensors {
-		each.drop()
-	}
 }
 
 func ints(numbers []int64) *C.int64_t {

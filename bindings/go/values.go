@@ -22,7 +22,7 @@ const deepest = 16
 // builder makes values of C, and releases them when it is closed, which ends the call that needs them.
 type builder struct {
 	owned []*C.distag_value
-	held  []interface{ drop() }
+	held  []user
 	depth int
 }
 

@@ -205,7 +205,7 @@ func (w *Worker) StartAsync(ctx context.Context) (*Future, error) {
 	}
 	return begin(func(f *frame) {
 		f.status = C.distag_worker_start_async(w.hold(), timeout, &f.future, &f.err)
-		w.drop()
+		f.drop(w)
 	})
 }
 
@@ -251,7 +251,7 @@ func (w *Worker) leave(timeout C.int64_t) (any, error) {
 	f := newFrame()
 	hostWait(func() {
 		f.status = C.distag_worker_shutdown(w.hold(), timeout, &f.value, &f.err)
-		w.drop()
+		f.drop(w)
 	})
 	value := f.value
 	if err := f.finish(); err != nil {
@@ -298,7 +298,7 @@ func timeoutToLeave(ctx context.Context) C.int64_t {
 func (w *Worker) shutdown(timeout C.int64_t) (*Future, error) {
 	return begin(func(f *frame) {
 		f.status = C.distag_worker_shutdown_async(w.hold(), timeout, &f.future, &f.err)
-		w.drop()
+		f.drop(w)
 	})
 }
 
@@ -334,7 +334,7 @@ func (w *Worker) Poll(maxItems int, limit time.Duration) (int, error) {
 	f := newFrame()
 	var done C.size_t
 	f.status = C.distag_worker_poll(w.hold(), C.size_t(maxItems), C.int64_t(limit), &done, &f.err)
-	w.drop()
+	f.drop(w)
 	return int(done), f.finish()
 }
 
@@ -342,7 +342,7 @@ func (w *Worker) Poll(maxItems int, limit time.Duration) (int, error) {
 func (w *Worker) WaitForWork(limit time.Duration) error {
 	f := newFrame()
 	f.status = C.distag_worker_wait(w.hold(), C.int64_t(limit), &f.err)
-	w.drop()
+	f.drop(w)
 	return f.finish()
 }
 
@@ -365,7 +365,7 @@ func (w *Worker) Unregister(name string, limit time.Duration) error {
 	f := newFrame()
 	hostWait(func() {
 		f.status = C.distag_worker_unregister(w.hold(), text, C.int64_t(limit), &f.err)
-		w.drop()
+		f.drop(w)
 	})
 	err = f.finish()
 	if own == nil || err != nil && !errors.Is(err, ErrDeadline) {
@@ -388,7 +388,7 @@ func (w *Worker) MemberByName(name string) (Member, error) {
 	found.struct_size = C.sizeof_distag_member
 	f := newFrame()
 	f.status = C.distag_worker_get_member_by_name(w.hold(), text, &found, &f.err)
-	w.drop()
+	f.drop(w)
 	return memberOf(&found), f.finish()
 }
 
@@ -399,7 +399,7 @@ func (w *Worker) Ranks(prefix string) ([]int, error) {
 	var count C.size_t
 	f := newFrame()
 	f.status = C.distag_worker_copy_ranks(w.hold(), (*C.char)(unsafe.Pointer(&text[0])), &ranks[0], C.size_t(len(ranks)), &count, &f.err)
-	w.drop()
+	f.drop(w)
 	found := make([]int, count)
 	for i := range found {
 		found[i] = int(ranks[i])
@@ -429,7 +429,7 @@ func (w *Worker) AllGather(ctx context.Context, value any, ranks []int) ([]any, 
 			first = &given[0]
 		}
 		f.status = C.distag_worker_all_gather_async(w.hold(), converted[0], first, C.size_t(len(ranks)), timeout, &f.future, &f.err)
-		w.drop()
+		f.drop(w)
 	})
 	if err != nil {
 		return nil, err
@@ -443,17 +443,15 @@ func (w *Worker) Stats() (Stats, error) {
 	found.struct_size = C.sizeof_distag_stats
 	f := newFrame()
 	f.status = C.distag_worker_get_stats(w.hold(), &found, &f.err)
-	w.drop()
+	f.drop(w)
 	return statsOf(&found), f.finish()
 }
 
 // Report gives members, open calls, contexts and events in JSON.
 func (w *Worker) Report() (string, error) {
-	defer w.drop()
-	pointer := w.hold()
 	return copyText(func(buffer *C.char, capacity C.size_t, size *C.size_t, err *C.distag_error) C.distag_status {
-		return C.distag_worker_copy_report(pointer, buffer, capacity, size, err)
-	})
+		return C.distag_worker_copy_report(w.hold(), buffer, capacity, size, err)
+	}, w)
 }
 
 // GroupReport gives in JSON what all members have open and wait for; one that does not answer before the end of ctx is
@@ -463,21 +461,17 @@ func (w *Worker) GroupReport(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer w.drop()
-	pointer := w.hold()
 	return copyText(func(buffer *C.char, capacity C.size_t, size *C.size_t, err *C.distag_error) (status C.distag_status) {
-		hostWait(func() { status = C.distag_worker_copy_group_report(pointer, timeout, buffer, capacity, size, err) })
+		hostWait(func() { status = C.distag_worker_copy_group_report(w.hold(), timeout, buffer, capacity, size, err) })
 		return status
-	})
+	}, w)
 }
 
 // Metrics gives the counters in the text format of Prometheus.
 func (w *Worker) Metrics() (string, error) {
-	defer w.drop()
-	pointer := w.hold()
 	return copyText(func(buffer *C.char, capacity C.size_t, size *C.size_t, err *C.distag_error) C.distag_status {
-		return C.distag_worker_copy_metrics(pointer, buffer, capacity, size, err)
-	})
+		return C.distag_worker_copy_metrics(w.hold(), buffer, capacity, size, err)
+	}, w)
 }
 
 // SetPeers replaces the workers that may connect: their public keys by name.
@@ -490,7 +484,7 @@ func (w *Worker) SetPeers(peers map[string]string) error {
 	}
 	f := newFrame()
 	f.status = C.distag_worker_set_peers(w.hold(), names, keys, count, &f.err)
-	w.drop()
+	f.drop(w)
 	return f.finish()
 }
 

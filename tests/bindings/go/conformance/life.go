@@ -178,6 +178,6 @@ func reports(g given) {
 		same(must(context.Info()).KnownCount, uint64(1))
 		ok(context.Close())
 		_, err := context.Info()
-		check(errors.Is(err, distag.ErrInvalidArgument) && strings.Contains(err.Error(), "NULL"), "%v", err)
+		check(errors.Is(err, distag.ErrInvalidArgument) && strings.Contains(err.Error(), "the context is closed"), "%v", err)
 	})
 }

@@ -117,6 +117,59 @@ func TestCloseOfNothing(t *testing.T) {
 	ok(t, scope.Close())
 }
 
+// After a Close each method says what is closed.
+func TestWhatIsClosedIsTold(t *testing.T) {
+	w := must(distag.NewWorker(distag.Options{Name: "w", WorldSize: 1, Rendezvous: "inproc://told"}))
+	ok(t, w.Register("echo", func(x int) int { return x }))
+	ok(t, w.Start(background))
+	x, other := must(distag.Parameter(distag.Ones([]int64{2}))), must(distag.Ones([]int64{2}))
+	record := must(w.NewContext(background))
+	local := must(distag.NewContext(background))
+	future := must(w.CallAsync(background, "w", "echo", 1))
+	reference := must(w.Remote(background, "w", "echo", 1))
+	must(reference.Fetch(background))
+	mesh := must(w.NewMesh(background, distag.MeshAxis{Name: "x", Size: 1}))
+	sgd := must(distag.NewOptimizer(w, "sgd", []any{x}, nil))
+	loss := must(x.Sum())
+	for _, each := range []distag.Closer{future, reference, sgd, record, mesh, w} {
+		ok(t, each.Close())
+	}
+	closed := func(kind string, errs ...error) {
+		t.Helper()
+		for _, err := range errs {
+			is(t, err, distag.ErrInvalidArgument, "is closed: use it before its Close", kind)
+		}
+	}
+	first := func(_ any, err error) error { return err }
+	ctx, cancel := context.WithTimeout(background, 60*time.Second)
+	defer cancel()
+	closed("the worker", first(w.Call(background, "w", "echo", 1)), first(w.Call(ctx, "w", "echo", 1)), w.Start(ctx),
+		first(w.CallAsync(ctx, "w", "echo", 1)), first(w.Remote(ctx, "w", "echo", 1)), first(w.NewRRef(1)),
+		first(w.Shutdown(ctx)), first(w.ShutdownAsync(ctx)), w.Register("f", func() {}), w.Unregister("echo", 0),
+		first(w.Poll(0, 0)), w.WaitForWork(0), first(w.MemberByName("w")), first(w.Ranks("")), first(w.AllGather(ctx, 1, nil)),
+		first(w.Stats()), first(w.Report()), first(w.GroupReport(ctx)), first(w.Metrics()), first(w.NewContext(ctx)),
+		first(w.NewMesh(ctx)), w.StartTrace(distag.TraceOptions{Folder: "/"}), w.StopTrace(), w.SetPeers(nil))
+	closed("the context", record.Backward(loss), first(record.Gradients()), first(record.Gradient(x)), first(record.Info()),
+		first(record.Report()))
+	closed("the future", first(future.Wait(ctx)), first(distag.WaitAll(ctx, future)))
+	closed("the re", first(reference.Local()))
+	closed("the rref", first(reference.Fetch(ctx)))
+	closed("the optimizer", sgd.Set("lr", 1), first(sgd.Clip(local, 1)), first(sgd.Save(ctx)), sgd.Load(ctx, nil))
+	closed("the mesh", first(mesh.Collective(ctx, distag.AllReduce, other, distag.CollectiveOptions{})), first(mesh.Stats()),
+		first(mesh.NewJointContext(ctx)), other.MarkSharding(mesh, "(None)", 0), first(mesh.FromLocal(other, "(None)", 2)),
+		first(mesh.Visualize("(None)", nil, distag.PictureOptions{})))
+	ok(t, loss.Close())
+	ok(t, x.Close())
+	closed("the tensor", first(x.Item()), distag.Write(x, []float32{1}), first(distag.Data[float32](x)), x.Assign(other),
+		other.Assign(x), x.AddScaled(other, 1), first(x.Snapshot()), x.SetRequiresGrad(true), first(x.Mul(other)),
+		first(other.Mul(x)), first(x.Sum()), first(x.Relu()), first(distag.Concat([]*distag.Tensor{other, x})),
+		first(x.ToLocal()), first(x.Redistribute("()")), first(x.Whole(ctx, 0)), x.RemoveHook(1), local.Backward(x))
+	for _, each := range []distag.Closer{local, other} {
+		ok(t, each.Close())
+	}
+	nothingIsLeft(t)
+}
+
 // keeper keeps its input for Backward, and the gradient that it gets.
 type keeper struct{ kept []*distag.Tensor }
 

@@ -173,7 +173,7 @@ namespace Distag {
                 if (reply != null) return;
                 var error = new distag_error();
                 using (var builder = new Builder())
-                    Errors.Check(Native.distag_invocation_return(invocation, builder.Value(result, true), &error), &error);
+                    Errors.Check(Native.distag_invocation_return(invocation, builder.Answer(result), &error), &error);
             }
         }
 
@@ -200,15 +200,12 @@ namespace Distag {
 
         internal T Argument<T>(int index) {
             if (typeof(T) == typeof(Call)) return (T)(object)this;
-            try {
-                return Value.As<T>(Args[index]);
-            } catch (UsageException wrong) {
-                throw Errors.Usage(Function + ": args[" + index + "]" + (wrong.Message.StartsWith("[") || wrong.Message.StartsWith(".") ? "" : ": ") + wrong.Message);
-            }
+            return Args[index] is T ? (T)Args[index] : (T)Value.As(Args[index], typeof(T), Function + ": args[" + index + "]");
         }
     }
 
-    /// <summary>The answer that a function still owes. The collector fails the call of one that is forgotten.</summary>
+    /// <summary>The answer that a function still owes. The collector fails the call of one that is forgotten sooner or
+    /// later; the deadline of the call ends it anyway.</summary>
     public sealed unsafe partial class Reply : IDisposable {
         internal readonly ReplyHandle Handle;
         internal readonly Call Call; // its token ends as long as either is in use
@@ -227,7 +224,7 @@ namespace Distag {
         /// <summary>Answers with a value.</summary>
         public void Finish(object value) {
             try {
-                using (var builder = new Builder()) Finish(builder.Value(value, true), null);
+                using (var builder = new Builder()) Finish(builder.Answer(value), null);
             } catch (UsageException wrong) {
                 if (wrong.Code == Status.InvalidArgument) Fail(wrong); // the caller waits for this one too
                 throw;

@@ -177,12 +177,12 @@ namespace Distag {
         public T Fetch<T>(CallOptions options = null) {
             CancellationToken token = (options ?? CallOptions.None).Token;
             token.ThrowIfCancellationRequested();
-            return Value.As<T>(Future.Wait(Begin(options), token));
+            return Value.Answer<T>(Future.Wait(Begin(options), token));
         }
 
         /// <summary>The same as a task.</summary>
         public Task<T> FetchAsync<T>(CallOptions options = null) {
-            return Future.Start(Begin(options), (options ?? CallOptions.None).Token, Value.As<T>);
+            return Future.Start(Begin(options), (options ?? CallOptions.None).Token, Value.Answer<T>);
         }
 
         IntPtr Begin(CallOptions options) {
@@ -202,7 +202,7 @@ namespace Distag {
             IntPtr found;
             using (Handle.Hold()) {
                 Errors.Check(Native.distag_rref_get_local(Handle, &found, &error), &error);
-                return Value.As<T>(Builder.Read(found));
+                return Value.Answer<T>(Builder.Read(found));
             }
         }
 

@@ -120,7 +120,9 @@ namespace Distag.Raw {
             var handles = new SafeHandle[tensors.Length];
             for (int i = 0; i < handles.Length; i++) {
                 if (tensors[i] == null && !nullable) throw new ArgumentNullException(name + "[" + i + "]");
-                handles[i] = tensors[i] == null ? null : tensors[i].Handle;
+                if (tensors[i] == null) continue;
+                tensors[i].Kept.MustBeOpen(name + "[" + i + "]");
+                handles[i] = tensors[i].Kept;
             }
             return handles;
         }

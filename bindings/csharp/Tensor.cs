@@ -6,7 +6,13 @@ using Distag.Raw;
 namespace Distag {
     /// <summary>A dense array of numbers with its history. Two objects of one tensor are equal.</summary>
     public sealed unsafe partial class Tensor : IDisposable {
-        internal readonly TensorHandle Handle;
+        internal readonly TensorHandle Kept; // also after Dispose
+        internal TensorHandle Handle {
+            get {
+                Kept.MustBeOpen("Tensor");
+                return Kept;
+            }
+        }
 
         // By the plain handle, without a SafeHandle: nobody else has it yet, and this runs for each result of an op.
         [DllImport(Native.SONAME, CallingConvention = CallingConvention.Cdecl, EntryPoint = "distag_tensor_get_size")]
@@ -14,8 +20,8 @@ namespace Distag {
 
         /// <summary>Takes one reference.</summary>
         internal Tensor(IntPtr owned) {
-            Handle = new TensorHandle(owned);
-            Handle.Count((long)SizeOf(owned));
+            Kept = new TensorHandle(owned);
+            Kept.Count((long)SizeOf(owned));
             Scope.Add(this);
         }
 
@@ -26,13 +32,13 @@ namespace Distag {
 
         /// <summary>Releases the tensor; graphs and messages that need it keep it.</summary>
         public void Dispose() {
-            Handle.Dispose();
+            Kept.Dispose();
         }
 
         internal static TensorHandle Of(Tensor tensor, string name) {
             if (tensor == null) throw new ArgumentNullException(name);
-            tensor.Handle.MustBeOpen(name);
-            return tensor.Handle;
+            tensor.Kept.MustBeOpen(name);
+            return tensor.Kept;
         }
 
         static TensorHandle OrNull(Tensor tensor) {
@@ -194,6 +200,10 @@ namespace Distag {
         public View<T> View<T>() where T : struct {
             Matches(typeof(T));
             Tensor snapshot = Snapshot();
+            if (snapshot.Count > 0 && Native.distag_tensor_get_data(snapshot.Handle) == IntPtr.Zero) {
+                snapshot.Dispose();
+                throw new UsageException(Status.InvalidState, "View: the elements are not here: use ToLocal or GatherWhole");
+            }
             using (snapshot.Handle.Hold()) {
                 if ((snapshot.Info().flags & Native.DISTAG_TENSOR_CONTIGUOUS) == 0) {
                     Tensor contiguous = snapshot.Clone();
@@ -348,7 +358,7 @@ namespace Distag {
 
         /// <summary>dtype and shape.</summary>
         public override string ToString() {
-            return Handle.IsClosed ? "Tensor (disposed)" : "Tensor " + DType + " [" + string.Join(", ", Shape) + "]";
+            return Kept.IsClosed ? "Tensor (disposed)" : "Tensor " + DType + " [" + string.Join(", ", Shape) + "]";
         }
     }
 

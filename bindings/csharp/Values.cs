@@ -27,6 +27,14 @@ namespace Distag {
             return values;
         }
 
+        /// <summary>The answer of a function.</summary>
+        internal IntPtr Answer(object given) {
+            path.Add("answer");
+            IntPtr value = Value(given, true);
+            path.Clear();
+            return value;
+        }
+
         IntPtr At(string place, object given) {
             path.Add(place);
             IntPtr value = Value(given, false);
@@ -69,16 +77,16 @@ namespace Distag {
                 case TypeCode.Single: case TypeCode.Double:
                     return Own(Native.distag_value_create_float64(Convert.ToDouble(given), &made, &error), made, &error);
                 case TypeCode.String:
-                    return Own(Native.distag_value_create_text(TextOf((string)given), &made, &error), made, &error);
+                    return Own(Native.distag_value_create_text(TextOf((string)given, "a text with a NUL or half of a surrogate pair inside: give a byte[]"), &made, &error), made, &error);
             }
             return Other(given, objects);
         }
 
-        byte[] TextOf(string text) {
+        byte[] TextOf(string text, string refusal) {
             try {
                 return Text.Give(text, "");
             } catch (UsageException) {
-                throw Wrong("a text with a NUL or half of a surrogate pair inside: give a byte[]");
+                throw Wrong(refusal);
             }
         }
 
@@ -87,24 +95,31 @@ namespace Distag {
             IntPtr made;
             var tensor = given as Tensor;
             if (tensor != null) {
-                Usable(tensor.Handle);
-                return Native.distag_tensor_as_value(tensor.Handle);
+                Usable(tensor.Kept);
+                return Native.distag_tensor_as_value(tensor.Kept);
             }
             var reference = given as RRef;
             if (reference != null) {
                 Usable(reference.Handle);
                 return Native.distag_rref_as_value(reference.Handle);
             }
-            var bytes = given as byte[];
-            if (bytes != null)
+            // The types exactly: for `as` an sbyte[] is a byte[], and a ulong[] a long[].
+            Type type = given.GetType();
+            if (type == typeof(byte[])) {
+                var bytes = (byte[])given;
                 fixed (byte* first = bytes)
                     return Own(Native.distag_value_create_bytes(first, (UIntPtr)bytes.Length, &made, &error), made, &error);
-            var integers = given as long[];
-            if (integers != null)
+            }
+            if (type == typeof(long[])) {
+                var integers = (long[])given;
                 return Own(Native.distag_value_create_int64_list(integers, (UIntPtr)integers.Length, &made, &error), made, &error);
-            var numbers = given as double[];
-            if (numbers != null)
+            }
+            if (type == typeof(double[])) {
+                var numbers = (double[])given;
                 return Own(Native.distag_value_create_float64_list(numbers, (UIntPtr)numbers.Length, &made, &error), made, &error);
+            }
+            if (type.IsArray && type.GetArrayRank() > 1)
+                throw Wrong("an array of " + type.GetArrayRank() + " dims is no value: give arrays of arrays, or a Tensor");
             if (path.Count > Deepest) throw Wrong("nested more than " + Deepest + " deep, or it contains itself: make it flat");
             var entries = given as IDictionary;
             if (entries != null) return Map(entries);
@@ -136,7 +151,7 @@ namespace Distag {
             foreach (DictionaryEntry each in entries) {
                 var key = each.Key as string;
                 if (key == null) throw Wrong("a map with the key " + each.Key + ", which is no text: use strings as keys");
-                if (key.IndexOf('\0') >= 0) throw Wrong("a key with a NUL inside: remove it");
+                TextOf(key, "a key with a NUL or half of a surrogate pair inside: remove it");
                 values.Add(At("." + key, each.Value));
                 keys.Add(key);
             }
@@ -231,6 +246,11 @@ namespace Distag {
             return value is T ? (T)value : (T)As(value, typeof(T), "");
         }
 
+        /// <summary>The same of an answer, which is named in errors.</summary>
+        internal static T Answer<T>(object value) {
+            return value is T ? (T)value : (T)As(value, typeof(T), "answer");
+        }
+
         internal static object As(object value, Type target, string path) {
             if (value == null) {
                 if (target.IsValueType && Nullable.GetUnderlyingType(target) == null) throw Mismatch(value, target, path);
@@ -253,8 +273,10 @@ namespace Distag {
 
         static object Number(object value, Type target, string path) {
             if (value is double) {
-                if (target == typeof(float)) return (float)(double)value;
-                throw Mismatch(value, target, path);
+                if (target != typeof(float)) throw Mismatch(value, target, path);
+                var narrowed = (float)(double)value;
+                if (!float.IsInfinity(narrowed) || double.IsInfinity((double)value)) return narrowed;
+                throw Errors.Usage(At(path) + value + " does not fit into " + target);
             }
             var integer = (long)value;
             if (target == typeof(double) || target == typeof(float)) {

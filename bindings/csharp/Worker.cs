@@ -79,6 +79,7 @@ namespace Distag {
         }
 
         internal unsafe distag_worker_options Struct(Memory memory) {
+            if (Threads < 0) throw Errors.Usage("Threads: " + Threads + " is negative: give their number, or 0 for the default");
             var made = new distag_worker_options {
                 struct_size = (uint)sizeof(distag_worker_options), executor = (uint)Executor, rank = Rank, world_size = WorldSize,
                 thread_count = (uint)Threads, log_level = (int)LogLevel, call_timeout_ns = Times.Of(CallTimeout, 0, "CallTimeout"),
@@ -183,11 +184,15 @@ namespace Distag {
         }
 
         /// <summary>Serves on until every living member of a static group shuts down too and no call is open, and leaves; regardless at
-        /// the timeout. Without one it waits for ever, so a server is Start and Shutdown.</summary>
+        /// the timeout. Without one it waits for ever, so a server is Start and Shutdown. With the host executor the caller is the
+        /// thread that polls from then on. A function cannot wait for its own worker to end: it takes ShutdownAsync.</summary>
         public Report Shutdown(TimeSpan? timeout = null) {
-            var report = new Report(Future.Wait(End(Times.Of(timeout, Native.DISTAG_FOREVER, "timeout")), CancellationToken.None));
+            var error = new distag_error();
+            IntPtr report;
+            long limit = Times.Of(timeout, Native.DISTAG_FOREVER, "timeout");
+            Errors.Check(Native.distag_worker_shutdown(Handle, limit, &report, &error), &error);
             Library.Down(this);
-            return report;
+            return new Report(Builder.Take(report));
         }
 
         /// <summary>The same as a task.</summary>
@@ -329,12 +334,12 @@ namespace Distag {
 
         /// <summary>Calls a function of the worker named `to`, and waits for the answer. Arguments and answer are as Value says.</summary>
         public T Call<T>(string to, string function, params object[] args) {
-            return Value.As<T>(Called(null, to, function, args));
+            return Value.Answer<T>(Called(null, to, function, args));
         }
 
         /// <summary>The same with options, for which a Context or a CancellationToken will do.</summary>
         public T Call<T>(CallOptions options, string to, string function, params object[] args) {
-            return Value.As<T>(Called(options, to, function, args));
+            return Value.Answer<T>(Called(options, to, function, args));
         }
 
         /// <summary>The same as a task.</summary>
@@ -346,7 +351,7 @@ namespace Distag {
         public Task<T> CallAsync<T>(CallOptions options, string to, string function, params object[] args) {
             CancellationToken token = (options ?? CallOptions.None).Token;
             token.ThrowIfCancellationRequested();
-            return Future.Start(Start(options, to, function, args), token, Value.As<T>);
+            return Future.Start(Start(options, to, function, args), token, Value.Answer<T>);
         }
 
         /// <summary>Calls a function, but leaves its answer there; returns before it ran.</summary>

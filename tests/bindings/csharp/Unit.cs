@@ -63,6 +63,7 @@ static class Input {
         Check(Throws<UsageException>(() => Tensor.Apply("no_such_op", new Tensor[0])).Code == Status.NotFound, "an op");
         Throws<UsageException>(() => Tensor.Apply("relu", new[] { Tensor.Scalar(1.0) }, new Dictionary<string, object> { { "alpha", 1 } }));
         Throws<UsageException>(() => new Worker(new WorkerOptions { Lease = TimeSpan.FromSeconds(-3) }));
+        Check(Throws<UsageException>(() => new Worker(new WorkerOptions { Threads = -1 })).Message.Contains("-1"), "the number");
         Throws<UsageException>(() => new Worker(new WorkerOptions { WorldSize = 1, Rendezvous = "inproc://x", SocketEngine = (SocketEngine)3 }));
         Throws<UsageException>(() => new Worker(new WorkerOptions { Name = "no spaces here", Rank = 0, WorldSize = 1, Rendezvous = "inproc://x" }));
         Check(Throws<UsageException>(() => new Optimizer(null, "sgdd", new object[] { Leaf(new object[] { 1L }) })).Code == Status.NotFound, "a kind");
@@ -93,13 +94,24 @@ static class Input {
             refused("args[1][2]: ", new object[] { 1, 2, new object() });
             refused("args[1].a.b[0]: ", new Dictionary<string, object> { { "a", new Dictionary<string, object> { { "b", new[] { DateTime.UtcNow } } } } });
             refused("args[1].a: ", new Dictionary<string, object> { { "a", "x\0y" } });
+            refused("args[1].a: a key with a NUL or half", new Dictionary<string, object> { { "a", new Dictionary<string, int> { { "x\uD800", 1 } } } });
+            refused("args[1][0]: 18446744073709551615 is above", new[] { ulong.MaxValue });
+            refused("args[1].m: an array of 2 dims is no value", new Dictionary<string, object> { { "m", new[,] { { 1, 2 }, { 3, 4 } } } });
+            refused("args[1]: an array of 2 dims is no value", new double[2, 2]);
+            Same(a.Call<object>("b", "echo", (object)new ulong[] { 1 }), new object[] { 1L });
+            Same(a.Call<object>("b", "echo", (object)new sbyte[] { -1 }), new object[] { -1L });
+            Same(a.Call<object>("b", "echo", (object)new byte[] { 255 }), new byte[] { 255 });
             Check(Throws<ObjectDisposedException>(() => {
                 Tensor gone = Tensor.Scalar(1.0);
                 gone.Dispose();
                 a.Call<object>("b", "echo", 1, new[] { gone });
             }).Message.Contains("args[1][0]"), "the place of a disposed tensor");
             Throws<InvalidOperationException>(() => a.Call<object>("b", "echo", new Strange()));
-            Check(Throws<UsageException>(() => a.Call<long[]>("b", "echo", (object)new object[] { 1, "two" })).Message.StartsWith("[1]: "), "the way back");
+            Check(Throws<UsageException>(() => a.Call<long[]>("b", "echo", (object)new object[] { 1, "two" })).Message.StartsWith("answer[1]: "), "the way back");
+            var layers = new Dictionary<string, object> { { "layers", new object[] { 1e300 } } };
+            Same(Throws<UsageException>(() => a.Call<Dictionary<string, float[]>>("b", "echo", layers)).Message,
+                "answer.layers[0]: 1E+300 does not fit into System.Single");
+            Same(a.Call<float>("b", "echo", double.NegativeInfinity), float.NegativeInfinity);
             Throws<UsageException>(() => a.Call<long>("b", "echo", (object)null));
             Same(a.Call<long?>("b", "echo", (object)null), null);
             Same(a.Call<object>("b", "echo", null), null);
@@ -165,7 +177,7 @@ static class UserCode {
             fails("aggregate", "System.AggregateException");
             fails("cancelled", "TaskCanceledException");
             fails("itself", "contains itself");
-            fails("stranger", "System.Object is no value");
+            fails("stranger", "answer[0]: System.Object is no value");
             fails("three", "three: 0 arguments came, it takes 3");
             Same(a.Call<object>("b", "thread"), 7L);
             Same(a.Call<object>("b", "slowly"), 8L);
@@ -499,6 +511,9 @@ static class Misuse {
         Throws<ObjectDisposedException>(() => Same(view[0], null));
         x.Dispose();
         Same(x.ToString(), "Tensor (disposed)");
+        Same(Throws<ObjectDisposedException>(() => x.Relu()).ObjectName, "Tensor");
+        Same(Throws<ObjectDisposedException>(() => Same(x.Shape, null)).ObjectName, "Tensor");
+        Same(Throws<ObjectDisposedException>(() => Tensor.Concat(new[] { Tensor.Scalar(1.0), x })).ObjectName, "xs[1]");
         Throws<ObjectDisposedException>(() => x.GetHashCode());
     }
 

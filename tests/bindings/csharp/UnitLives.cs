@@ -192,6 +192,37 @@ static class Features {
         foreach (Worker each in workers) each.Dispose();
     }
 
+    // Another thread polled last: the shutdown runs what is open on its own.
+    public static void AShutdownOfAHostExecutorPolls() {
+        using (var worker = new Worker(new WorkerOptions { WorldSize = 1, Rendezvous = "inproc://polls", Executor = Executor.Host })) {
+            worker.Register("double", (int x) => 2 * x);
+            worker.Register("end", () => Throws<UsageException>(() => worker.Shutdown()).Code == Status.InvalidState);
+            worker.Start(Long);
+            var other = new Thread(() => worker.Poll());
+            other.Start();
+            other.Join();
+            Task<int> call = worker.CallAsync<int>("worker0", "double", 4);
+            Task<bool> within = worker.CallAsync<bool>("worker0", "end");
+            Report report = worker.Shutdown(Long);
+            Same(report.Clean, true);
+            Same(call.Result, 8);
+            Same(within.Result, true);
+        }
+    }
+
+    public static void TensorsWithoutElementsHaveNoView() {
+        OnMembers(worker => {
+            using (var mesh = new Mesh(worker, new[] { "data" }, new[] { 2L })) {
+                Tensor x = Tensor.Arange(0, 6);
+                x.MarkSharding(mesh, "('data',)");
+                var refused = Throws<UsageException>(() => x.View<float>());
+                Same(refused.Code, Status.InvalidState);
+                Check(refused.Message.Contains("the elements are not here"), refused.Message);
+                Same(x.ToLocal().View<float>().Length, 3L);
+            }
+        });
+    }
+
     static void OnMesh(Worker worker) {
         using (var mesh = new Mesh(worker, new[] { "data" }, new[] { 2L })) {
             Check(mesh.Visualize("('data', None)", new[] { 4L, 2L }).Contains("CPU 1"), "no picture");

@@ -198,13 +198,7 @@ pub trait FromValue: Sized {
     /// # Errors
     /// As [`FromValue::from_value`], naming the item.
     fn list_from_value(value: &Value) -> Result<Vec<Self>> {
-        expect(value, ValueKind::List)?;
-        let mut items = Vec::with_capacity(value.count());
-        for index in 0..value.count() {
-            let item = value.item(index).ok_or_else(Error::no_handle)?;
-            items.push(Self::from_value(&item).map_err(|failure| failure.at(&format!("[{index}]")))?);
-        }
-        Ok(items)
+        items_of(value)
     }
 
     /// Of an argument of a call, which may be a reference to what is wanted.
@@ -215,6 +209,17 @@ pub trait FromValue: Sized {
         let value = call.arg(index)?;
         Self::from_value(&value).map_err(|failure| failure.at(&format!("{}: args[{index}]", call.function())))
     }
+}
+
+/// The items one by one, so that a failure names its place.
+fn items_of<T: FromValue>(value: &Value) -> Result<Vec<T>> {
+    expect(value, ValueKind::List)?;
+    let mut items = Vec::with_capacity(value.count());
+    for index in 0..value.count() {
+        let item = value.item(index).ok_or_else(Error::no_handle)?;
+        items.push(T::from_value(&item).map_err(|failure| failure.at(&format!("[{index}]")))?);
+    }
+    Ok(items)
 }
 
 fn expect(value: &Value, kind: ValueKind) -> Result<()> {
@@ -268,7 +273,7 @@ impl FromValue for i64 {
         functions::value_get_int64(&value.0)
     }
     fn list_from_value(value: &Value) -> Result<Vec<Self>> {
-        ffi::copy_items(|buffer| functions::value_copy_int64s(&value.0, buffer))
+        ffi::copy_items(|buffer| functions::value_copy_int64s(&value.0, buffer)).or_else(|_| items_of(value))
     }
 }
 impl IntoValue for f64 {
@@ -284,7 +289,7 @@ impl FromValue for f64 {
         functions::value_get_float64(&value.0)
     }
     fn list_from_value(value: &Value) -> Result<Vec<Self>> {
-        ffi::copy_items(|buffer| functions::value_copy_float64s(&value.0, buffer))
+        ffi::copy_items(|buffer| functions::value_copy_float64s(&value.0, buffer)).or_else(|_| items_of(value))
     }
 }
 impl IntoValue for f32 {
@@ -294,7 +299,13 @@ impl IntoValue for f32 {
 }
 impl FromValue for f32 {
     fn from_value(value: &Value) -> Result<Self> {
-        f64::from_value(value).map(|number| number as f32)
+        let number = f64::from_value(value)?;
+        let narrowed = number as Self;
+        if narrowed.is_infinite() && number.is_finite() {
+            let message = format!("{number:e} does not fit a float of 32 bits: use f64");
+            return Err(Error::new(Code::InvalidArgument, message));
+        }
+        Ok(narrowed)
     }
 }
 

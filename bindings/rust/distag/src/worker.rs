@@ -501,7 +501,7 @@ impl WorkerBuilder {
     /// The silence after which a member is lost.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.raw.lease_ns = ffi::limit(Some(lease));
+        self.raw.lease_ns = ffi::finite_limit(lease);
         self
     }
 

@@ -1,7 +1,9 @@
 //! Bad days: functions that panic, errors that are odd, names taken twice, peers that die, ends with calls open.
 #![forbid(unsafe_code)]
 
-use distag::{ops, Backward, Call, Code, Context, CustomOp, Error, Mesh, Object, Result, Tensor, Value, Worker};
+use distag::{
+    ops, Backward, Call, Code, Context, CustomOp, Error, IntoValue, Mesh, Object, Result, Tensor, Value, Worker,
+};
 use distag_tests::{Group, SECONDS};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -290,6 +292,18 @@ fn a_timeout_of_zero_is_over_at_once_everywhere() {
     is_over.store(true, Ordering::SeqCst);
 }
 
+/// The longest time is for ever, not the shortest one.
+#[test]
+fn a_timeout_beyond_nanoseconds_never_ends() {
+    let builder = Worker::builder().rank(0).world_size(1).rendezvous("inproc://longest");
+    let alone = builder.call_timeout(Duration::from_nanos(1)).lease(Duration::MAX).build().unwrap();
+    echo(&alone).unwrap();
+    alone.start(Duration::MAX).unwrap();
+    let found = alone.request("worker0", "echo").unwrap().timeout(Duration::MAX).call::<i64>((5,));
+    assert_eq!(found.unwrap(), 5);
+    alone.shutdown(Duration::MAX).unwrap();
+}
+
 struct Counted(Arc<AtomicUsize>);
 impl Drop for Counted {
     fn drop(&mut self) {
@@ -351,10 +365,14 @@ fn bad_input_is_refused_by_its_place() {
         worker.register("layers", |x: BTreeMap<String, Vec<Tensor>>| Ok::<_, Error>(x.len() as i64))?;
         worker.register("nothing", || Ok::<_, Error>(()))?;
         worker.register("large", || Ok::<_, Error>(300i64))?;
+        worker.register("huge", || Ok::<_, Error>([1.0, 1e300]))?;
+        worker.register("integers", |x: BTreeMap<String, Vec<i64>>| Ok::<_, Error>(x.len() as i64))?;
+        worker.register("floats", |x: BTreeMap<String, Vec<f64>>| Ok::<_, Error>(x.len() as i64))?;
         worker.register("make", || Ok::<_, Error>(Object::new(5i32)))?;
         worker.register("use", |x: Object<String>| Ok::<_, Error>(x.len() as i64))
     });
     let a = group.a();
+    let mixed = || vec![1i64.into_value().unwrap(), "text".into_value().unwrap()];
     let cases = [
         ("matmul: inner sizes 3", ops::zeros(&[2, 3]).and_then(|x| x.matmul(&ops::zeros(&[4, 5])?)).map(|_| ())),
         ("float32[3] needs 12", Tensor::try_copy(&[1.0f32, 2.0], &[3]).map(|_| ())),
@@ -364,6 +382,9 @@ fn bad_input_is_refused_by_its_place() {
         ("the name of a function", a.call("b", "ec\0ho", ())),
         ("int: args[0]: 300 does not fit", a.call("b", "int", (300i64,))),
         ("int: args[0]: distag_value_get_int64: the value is a text", a.call("b", "int", ("300",))),
+        ("answer[1]: 1e300 does not fit", a.call::<Vec<f32>>("b", "huge", ()).map(|_| ())),
+        ("integers: args[0].layers[1]: dis", a.call("b", "integers", (BTreeMap::from([("layers", mixed())]),))),
+        ("floats: args[0].layers[1]: dis", a.call("b", "floats", (BTreeMap::from([("layers", mixed())]),))),
         ("answer: 300 does not fit", a.call::<i8>("b", "large", ()).map(|_| ())),
         ("layers: args[0].conv[0]", a.call("b", "layers", (BTreeMap::from([("conv", [1i64])]),))),
         ("answer: distag_value_get_int64: the value is null", a.call::<i64>("b", "nothing", ()).map(|_| ())),

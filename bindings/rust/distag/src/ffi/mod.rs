@@ -101,7 +101,16 @@ pub fn nanoseconds(time: std::time::Duration) -> i64 {
 
 /// A limit for C, where 0 says that there is none or a default: no time at all is the shortest one.
 pub fn limit(time: Option<std::time::Duration>) -> i64 {
-    time.map_or(0, |each| nanoseconds(each).max(1))
+    time.map_or(0, |each| match nanoseconds(each) {
+        0 => 1,
+        given => given,
+    })
+}
+
+/// A limit for C where for ever is none.
+pub fn finite_limit(time: std::time::Duration) -> i64 {
+    const LONGEST: i64 = i64::MAX / 4;
+    i64::try_from(time.as_nanos()).unwrap_or(LONGEST).clamp(1, LONGEST)
 }
 
 /// An array of handles for C, which lives as long as they do.

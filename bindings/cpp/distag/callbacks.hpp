@@ -54,6 +54,8 @@ distag_status guarded(distag_error* err, Body&& body) {
       return err->code;
     } catch (const error& failure) {
       copy_error(err, *failure.status().raw());
+      if (err->code == DISTAG_OK)
+        distag_error_set(err, DISTAG_E_USER, failure.what());  // thrown with the code of success
     } catch (const std::exception& failure) {
       distag_error_set(err, DISTAG_E_USER, describe(failure).c_str());
     } catch (abi::__forced_unwind&) {

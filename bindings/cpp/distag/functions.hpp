@@ -227,7 +227,9 @@ class binding {
   static void run(F& function, invocation& call, outcome& err, std::index_sequence<I...>) {
     constexpr std::size_t most = count_before(sizeof...(P));
     if (call.size() > most || call.size() < required()) {
-      err.fail(errc::invalid_argument, std::string(call.function()) + " takes " + std::to_string(most) +
+      constexpr std::size_t least = required();
+      const std::string wanted = (least == most ? "" : std::to_string(least) + " to ") + std::to_string(most);
+      err.fail(errc::invalid_argument, std::string(call.function()) + " takes " + wanted +
                                            (most == 1 ? " argument, " : " arguments, ") + std::to_string(call.size()) +
                                            " came");
       return;

@@ -78,10 +78,12 @@ class tensor : public detail::handle<distag_tensor, distag_tensor_retain, distag
   }
   template <class T>
   static tensor of(const std::vector<T>& numbers, outcome err = {}) {
+    static_assert(!std::is_same<T, bool>::value, "a std::vector<bool> has no memory of bools: use copy of an array");
     return copy(numbers.data(), numbers.size(), {static_cast<std::int64_t>(numbers.size())}, err);
   }
   template <class T>
   static tensor of(const std::vector<T>& numbers, ints shape, outcome err = {}) {
+    static_assert(!std::is_same<T, bool>::value, "a std::vector<bool> has no memory of bools: use copy of an array");
     return copy(numbers.data(), numbers.size(), shape, err);
   }
   // A tensor of a single number, without dims.
@@ -282,6 +284,18 @@ inline tensor_or_none::tensor_or_none(const tensor& given) noexcept : raw_(given
 
 inline const tensor& op_methods::self() const { return static_cast<const tensor&>(*this); }
 
+namespace detail {
+
+// The present values where they can be read: a process has not the elements of a sharded tensor as a whole.
+inline tensor readable_snapshot(const tensor& source, outcome& err) {
+  tensor made = source.snapshot(err);
+  if (!made || made.count() == 0 || distag_tensor_get_data(made.get()) != nullptr) return made;
+  err.fail(errc::invalid_state, "the elements are not here: use local() or gather()");
+  return {};
+}
+
+}  // namespace detail
+
 // The elements of a tensor as they were when the view was made, row-major and read-only. Nothing is copied, unless the
 // tensor is strided. It keeps the memory: copies of it and of the tensor may be destroyed in any order.
 template <class T>
@@ -306,8 +320,8 @@ class view {
  private:
   static tensor make(const tensor& source, outcome& err) {
     if (!source.is_of<T>(err)) return {};
-    if (source.is_contiguous()) return source.snapshot(err);
-    return source.snapshot(err).clone(err);
+    const tensor snapshot = detail::readable_snapshot(source, err);
+    return err.failed() || snapshot.is_contiguous() ? snapshot : snapshot.clone(err);
   }
 
   tensor kept_;

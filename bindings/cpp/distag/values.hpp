@@ -1,6 +1,6 @@
 // Values of calls, and how they become types of C++:
 //
-//   bool, integers, floats      a bool, an int64, a float64; an integer that does not fit is an error
+//   bool, integers, floats      a bool, an int64, a float64; a number that does not fit is an error
 //   std::string                 a text; to a call also std::string_view and const char *
 //   bytes                       bytes
 //   std::nullptr_t              null; std::optional<T>: null or T
@@ -13,8 +13,10 @@
 #define DISTAG_VALUES_HPP
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <tuple>
 
@@ -208,13 +210,27 @@ template <class T>
 struct convert<T, std::enable_if_t<std::is_floating_point<T>::value>> {
   static distag_value* to(T given, conversion& way) {
     distag_value* made = nullptr;
-    way.check(distag_value_create_float64(static_cast<double>(given), &made, way.raw()));
+    const double number = narrowed<double>(given, way);
+    if (!way.failed()) way.check(distag_value_create_float64(number, &made, way.raw()));
     return made;
   }
   static T from(distag_value* given, conversion& way) {
     double found = 0;
     way.check(distag_value_get_float64(given, &found, way.raw()));
-    return static_cast<T>(found);
+    return narrowed<T>(found, way);
+  }
+
+ private:
+  // A finite number stays finite.
+  template <class To, class From>
+  static To narrowed(From number, conversion& way) {
+    const To found = static_cast<To>(number);
+    if (std::isinf(found) && !std::isinf(number)) {
+      std::ostringstream text;
+      text << number;
+      way.fail(errc::invalid_argument, "a number that does not fit: " + text.str());
+    }
+    return found;
   }
 };
 
@@ -366,17 +382,18 @@ struct convert<std::vector<T>> {
   static std::vector<T> from(distag_value* given, conversion& way) {
     std::vector<T> found;
     if (!detail::is_kind(given, value_kind::list, "list", way)) return found;
-    std::size_t count = distag_value_get_count(given);
+    const std::size_t count = distag_value_get_count(given);
+    [[maybe_unused]] std::size_t copied = 0;
     if constexpr (std::is_same<T, double>::value) {
       found.resize(count);
-      way.check(distag_value_copy_float64s(given, found.data(), count, &count, way.raw()));
+      if (distag_value_copy_float64s(given, found.data(), count, &copied, nullptr) == DISTAG_OK) return found;
     } else if constexpr (std::is_same<T, std::int64_t>::value) {
       found.resize(count);
-      way.check(distag_value_copy_int64s(given, found.data(), count, &count, way.raw()));
-    } else {
-      found.reserve(count);
-      for (std::size_t i = 0; i < count && !way.failed(); ++i) found.push_back(detail::from_item<T>(given, i, way));
+      if (distag_value_copy_int64s(given, found.data(), count, &copied, nullptr) == DISTAG_OK) return found;
     }
+    found.clear();  // item by item, which tells the place of a failure
+    found.reserve(count);
+    for (std::size_t i = 0; i < count && !way.failed(); ++i) found.push_back(detail::from_item<T>(given, i, way));
     return found;
   }
 };

@@ -46,7 +46,7 @@ tensor snapshot_of(const tensor& source, outcome& err) {
                                          name_of(wanted) + ": cast it first");
     return {};
   }
-  return source.snapshot(err);
+  return readable_snapshot(source, err);
 }
 
 // A snapshot as an adaptor of its shape; without one, an adaptor without elements.

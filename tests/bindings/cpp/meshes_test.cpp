@@ -159,6 +159,19 @@ TEST(ShardedTensors, CountEachRowOfALossUnlessTheIgnoredTargetIsGiven) {
   });
 }
 
+TEST(ShardedTensors, AreNoViewsOfMemory) {
+  on_members("views", [](const worker&, const mesh& grid) {
+    status err;
+    EXPECT_TRUE(grid.shard(numbers(4, 6), "('data', 'model')").view<double>(err).empty());
+    EXPECT_EQ(err.code(), errc::invalid_state);
+    EXPECT_STREQ(err.message(), "the elements are not here: use local() or gather()");
+    err.clear();
+    EXPECT_TRUE(grid.shard(numbers(4, 6), "('data', 'model')").transpose(0, 1).view<double>(err).empty());
+    EXPECT_EQ(err.code(), errc::invalid_state);
+    EXPECT_EQ(grid.shard(numbers(0, 6), "('data', 'model')").view<double>().size(), 0u);
+  });
+}
+
 TEST(ShardedTensors, MayBeDeferred) {
   on_members("deferred", [](const worker& own, const mesh& grid) {
     deferred_options how;

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -195,6 +196,30 @@ TEST(Function, may_throw_what_fails_itself) {
       EXPECT_EQ(worker.call<std::int64_t>("throws", "double", {4}), 8);
     }
   }
+}
+
+// A failure with the code of success is one all the same: of a function, a hook, an op, and of a future's callback.
+TEST(Function, that_throws_has_failed_whatever_its_code) {
+  const auto worker = started("zero");
+  const auto fails = [](auto&& run) {
+    distag::status failure;
+    run(failure);
+    EXPECT_EQ(failure.code(), distag::errc::user);
+    EXPECT_NE(std::string(failure.message()).find("it failed"), std::string::npos) << failure.message();
+  };
+  worker.register_function("f", [] { throw distag::error(0, "it failed"); });
+  fails([&](distag::status& err) { worker.call<void>("zero", "f", {}, err); });
+  worker.register_function("one", [] { return 1; });
+  const auto chained =
+      worker.call_async<int>("zero", "one").then([](int) -> int { throw distag::error(0, "it failed"); });
+  fails([&](distag::status& err) { chained.get(120s, err); });
+  const tensor x = tensor::of({1.0f}).requires_grad(true);
+  x.add_hook([](const tensor&) { throw distag::error(0, "it failed"); });
+  fails([&](distag::status& err) { distag::context::local().backward(x * 3, err); });
+  struct op {
+    tensor forward(const tensor&) { throw distag::error(0, "it failed"); }
+  };
+  fails([&](distag::status& err) { distag::apply_custom("op", op(), {x}, err); });
 }
 
 TEST(Function, may_fail_when_it_is_let_go) {
@@ -439,6 +464,11 @@ TEST(BadInput, is_refused_by_its_place) {
   worker.register_function("echo", [](value x) { return x; });
   worker.register_function("small", [](int x) { return x; });
   worker.register_function("layers", [](std::map<std::string, std::vector<tensor>> x) { return x.size(); });
+  worker.register_function("maybe", [](int x, std::optional<int> y) { return x + y.value_or(0); });
+  worker.register_function("float32", [](float x) { return x; });
+  worker.register_function("integers", [](std::map<std::string, std::vector<std::int64_t>> x) { return x.size(); });
+  worker.register_function("doubles", [](std::map<std::string, std::vector<double>> x) { return x.size(); });
+  const std::map<std::string, std::vector<value>> mixed{{"layers", {1, "text"}}};
   worker.register_function("nothing", [] {});
   worker.register_function("empty", [] { return tensor(); });
   worker.register_function("make", [] { return std::make_unique<Counter>(); });
@@ -474,6 +504,12 @@ TEST(BadInput, is_refused_by_its_place) {
        [&] { call_one("small", std::int64_t{1} << 40); }},
       {"small: args[0]: distag_value_get_int64: the value is a text", [&] { call_one("small", "1"); }},
       {"small takes 1 argument, 2 came", [&] { call("small", 2); }},
+      {"maybe takes 1 to 2 arguments, 0 came", [&] { worker.call<value>("refuses", "maybe", {}); }},
+      {"float32: args[0]: a number that does not fit: 1e+300", [&] { call_one("float32", 1e300); }},
+      {"integers: args[0].layers[1]: distag_value_get_int64: the value is a text",
+       [&] { call_one("integers", mixed); }},
+      {"doubles: args[0].layers[1]: distag_value_get_float64: the value is a text",
+       [&] { call_one("doubles", mixed); }},
       {"layers: args[0].conv[1]: distag_value_get_tensor: the value is an int64",
        [&] {
          call_one("layers", std::map<std::string, std::vector<value>>{{"conv", {tensor::of({1.0}), 5}}});
@@ -604,6 +640,10 @@ TEST(Value, converts_containers) {
   EXPECT_THROW(value(-1).as<std::uint64_t>(), distag::usage_error);
   EXPECT_THROW(value(~std::uint64_t{0}), distag::usage_error);
   EXPECT_THROW((value(1).as<std::vector<int>>()), distag::usage_error);
+  EXPECT_THROW(value(1e39).as<float>(), distag::usage_error);
+  EXPECT_THROW(value(1e400L), distag::usage_error);
+  EXPECT_EQ(value(-HUGE_VAL).as<float>(), -HUGE_VALF);
+  EXPECT_EQ((value(std::vector<value>{1, 2.5}).as<std::vector<double>>()), (std::vector<double>{1, 2.5}));
   EXPECT_TRUE(value(nullptr).is_null());
   EXPECT_FALSE(value(given)["none"]);
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <distag/xtensor.hpp>
+#include <thread>
 #include <xtensor/xmath.hpp>
 #include <xtensor/xview.hpp>
 
@@ -95,6 +96,30 @@ TEST(AsXtensor, refuses_another_dtype_or_rank_by_both_names) {
   EXPECT_EQ((as_xtensor<double, 3>(x, err).size()), 0u);
   EXPECT_EQ(err.code(), distag::errc::invalid_argument);
   EXPECT_EQ(as_xtensor<double>(x, err).size(), 0u) << "an earlier failure passes through";
+}
+
+TEST(AsXtensor, has_no_elements_where_none_are_here) {
+  std::vector<distag::worker> workers;
+  std::vector<distag::future<void>> starts;
+  for (int rank = 0; rank < 2; ++rank) {
+    distag::worker_options options;
+    options.rank = rank;
+    options.world_size = 2;
+    options.rendezvous = "inproc://xtensor";
+    workers.emplace_back(options);
+    starts.push_back(workers.back().start_async());
+  }
+  distag::wait_all(starts);
+  const auto look = [&workers](std::size_t rank) {
+    const distag::mesh mesh(workers[rank], {2}, {"x"});
+    distag::status err;
+    EXPECT_EQ(as_xtensor<float>(mesh.shard(distag::ones({4}), "('x',)"), err).size(), 0u);
+    EXPECT_EQ(err.code(), distag::errc::invalid_state);
+  };
+  std::thread other(look, 1);
+  look(0);
+  other.join();
+  EXPECT_EQ(as_xtensor<float>(tensor::of(std::vector<float>(), {0, 3})).size(), 0u);
 }
 
 TEST(FromXtensor, takes_a_container_without_a_copy) {

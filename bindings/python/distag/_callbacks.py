@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
+import traceback
 from ctypes import c_void_p, py_object, pythonapi
 from opcode import opmap
 from typing import Any, Callable, TypeVar
@@ -41,9 +42,15 @@ def count() -> int:
 def report(failure: BaseException) -> None:
     """Tells of a failure that has nobody to go to; Ctrl-C goes to the main thread."""
     note_interrupt(failure)
-    if not isinstance(failure, KeyboardInterrupt):
-        arguments: Any = _Unraisable(failure)
-        sys.unraisablehook(arguments)
+    if isinstance(failure, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+        return
+    if sys.unraisablehook is sys.__unraisablehook__:  # it takes only arguments that the interpreter has made
+        if sys.stderr is not None:
+            sys.stderr.write(_Unraisable.err_msg + "\n" + "".join(traceback.format_exception(
+                type(failure), failure, failure.__traceback__)))
+        return
+    arguments: Any = _Unraisable(failure)
+    sys.unraisablehook(arguments)
 
 
 class _Unraisable:

@@ -6,8 +6,9 @@ from ctypes import byref, sizeof
 from typing import TYPE_CHECKING, Any, Union
 
 from . import _raw
-from ._arguments import Duration, limit_ns, text
+from ._arguments import Duration, invalid, limit_ns, text
 from ._recording import is_grad_enabled
+from .errors import kind_of
 
 if TYPE_CHECKING:
     from .context import Context
@@ -36,7 +37,11 @@ def current_context() -> Context | None:
 def context_handle(context: ContextArgument) -> Any:
     """The handle that a call is given; None records nothing."""
     chosen = current_context() if isinstance(context, Current) else context
-    return None if chosen is None else chosen._h
+    if chosen is None:
+        return None
+    if not hasattr(type(chosen), "backward"):
+        raise invalid(f"context: a Context is wanted, or None, not {kind_of(chosen)}")
+    return chosen._h
 
 
 def call_options(timeout: Duration = None, within: Any = None, label: str | None = None,

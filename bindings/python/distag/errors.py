@@ -1,7 +1,6 @@
 """Failures of distag as exceptions: one class per ten of their status, which says how to go on."""
 from __future__ import annotations
 
-import _thread
 import enum
 import threading
 from ctypes import byref
@@ -116,13 +115,10 @@ class Interrupt:
 
 
 def note_interrupt(failure: BaseException) -> None:
-    """Keeps a Ctrl-C that ended a callback; one of another thread goes to the main thread, where it belongs."""
-    if not isinstance(failure, KeyboardInterrupt):
-        return
-    if threading.current_thread() is threading.main_thread():
+    """Keeps a Ctrl-C that ended a callback. Only the main thread hears signals: on another one a KeyboardInterrupt is a
+    failure of the code that raised it."""
+    if isinstance(failure, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
         Interrupt.is_due = True
-    else:
-        _thread.interrupt_main()
 
 
 def raise_interrupt() -> None:

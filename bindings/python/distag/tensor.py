@@ -401,7 +401,7 @@ def as_tensor(value: Operand, like: Tensor) -> Tensor:
     if not isinstance(value, Real):
         return tensor(value)
     if dtype in FLOATING:
-        return ops.full(float(value), (), dtype)
+        return ops.full(value if isinstance(value, Integral) else float(value), (), dtype)
     if isinstance(value, builtins.bool):
         return tensor(value)
     return tensor(int(value) if isinstance(value, Integral) else float(value))

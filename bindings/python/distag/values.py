@@ -11,7 +11,7 @@ from ._handles import ValueHandle
 from ._library import lib
 from ._raw import distag_error
 from ._values_in import check_plain
-from .errors import fail, kind_of
+from .errors import ClosedError, fail, kind_of
 
 OBJECT_TYPE = b"python.object"
 MAX_DEPTH = 16
@@ -58,7 +58,10 @@ def object_value(item: Any) -> ValueHandle:
 def _convert(item: Any, keep: list[Any], path: str, parents: tuple[int, ...]) -> Any:
     as_value = getattr(type(item), "_distag_as_value", None)
     if as_value is not None:
-        handle = item._h
+        try:
+            handle = item._h
+        except ClosedError as closed:
+            raise ClosedError(f"{path}: {closed.message}", closed.code) from None
         keep.append(handle)
         return as_value(handle)
     if isinstance(item, (list, tuple, dict)):

@@ -158,10 +158,15 @@ class Worker(Owner):
         if any(call._worker is self for call in _callbacks.local.invocations):
             raise UsageError("shutdown: a function cannot wait for its own worker to end: use shutdown_async",
                              _raw.E_INVALID_STATE)
+        # With the host executor this thread is the one that polls from now on, as for distag_worker_shutdown.
+        if lib.distag_worker_get_fd(self._h) >= 0:
+            HostExecutor.polls_here(self._h)
+            lib.distag_worker_poll(self._h, 0, 0, None, None)
         return self.shutdown_async(timeout).result()
 
     def shutdown_async(self, timeout: Duration = FOREVER) -> Future[dict[str, Any]]:
         """The same as a future."""
+        self._starting = None  # a start after this is another one
         handle, here = self._h, weakref.ref(self)
 
         def read(report: Any) -> dict[str, Any]:

@@ -339,6 +339,47 @@ class Failures(unittest.TestCase):
                 future.result()
         self.assertEqual({str(each.exc_value) for each in self.unraisable}, {f"broken {name}" for name in called})
 
+    def test_what_nobody_waits_for_is_told_where_no_hook_is_set(self):
+        program = HEAD + """
+with distag.Worker("a", rank=0, world_size=1, rendezvous="inproc://told", on_member=lambda member: 1 / 0) as a:
+    future = a.call_async("a", "neg", distag.ones((1,)))
+    done = threading.Event()
+    future.add_done_callback(lambda _: (done.set(), undefined_name))
+    done.wait(120)
+"""
+        told = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, text=True, timeout=120)
+        self.assertEqual((told.returncode, told.stdout), (0, ""))
+        err = told.stderr
+        self.assertIn("Exception ignored in a callback of distag\nTraceback", err)
+        self.assertIn("ZeroDivisionError: division by zero", err)
+        self.assertIn("NameError: name 'undefined_name' is not defined", err)
+
+    def test_a_shutdown_of_a_host_executor_runs_what_is_open_where_another_thread_polled(self):
+        with distag.Worker("a", rank=0, world_size=1, rendezvous="inproc://polled", executor="host",
+                           functions={"double": lambda x: 2 * x}) as a:
+            other = threading.Thread(target=a.poll)
+            other.start()
+            other.join()
+            future = a.call_async("a", "double", 4)
+            self.assertTrue(a.shutdown(timeout=120)["clean"])
+            self.assertEqual(future.result(), 8)
+
+    def test_a_keyboard_interrupt_of_a_function_on_a_thread_of_the_pool_is_its_own_failure(self):
+        def raises():
+            raise KeyboardInterrupt
+
+        with group({"raises": raises}) as (a, _):
+            with self.assertRaisesRegex(distag.UserError, "KeyboardInterrupt"):
+                a.call("b", "raises")
+
+    def test_a_start_after_the_shutdown_is_refused_also_when_it_was_a_future(self):
+        worker = distag.Worker("a", rank=0, world_size=1, rendezvous="inproc://again")
+        distag.wait_all([worker.start_async()])
+        worker.shutdown(timeout=120)
+        with self.assertRaises(distag.UsageError) as raised:
+            worker.start()
+        self.assertEqual(raised.exception.code, distag.Status.INVALID_STATE)
+
     def test_a_continuation_that_fails_fails_its_future(self):
         with group({"one": lambda: 1}) as (a, _):
             chained = a.call_async("b", "one").then(lambda future: future.result() // 0)

@@ -144,6 +144,12 @@ class Messages(unittest.TestCase):
         with group({"one": lambda: 1}) as (a, _):
             self.says(distag.UsageError, "executor=.host.", lambda: a.attach(asyncio))
             self.says(distag.UsageError, "label: a text is wanted, not an int", lambda: a.call("b", "one", label=1))
+            self.says(distag.UsageError, "context: a Context is wanted, or None, not an int",
+                      lambda: a.call("b", "one", context=5))
+            gone = distag.ones((1,))
+            gone.close()
+            self.says(distag.ClosedError, r"args\[1\].layers\[0\]: this Tensor is closed",
+                      lambda: a.call("b", "one", 1, {"layers": [gone]}))
             self.says(distag.UsageError, "a duration is a number of seconds", lambda: a.call("b", "one", timeout="1"))
         with distag.Worker("a", rank=0, world_size=1, rendezvous="inproc://attach", executor="host") as a:
             self.says(distag.UsageError, "an event loop is wanted, .* not a str", lambda: a.attach("loop"))

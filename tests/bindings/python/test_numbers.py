@@ -133,8 +133,11 @@ class BigIntegers(unittest.TestCase):
 
     def test_beside_floats_they_are_floats(self):
         x = distag.tensor([1.0], distag.float64)
-        self.assertEqual((x * self.big).tolist(), [float(self.big)])
+        self.assertEqual((x * float(self.big)).tolist(), [float(self.big)])
         self.assertEqual((x + 2**70).tolist(), [2.0**70])
+        for operate in (lambda: x * self.big, lambda: self.big + x, lambda: x - 10**400,
+                        lambda: distag.ones((1,)) + self.big):
+            self.refused(operate)
 
     def test_more_than_64_bits_are_refused(self):
         for operate in (lambda: distag.tensor([1]) + 2**63, lambda: distag.full(2**64, (), distag.int64)):

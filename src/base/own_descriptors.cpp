@@ -42,7 +42,7 @@ ino_t socket_inode(int descriptor) {
 void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
   new (&own_mutex) Mutex;
   int nothing = own_count == 0 ? -1 : eventfd(0, EFD_CLOEXEC);
-  const int apart = nothing;
+  int apart = nothing;
   for (size_t i = 0; i < own_count; ++i) {
     const auto [number, inode] = own_numbers.load()[i];
     if (inode != 0 && socket_inode(number) != inode) continue;
@@ -50,6 +50,8 @@ void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
       close(number);
       nothing = eventfd(0, EFD_CLOEXEC);
     }
+    // One that was opened while the system forked is listed, but may be no descriptor here: it stays the eventfd then.
+    if (nothing == number) apart = -1;
     // Above a limit that was lowered meanwhile no number can be taken.
     if (nothing != number && dup3(nothing, number, O_CLOEXEC) < 0) close(number);
   }

@@ -50,7 +50,7 @@ void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
       close(number);
       nothing = eventfd(0, EFD_CLOEXEC);
     }
-    // One that was opened while the system forked is listed, but may be no descriptor here: it stays the eventfd then.
+    // A descriptor that was opened while the system forked is listed, but may not be there: it stays the eventfd then.
     if (nothing == number) apart = -1;
     // Above a limit that was lowered meanwhile no number can be taken.
     if (nothing != number && dup3(nothing, number, O_CLOEXEC) < 0) close(number);

@@ -14,7 +14,8 @@ namespace distag {
 void MeshWaiting::start_timer(const std::shared_ptr<OpenCollective>& call) {
   assert_on_loop(place_.environment.loop);
   constexpr Nanos kAskAfter = kSecond;
-  const Nanos patience = call->timeout < 0 ? kAskAfter : std::max(std::min(kAskAfter, call->timeout / 2), kMillisecond);
+  const Nanos half = call->deadline == kNever ? kAskAfter : (call->deadline - call->begun) / 2;
+  const Nanos patience = std::max(std::min(kAskAfter, half), kMillisecond);
   const Nanos when = std::min(place_.environment.loop.now() + patience, call->deadline);
   call->timer = place_.environment.loop.start_timer(when, [this, call] { on_timer(call); });
 }
@@ -56,8 +57,8 @@ Error MeshWaiting::deadline_error(const OpenCollective& call) const {
   return error;
 }
 
-// The first of those that keep the call waiting and are not known to wait themselves: the same, whichever member's time
-// is up first.
+// The first of those that keep the call waiting and are not known to wait themselves. Members that have heard the same
+// find the same one.
 std::optional<int64_t> MeshWaiting::find_absent(const OpenCollective& call) const {
   const LineState& state = lines_.at(call.line);
   std::vector<int64_t> awaited = call.missing();

@@ -723,11 +723,13 @@ TEST(Collectives, MembersThatWaitForEachOtherInCallsThatDifferHearSo) {
   }
 }
 
-void tell_where_it_is(Nanos timeout) {
+// `time_left`: of the timeout; 0: all.
+void tell_where_it_is(Nanos timeout, Nanos time_left) {
   MeshGroup members(3, {2, 2}, {}, {}, 60 * kSecond);
-  const auto begin = [&](int32_t rank, const layout::Axes& axes, Nanos patience) {
+  const auto begin = [&](int32_t rank, const layout::Axes& axes, Nanos patience, Nanos left = 0) {
     CollectiveCall call = call_of(CollectiveKind::kAllReduce, axes, numbers({2}, 1));
     call.timeout = patience;
+    call.time_left = left;
     return members.mesh(rank).collective(call);
   };
   const Result row = begin(2, {1}, 0);  // for which rank 3 does not come
@@ -736,13 +738,13 @@ void tell_where_it_is(Nanos timeout) {
   const Result other = begin(1, {1}, 0);
   value_of(own);
   value_of(other);
-  const Error error = failure_of(*begin(0, {0}, timeout));
+  const Error error = failure_of(*begin(0, {0}, timeout, time_left));
   expect_failure(
       error, Status::kDeadline,
       fmt::format(
           "waits for worker \"w2\" (rank 2), which is at call 1, all_reduce(float64[2], sum, axes y), since {} s, "
           "and waits for rank 3; worker \"w3\" (rank 3), which is not in any call, and has made none",
-          (10 * kSecond + timeout + kSecond / 2) / kSecond));
+          (10 * kSecond + (time_left == 0 ? timeout : time_left) + kSecond / 2) / kSecond));
   EXPECT_EQ(failure_of(*row).message(), error.message());
   for (const Error& one : {error, failure_of(*row)}) EXPECT_EQ(one.origin_rank(), 3);
 }
@@ -750,7 +752,8 @@ void tell_where_it_is(Nanos timeout) {
 // The newest answer counts, and ages. The missing member is named, also where others wait for it, and where there is
 // time to ask them only once.
 TEST(Collectives, ADeadlineTellsWhereTheMissingMemberIs) {
-  for (const Nanos timeout : {20 * kSecond, 1400 * kMillisecond}) tell_where_it_is(timeout);
+  for (const Nanos timeout : {20 * kSecond, 1400 * kMillisecond}) tell_where_it_is(timeout, 0);
+  tell_where_it_is(20 * kSecond, 600 * kMillisecond);
 }
 
 TEST(Collectives, MoreCallsThanALineHoldsAreRefusedOrWait) {

@@ -269,7 +269,7 @@ Heard Meshes::lead(Mesh& mesh, const Peer& from, const wire::Body& body) {
 
 Heard Meshes::keep(const Id& mesh, const Peer& from, const wire::Body& body) {
   if (const auto* where = std::get_if<wire::Where>(&body)) {
-    const bool is_being_made = creations_.contains(where->proposed);
+    const bool is_being_made = where->proposed == 0 ? !creations_.empty() : creations_.contains(where->proposed);
     if (!is_being_made) {
       // The peer waits for a member that never had the mesh, as its creation failed here alone, or has it no more.
       Error error(Status::kDisconnected,

@@ -65,6 +65,10 @@ std::shared_ptr<Future<Tensor>> begin(distag_mesh& mesh, const Given& given, boo
     return members.collective(std::move(call));
   } catch (...) {
     const Error error = current_error();
+    if (error.status() == Status::kOutOfMemory) {
+      members.end(error);  // the others cannot know it
+      throw;
+    }
     members.note(mesh.line_name(), "collective, which fails: " + std::string(error.message()),
                  Fingerprint().add(error.message()).value());
     throw;

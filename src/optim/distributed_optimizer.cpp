@@ -264,7 +264,7 @@ struct DistributedOptimizer::State::Measured {
     SquareSum squares;
     for (size_t i = 0; i < state.owners.size(); ++i) {
       const double square = need(round.answer(i), "square").as_float64();
-      const Value* scaled = round.answer(i).find("scaled_square");  // version 0.2 does not tell it
+      const Value* scaled = round.answer(i).find("scaled_square");
       squares += scaled == nullptr ? SquareSum(square) : SquareSum(square, scaled->as_float64());
       passes.push_back(static_cast<uint64_t>(need(round.answer(i), "passes").as_int64()));
     }

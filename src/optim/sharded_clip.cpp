@@ -1,6 +1,7 @@
 #include "optim/sharded_clip.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "optim/norm.h"
@@ -33,7 +34,7 @@ double clip_sharded(const Tensors& parameters, Context& context, double max_norm
   }
   const ShardSlot& slot = *parameters.front().shard_slot();
   SquareSum all(slot.sum_over_members(own.sum, timeout));
-  if (!all.is_finite()) all.scaled = slot.sum_over_members(own.scaled, timeout);  // on all members, or on none
+  if (std::isinf(all.sum)) all.scaled = slot.sum_over_members(own.scaled, timeout);  // on all members, or on none
   const double norm = all.root();
   const double factor = clip_factor(norm, max_norm);
   if (factor != 1.0) context.scale_gradients(ids, factor, gradients->passes);

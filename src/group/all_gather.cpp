@@ -23,8 +23,19 @@ Ranks ascending(const std::vector<int32_t>& given) {
   return ranks;
 }
 
+// Whether the value may be the reason why the request was not sent.
 bool is_of_value(const Error& error) {
-  return error.status() == Status::kInvalidArgument || error.status() == Status::kUnsupported;
+  switch (error.status()) {
+    case Status::kOutOfMemory:
+    case Status::kDisconnected:
+    case Status::kPeerRestarted:
+    case Status::kDeadline:
+    case Status::kCancelled:
+    case Status::kProtocol:  // the round is over
+      return false;
+    default:
+      return !error.may_have_run();
+  }
 }
 
 }  // namespace
@@ -59,7 +70,7 @@ std::shared_ptr<Future<Value>> AllGather::begin(const Value& value, std::optiona
   } catch (...) {
     turn->value = Value();
     turn->failure = current_error();
-    if (!is_of_value(*turn->failure)) throw;
+    if (turn->failure->status() == Status::kOutOfMemory) throw;
   }
   turn->timeout = timeout;
   turn->deadline = deadline_after(shared_.loop.now(), timeout);
@@ -190,7 +201,7 @@ void AllGather::on_answer(const TurnPointer& turn, const Future<Value>& answer) 
     if (!turn->has_values) fail(Status::kProtocol, "the round is over, and its values have not come");
   } catch (...) {
     Error error = current_error();
-    const bool is_unsent = is_of_value(error) && !error.may_have_run() && !turn->failure;
+    const bool is_unsent = is_of_value(error) && !turn->failure;
     if (is_unsent && !turn->future->is_done()) {
       turn->failure = std::move(error);
       turn->value = Value();

@@ -17,7 +17,8 @@ namespace distag {
 // called, the values come down a tree (GatherTree), and then the calls are answered. For each set of ranks, one call of
 // a worker is under way at a time, until it is answered or its callee is lost; the next ones wait. So the first call of
 // a member meets the first of the others, the second meets the second, and arriving values belong to the call under
-// way. A failed call does not count. Shared with the tasks that it posts to the loop.
+// way. A call that fails before it has come does not count; one that comes with a failure instead of a value does.
+// Shared with the tasks that it posts to the loop.
 class AllGather : public std::enable_shared_from_this<AllGather> {
  public:
   static constexpr const char* kFunction = "distag.all_gather";

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "base/each_step.h"
 #include "tensor/payload_bytes.h"
+#include "wire/encoder.h"
+#include "wire/format.h"
 
 namespace distag {
 
@@ -48,7 +51,8 @@ Ranks decode_ranks(const Value& value) {
 Values GatherRequest::encode() && {
   Values args = {encode_ranks(ranks), Value(static_cast<int64_t>(time_left)), Value(turn), std::move(value)};
   if (failure) {
-    args.push_back(Value::list({Value(static_cast<int64_t>(failure->status())), Value::text(failure->message())}));
+    args.push_back(Value::list({Value(static_cast<int64_t>(failure->status())),
+                                Value::text(wire::mend_text(failure->message(), wire::kMaxErrorBytes))}));
   }
   return args;
 }
@@ -62,7 +66,14 @@ Error decode_failure(const Value& value) {
   if (status <= 0 || status > std::numeric_limits<int32_t>::max()) {
     fail(Status::kInvalidArgument, "all_gather: a failure has status {}", status);
   }
-  return {static_cast<Status>(status), parts[1].as_text()};
+  const std::string& text = parts[1].as_text();
+  if (text.size() > wire::kMaxErrorBytes) {
+    fail(Status::kInvalidArgument, "all_gather: the text of a failure has {} bytes, above the limit of {}", text.size(),
+         wire::kMaxErrorBytes);
+  }
+  const auto known = static_cast<Status>(status);
+  const bool is_known = known >= Status::kUser || std::string_view(status_name(known)) != "UNKNOWN";
+  return {is_known ? known : Status::kRemote, text};
 }
 
 }  // namespace
@@ -112,8 +123,9 @@ void GatherRounds::check(const GatherRequest& request, const Peer& caller) const
   for (const int32_t rank : ranks) shared_.check_rank_present(rank);
 }
 
-// Limits the number and the bytes of contributions. A value above the limit is accepted if it is the only one.
-void GatherRounds::check_room(const GatherRequest& request, const Peer& caller) {
+// Limits the number and the bytes of contributions. A value above the limit is accepted if it is the only one. A value
+// without room is dropped, and fails its round for all.
+void GatherRounds::check_room(GatherRequest& request, const Peer& caller) {
   size_t count = 0;
   uint64_t bytes = 0;
   for (auto next = rounds_.begin(); next != rounds_.end();) {
@@ -128,10 +140,13 @@ void GatherRounds::check_room(const GatherRequest& request, const Peer& caller) 
   }
   const uint64_t most = 2 * uint64_t{shared_.session->limits().max_message_bytes};
   if (count < kMost && (count == 0 || bytes + payload_bytes(request.value) <= most)) return;
-  fail(Status::kOverloaded,
-       "all_gather: {} has come to {} rounds that are not complete, with {} bytes, and rank {} takes "
-       "no more: wait for earlier ones first",
-       describe_peer(caller), count, bytes, shared_.self.rank);
+  Error full(Status::kOverloaded,
+             fmt::format("all_gather: {} has come to {} rounds that are not complete, with {} bytes, and rank {} takes "
+                         "no more: wait for earlier ones first",
+                         describe_peer(caller), count, bytes, shared_.self.rank));
+  if (count >= kMost) throw full;
+  request.value = Value();
+  request.failure = std::move(full);
 }
 
 // Names the missing members; those without a known name by rank.
@@ -175,9 +190,9 @@ void GatherRounds::add(Round& round, GatherRequest request, const Peer& caller, 
   const Ranks& ranks = request.ranks;
   round.gave_up.erase(caller.rank);
   if (request.failure) request.failure->add_context(describe_peer(caller)).set_origin_rank(caller.rank);
-  round.came.emplace(caller.rank,
-                     Contribution{caller.incarnation, request.turn, request.value, std::move(request.failure),
-                                  payload_bytes(request.value), std::move(reply)});
+  const uint64_t bytes = payload_bytes(request.value) + (request.failure ? request.failure->message().size() : 0);
+  round.came.emplace(caller.rank, Contribution{caller.incarnation, request.turn, request.value,
+                                               std::move(request.failure), bytes, std::move(reply)});
   if (round.came.size() == ranks.size()) {
     complete(ranks);
     return;
@@ -298,6 +313,7 @@ void GatherRounds::on_peer_gone(const Peer& peer, const Error& error) {
   std::vector<Ranks> hit;
   for (auto& [ranks, round] : rounds_) {
     if (!std::binary_search(ranks.begin(), ranks.end(), peer.rank)) continue;
+    round.gave_up.erase(peer.rank);
     const auto came = round.came.find(peer.rank);
     if (came != round.came.end() && came->second.from == peer.incarnation) remove(round, peer.rank);
     hit.push_back(ranks);

@@ -318,7 +318,7 @@ func TestWrongArguments(t *testing.T) {
 		same(t, must(distag.As[float32](fits)), float32(fits))
 	}
 	_, err = distag.As[map[string][]int8](map[string]any{"layers": []any{int64(1), "x"}})
-	is(t, err, distag.ErrInvalidArgument, "answer.layers[1]: a string, where a int8 is wanted")
+	is(t, err, distag.ErrInvalidArgument, "answer.layers[1]: a string, where an int8 is wanted")
 	_, err = distag.As[int]("x")
 	is(t, err, distag.ErrInvalidArgument, "answer: a string, where a int is wanted")
 	_, err = a.NewRRef(map[string]any{"layers": []string{"\xff"}})

@@ -1825,11 +1825,11 @@ DISTAG_API distag_status distag_checkpoint_save_async(distag_mesh *mesh, const c
                                                       distag_error *err);
 
 /* Loads what was saved with any mesh and specs, and safetensors of others: a file, or a directory with one or with
- * model.safetensors.index.json. Tensors in `into`, a map like the one saved, get their elements in place, each member
- * its parts. All is read and checked first: a failure leaves them as they were, unless a file cannot be read again, as
- * the message says. out_value is all that was saved: tensors that `into` lacks are deferred, to be marked or read.
- * Without a mesh this process reads alone. Else collective. Blocks. Fails: NOT_FOUND (directory, entry); PROTOCOL (a
- * damaged file, named with its entry); INVALID_ARGUMENT (shape, dtype); INVALID_STATE; UNSUPPORTED (another dtype). */
+ * model.safetensors.index.json. Tensors in `into`, a map as saved, get their elements in place, each member its parts;
+ * readers of them wait. All is checked first: a failure leaves them as they were, unless a file cannot be read again,
+ * as the message says: some may have new or damaged elements. out_value is all of it: what `into` lacks is deferred, to
+ * mark or read. Without a mesh this process reads alone. Else collective. Blocks. Fails: NOT_FOUND (directory, entry);
+ * PROTOCOL (damaged file, entry); INVALID_ARGUMENT (shape, dtype); INVALID_STATE; UNSUPPORTED (another dtype). */
 DISTAG_API distag_status distag_checkpoint_load(distag_mesh *mesh /* nullable */, const char *directory,
                                                 distag_value *into /* nullable */, int64_t timeout_ns,
                                                 distag_value **out_value /* nullable */, distag_error *err);

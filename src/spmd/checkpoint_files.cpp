@@ -142,22 +142,22 @@ class RunReader {
         block_(block) {}
 
   // Reads `count` bytes, beginning at `from`, which is behind the run before. `out` nullptr: they are only checked.
+  // Bools are checked before they are at `out`, where any other number would be no bool.
   void read(uint64_t from, uint64_t count, std::byte* out) {
     while (count > 0) {
       if (from >= next_) go_to(from);
       uint64_t some = std::min(count, (from < next_ ? next_ : end_) - from);
-      const std::byte* bytes = out;
       if (from < next_) {
-        bytes = block_.data() + (from - block_begin_);
+        const std::byte* const bytes = block_.data() + (from - block_begin_);
+        if (has_bools_) check_bools(bytes, some, file_.path(), path_);
         if (out != nullptr) std::memcpy(out, bytes, some);
-      } else if (out != nullptr && (some >= kLeastDirect || next_ + some == end_)) {
+      } else if (out != nullptr && !has_bools_ && (some >= kLeastDirect || next_ + some == end_)) {
         some = std::min(some, kBlock);
         fetch(out, some);
       } else {
         fill();
         continue;
       }
-      if (has_bools_) check_bools(bytes, some, file_.path(), path_);
       if (out != nullptr) out += some;
       from += some;
       count -= some;

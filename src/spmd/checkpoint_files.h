@@ -70,7 +70,7 @@ class StoredElements {
   // Throws UNSUPPORTED, naming file and entry, if the elements have a dtype that tensors lack.
   void check_dtype(const std::string& path) const;
   // Reads the elements of a box of an entry. Throws as check_dtype, and PROTOCOL, naming file and entry, for pieces
-  // that were changed; then some elements may have been read.
+  // that were changed; then some elements may have been read, also damaged ones.
   void read(const std::string& path, const layout::Box& box, const Destination& to, ReadBlock& block) const;
   // Reads and checks every piece.
   void check() const;

@@ -1,7 +1,7 @@
 // Position 0 reads the index and sends it. Each member reads the pieces that meet its parts and checks them, a block at
 // a time, and makes the result of the load. Once all members have, each reads them again, into its tensors: to keep the
 // elements from the first time would take the memory of the parts once more. Failures come before the first element is
-// written, unless a file that was whole cannot be read again.
+// written, unless a file that was whole cannot be read again: that ends the mesh.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -87,7 +87,8 @@ void check_elements(const StoredElements& stored, const Targets& targets, const 
   }
 }
 
-// Writes all targets in one instant. Takes no memory once the first element is written.
+// Writes all targets in one instant: their readers wait while files are read. Takes no memory for elements once the
+// first is written.
 void write_elements(const StoredElements& stored, const Targets& targets, ReadBlock& block) {
   std::vector<Tensor> memory;
   for (const Target& target : targets) memory.push_back(target.memory);
@@ -102,7 +103,8 @@ void write_elements(const StoredElements& stored, const Targets& targets, ReadBl
     }
   } catch (...) {
     if (!is_begun) throw;
-    throw current_error().add_context("elements that were whole cannot be read again, and some tensors have theirs");
+    throw current_error().add_context(
+        "elements that were whole cannot be read again, and some tensors may have new or damaged elements");
   }
 }
 
@@ -215,13 +217,13 @@ Value load_items(CallOnLine& call, const std::string& folder, const Targets& tar
       return {};
     });
     if (!checked.failure) {
-      try {
+      const Outcomes written = agree(call, 0, [&]() -> std::vector<int64_t> {
         write_elements(*stored, targets, block);
-      } catch (...) {
-        call.end_mesh(current_error());  // other members have written theirs
-        throw;
-      }
-      return result;
+        return {};
+      });
+      if (!written.failure) return result;
+      call.end_mesh(*written.failure);  // other members have written theirs
+      throw *written.failure;
     }
     last = checked.failure;
     if (last->status() != Status::kNotFound) break;
@@ -282,13 +284,15 @@ auto read_alone(const std::string& folder, const Read& read) {
 
 Value load_checkpoint_alone(const std::string& folder, const Value& into) {
   const Targets targets = targets_of(nullptr, into);
-  return read_alone(folder, [&](const std::shared_ptr<const StoredElements>& stored) {
-    ReadBlock block;
+  ReadBlock block;
+  std::shared_ptr<const StoredElements> checked;
+  Value result = read_alone(folder, [&](const std::shared_ptr<const StoredElements>& stored) {
     check_elements(*stored, targets, folder, block);
-    Value result = result_of(stored, targets, folder);
-    write_elements(*stored, targets, block);
-    return result;
+    checked = stored;
+    return result_of(stored, targets, folder);
   });
+  write_elements(*checked, targets, block);  // once: a failure may leave tensors with new elements
+  return result;
 }
 
 void check_checkpoint(const std::string& folder) {

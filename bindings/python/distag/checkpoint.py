@@ -86,9 +86,10 @@ def load_async(mesh: Mesh, directory: str | os.PathLike[str], into: Any = None,
 
 def load(mesh: Mesh | None, directory: str | os.PathLike[str], into: Any = None, timeout: Duration = None) -> Any:
     """Loads what was saved, also files of others. The tensors in `into`, and those of its modules, get their elements
-    in place, its optimizers their state. All is checked first: a failure leaves them as they were, unless a file cannot
-    be read again, as the message says. Gives all that was saved, in which other tensors are deferred: mark or read
-    them. Without a mesh this process reads alone. Else collective."""
+    in place, its optimizers their state; readers of the tensors wait meanwhile. All is checked first: a failure leaves
+    them as they were, unless a file cannot be read again: the message says then that some tensors may have new or
+    damaged elements. Gives all that was saved, in which other tensors are deferred: mark or read them. Without a mesh
+    this process reads alone. Else collective."""
     keep: list[Any] = []
     handle = None if mesh is None else mesh_of(mesh, "load")
     targets = None if into is None else to_value(_targets(into), keep, "into")

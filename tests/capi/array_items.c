@@ -55,7 +55,7 @@ static void passes_and_optimizers(distag_worker *worker) {
   CHECK_FAILS(distag_optimizer_create(NULL, "sgd", parameters, 2, &optimizer, &err), DISTAG_E_INVALID_ARGUMENT,
               "parameters[1] is NULL");
   CHECK_FAILS(distag_optimizer_create(NULL, "sgd", others, 2, &optimizer, &err), DISTAG_E_INVALID_ARGUMENT,
-              "parameters[1] is int64");
+              "parameters[1] is an int64");
   CHECK(optimizer == NULL);
   distag_context_release(context);
 }

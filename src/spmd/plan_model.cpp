@@ -30,7 +30,8 @@ struct Cuts {
   std::vector<Spec> found;
 };
 
-// The cuts along the axes from `axis` on that leave each member some elements; all free axes repeated comes first.
+// The cuts along the axes from `axis` on; all free axes repeated comes first. A dim that a free axis cuts leaves each
+// member some elements; others stay as they are.
 void list_cuts(size_t axis, Spec& spec, Cuts& cuts) {
   const auto& [mesh, shape, free, now, found] = cuts;
   if (found.size() > kMostCuts) return;
@@ -46,7 +47,9 @@ void list_cuts(size_t axis, Spec& spec, Cuts& cuts) {
     const layout::Axes before = spec.dim(d);
     spec.dim(d).push_back(static_cast<uint8_t>(axis));
     const int64_t parts = mesh.size_of(spec.dim(d));
-    if (layout::block_of(shape[d], parts, parts - 1).extent > 0) list_cuts(axis + 1, spec, cuts);
+    const bool is_judged = std::any_of(spec.dim(d).begin(), spec.dim(d).end(),
+                                       [free = free](uint8_t each) { return layout::has_axis(free, each); });
+    if (!is_judged || layout::block_of(shape[d], parts, parts - 1).extent > 0) list_cuts(axis + 1, spec, cuts);
     spec.dim(d) = before;
   }
 }

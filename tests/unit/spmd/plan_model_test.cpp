@@ -295,6 +295,22 @@ TEST(PlanAuto, LargeWeightsAreCutByColumnsAndRowsInTurn) {
   EXPECT_EQ(report_of(plan)["step"]["all_reduces"], 1);
 }
 
+// Six rows along an axis of four leave its last member none. A completion cuts so, and the search keeps that in place.
+TEST(PlanModel, KeepsACutThatLeavesAMemberNothing) {
+  const MeshShape mesh = mesh_of({2, 2, 4});
+  Model model;
+  const Tensor out = model.linear("layer", model.input("x", {8, 4}), 6);
+  const TracedProgram program({{run("mean", {run("square", {out})})}});
+  const Spec weight = layout::parse_spec(mesh, "('z', None)", 2), bias = layout::parse_spec(mesh, "('z',)", 1);
+  const PlanCosts costs(mesh, std::nullopt);
+  StepCosts step(mesh, program, costs, {});
+  PlanModel::Limits limits;
+  limits.free_axes = 3;
+  limits.now = {Spec(2), weight, bias};
+  const PlanModel of(step, {std::nullopt, weight, std::nullopt}, {1, 1, 1}, limits);
+  EXPECT_TRUE(places_alike(mesh, of.leaves_of(search(of.problem(), {}).values)[2], bias));
+}
+
 TEST(PlanAuto, RulesStayAndTheRestSuitsThem) {
   Model model;
   model.settings.rules = {{"up.weight", "(None, 'x')"}};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <tuple>
 
 #include "base/error.h"
 #include "spmd/plan_model.h"
@@ -54,15 +55,19 @@ bool fits_memory(const StepCosts& costs, const ChoiceRequest& request, const Spe
   return request.memory_bytes == 0 || needed_bytes(costs, request, choice.leaves, choice.step) <= request.memory_bytes;
 }
 
-// Whether a member with the one choice needs no more memory than is allowed, or than with the other, and takes less
-// time if memory does not decide.
+// Whether the one choice alone is possible, or a member with it needs no more memory than is allowed, or than with the
+// other, and takes less time if memory does not decide.
 bool is_better(const StepCosts& costs, const ChoiceRequest& request, const SpecChoice& one, const SpecChoice& other) {
   const auto beyond = [&](const SpecChoice& choice) {
     if (request.memory_bytes == 0) return uint64_t{0};
     const uint64_t needed = needed_bytes(costs, request, choice.leaves, choice.step);
     return needed > request.memory_bytes ? needed - request.memory_bytes : 0;
   };
-  return std::pair(beyond(one), one.step.part.time) < std::pair(beyond(other), other.step.part.time);
+  const auto rank = [&](const SpecChoice& choice) {
+    const Picoseconds time = choice.step.part.time;
+    return std::tuple(time == kImpossible, beyond(choice), time);
+  };
+  return rank(one) < rank(other);
 }
 
 // Another choice, if it is better.

@@ -184,7 +184,7 @@ SpecChoice choose_specs(StepCosts& costs, const ChoiceRequest& request) {
   choice.bound = model->has_cuts() ? costs.least_time() : found.bound;
   choice.step = plan_step(costs, choice.leaves);
   if (choice.bound < choice.step.part.time) try_completion(costs, request, choice);
-  const bool is_exact = !model->has_cuts() && found.bound == found.cost;
+  const bool is_exact = !model->has_cuts() && !model->is_rough() && found.bound == found.cost;
   if (choice.bound < choice.step.part.time && !is_exact) choose_by_pairs(costs, request, choice);
   if (choice.step.part.time == kImpossible) {
     fail(Status::kInvalidArgument, "{}",

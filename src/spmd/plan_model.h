@@ -51,6 +51,7 @@ class PlanModel {
   bool has_cuts() const { return has_cuts_; }
   // Some costs were left out: the tables may give less than a step takes.
   bool has_gaps() const { return has_gaps_; }
+  bool is_rough() const { return limits_.is_rough; }
   // Rows of tables that were worked out, instead of shared.
   size_t worked_out() const { return known_.rows; }
 

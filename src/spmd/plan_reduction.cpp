@@ -35,6 +35,7 @@ ReducedProblem::ReducedProblem(const SearchProblem& problem, SearchWork& work)
       }
     }
   }
+  shrunk_.clear();
   take_least_bytes();
 }
 

@@ -21,9 +21,9 @@ namespace {
 constexpr size_t kMostExplained = size_t{1} << 16;
 constexpr size_t kMostRoughRows = size_t{1} << 15;
 constexpr size_t kMostSearchRows = size_t{1} << 22;
-constexpr uint64_t kMostSearchSteps = uint64_t{1} << 30;
-constexpr size_t kMostAxesAtOnce = 2;  // of more, tables of most programs are too large
-constexpr size_t kMostRounds = 8;      // through all pairs of axes
+constexpr uint64_t kMostSearchSteps = uint64_t{1} << 30;  // of all searches for a choice
+constexpr size_t kMostAxesAtOnce = 2;                     // of more, tables of most programs are too large
+constexpr size_t kMostRounds = 8;                         // through all pairs of axes
 
 // Axes along which there are several members.
 size_t wide_axes(const layout::MeshShape& mesh) {
@@ -114,7 +114,8 @@ std::unique_ptr<const PlanModel> make_model(StepCosts& costs, const ChoiceReques
   return std::make_unique<const PlanModel>(costs, request.fixed, request.copies, limits);
 }
 
-SearchResult search_model(const PlanModel& model, const ChoiceRequest& request) {
+// Takes the steps of the search from those that are left.
+SearchResult search_model(const PlanModel& model, const ChoiceRequest& request, uint64_t& steps_left) {
   SearchProblem problem = model.problem();
   const uint64_t fixed = saturating_sum(model.fixed_bytes(), request.other_bytes);
   // With no memory left for the chosen leaves, the search still has to find the least that they need.
@@ -123,9 +124,11 @@ SearchResult search_model(const PlanModel& model, const ChoiceRequest& request) 
   }
   SearchLimits limits;
   limits.most_rows = kMostSearchRows;
-  limits.most_steps = kMostSearchSteps;
+  limits.most_steps = steps_left;
   limits.is_over = request.is_over;
-  return search(problem, limits);
+  SearchResult found = search(problem, limits);
+  steps_left -= std::min(steps_left, found.steps);
+  return found;
 }
 
 // The leaves that the search found. If it gave up: those of the first values, which lay them as they follow, or
@@ -138,8 +141,9 @@ std::vector<Spec> leaves_found(const PlanModel& model, const SearchResult& found
 }
 
 // Chooses the places of two axes together, with all other axes where they are: pair by pair, as long as one makes the
-// choice better. All axes at once have too many cuts for tables. With two axes, these are chosen in turn.
-void choose_by_pairs(StepCosts& costs, const ChoiceRequest& request, SpecChoice& choice) {
+// choice better, and steps are left. All axes at once have too many cuts for tables. With two axes, these are chosen in
+// turn.
+void choose_by_pairs(StepCosts& costs, const ChoiceRequest& request, uint64_t steps_left, SpecChoice& choice) {
   if (wide_axes(costs.mesh()) < 2) return;
   const bool is_alone = wide_axes(costs.mesh()) <= kMostAxesAtOnce;
   std::vector<AxisSet> pairs;
@@ -151,13 +155,13 @@ void choose_by_pairs(StepCosts& costs, const ChoiceRequest& request, SpecChoice&
     }
   }
   size_t idle = 0;  // pairs that were of no use, one after the other
-  for (size_t i = 0; idle < pairs.size() && i < kMostRounds * pairs.size(); ++i) {
+  for (size_t i = 0; idle < pairs.size() && i < kMostRounds * pairs.size() && steps_left > 0; ++i) {
     PlanModel::Limits limits;
     limits.free_axes = pairs[i % pairs.size()];
     limits.now = choice.leaves;
     const auto model = make_model(costs, request, limits);
     const std::vector<Spec> before = choice.leaves;
-    try_leaves(costs, request, leaves_found(*model, search_model(*model, request)), choice);
+    try_leaves(costs, request, leaves_found(*model, search_model(*model, request, steps_left)), choice);
     idle = choice.leaves == before ? idle + 1 : 0;
   }
 }
@@ -171,6 +175,7 @@ SpecChoice choose_specs(StepCosts& costs, const ChoiceRequest& request) {
   const auto model = make_model(costs, request, limits);
   SearchResult found;
   SpecChoice choice;
+  uint64_t steps_left = kMostSearchSteps;
   if (model->has_cuts() && has_many_axes) {
     found.least_is_exact = false;
     for (size_t leaf = 0; leaf < request.fixed.size(); ++leaf) {
@@ -178,14 +183,14 @@ SpecChoice choose_specs(StepCosts& costs, const ChoiceRequest& request) {
       choice.leaves.push_back(request.fixed[leaf].value_or(Spec(rank)));
     }
   } else {
-    found = search_model(*model, request);
+    found = search_model(*model, request, steps_left);
     choice.leaves = leaves_found(*model, found);
   }
   choice.bound = model->has_cuts() ? costs.least_time() : found.bound;
   choice.step = plan_step(costs, choice.leaves);
   if (choice.bound < choice.step.part.time) try_completion(costs, request, choice);
   const bool is_exact = !model->has_cuts() && !model->is_rough() && found.bound == found.cost;
-  if (choice.bound < choice.step.part.time && !is_exact) choose_by_pairs(costs, request, choice);
+  if (choice.bound < choice.step.part.time && !is_exact) choose_by_pairs(costs, request, steps_left, choice);
   if (choice.step.part.time == kImpossible) {
     fail(Status::kInvalidArgument, "{}",
          costs.policy().refuses_hidden

@@ -13,9 +13,11 @@ namespace {
 constexpr uint64_t kStepsBetweenQuestions = uint64_t{1} << 16;
 constexpr int kPriceBits = 32;
 constexpr uint64_t kLeastRuns = 4;  // the limit of steps has room for this many runs of the elimination
-// Few values are possible in most rows, and equal layers are worked out once: a run reads at most about this share of
-// all values.
+// Few values are possible in most rows, and equal layers are worked out once: a run is expected to read this share of
+// all values. The first run that reads more ends early.
 constexpr uint64_t kPossibleShare = 32;
+constexpr uint64_t kMostTables = 4;   // of the most rows, which the first run keeps
+constexpr uint64_t kReadsOfStep = 4;  // values that are read in order
 
 using Wide = unsigned __int128;
 
@@ -60,9 +62,14 @@ Elimination::Elimination(std::vector<uint32_t> sizes, std::vector<std::vector<ui
       work_(work),
       scopes_(std::move(scopes)),
       marks_(sizes_.size()) {
-  uint64_t most_rows = work.limits().most_rows;
+  arrange_for(kPossibleShare);
+}
+
+void Elimination::arrange_for(uint64_t possible_share) {
+  const SearchLimits& limits = work_.limits();
+  uint64_t most_rows = limits.most_rows;
   arrange(most_rows);
-  while (saturating_product(steps_ / kPossibleShare, kLeastRuns) > work.limits().most_steps && most_rows > 1) {
+  while (saturating_product(steps_ / possible_share, kLeastRuns) > limits.most_steps && most_rows > 1) {
     most_rows /= 4;
     arrange(most_rows);
   }
@@ -180,7 +187,28 @@ size_t Elimination::offset_of(const Group& group, const Input& input, const std:
 }
 
 Elimination::Least Elimination::least(std::vector<SharedWeights> tables) const {
-  eliminate(tables);
+  eliminate(tables, {});
+  return least_in(tables);
+}
+
+Elimination::Least Elimination::first_least(const std::vector<SharedWeights>& tables) {
+  const SearchLimits& limits = work_.limits();
+  const uint64_t most_steps = limits.most_steps / kLeastRuns;
+  RunLimits run;
+  if (steps_ > most_steps) run = {most_steps, saturating_product(limits.most_rows, kMostTables)};
+  uint64_t before = work_.steps();
+  std::vector<SharedWeights> all = tables;
+  if (!eliminate(all, run)) {
+    arrange_for(1);
+    before = work_.steps();
+    all = tables;
+    eliminate(all, {});
+  }
+  run_steps_ = work_.steps() - before;
+  return least_in(all);
+}
+
+Elimination::Least Elimination::least_in(const std::vector<SharedWeights>& tables) const {
   Weight sum;
   for (const size_t table : rest_) sum = sum + (*tables[table])[0];
   return {sum, values_of(tables)};
@@ -188,7 +216,7 @@ Elimination::Least Elimination::least(std::vector<SharedWeights> tables) const {
 
 // From the last group to the first: the least sum with a row of a group and a value, less that table's own weight.
 std::vector<std::vector<uint64_t>> Elimination::completions(std::vector<SharedWeights> tables) const {
-  eliminate(tables);
+  eliminate(tables, {});
   std::vector<std::vector<uint64_t>> completions;
   for (const Group& group : groups_) completions.emplace_back(group.rows, UINT64_MAX);
   const auto take = [&](size_t table, size_t row, uint64_t sum) {
@@ -219,8 +247,11 @@ std::vector<std::vector<uint64_t>> Elimination::completions(std::vector<SharedWe
   return completions;
 }
 
-// Appends the table of each group. Groups of the same tables in the same places have the same one.
-void Elimination::eliminate(std::vector<SharedWeights>& tables) const {
+// Appends the table of each group. Groups of the same tables in the same places have the same one. False: it ended at
+// the limits.
+bool Elimination::eliminate(std::vector<SharedWeights>& tables, const RunLimits& limits) const {
+  const uint64_t last_step = saturating_sum(work_.steps(), limits.steps);
+  uint64_t rows = 0;
   std::map<std::vector<uint64_t>, SharedWeights> known;
   for (const Group& group : groups_) {
     std::vector<uint64_t> key = {sizes_[group.variable]};
@@ -231,9 +262,15 @@ void Elimination::eliminate(std::vector<SharedWeights>& tables) const {
       key.insert(key.end(), input.strides.begin(), input.strides.end());
     }
     SharedWeights& table = known[std::move(key)];
-    if (table == nullptr) table = std::make_shared<const Weights>(least_of(group, tables));
+    if (table == nullptr) {
+      rows = saturating_sum(rows, group.rows);
+      if (rows > limits.rows) return false;
+      table = std::make_shared<const Weights>(least_of(group, tables, last_step));
+      if (table->empty()) return false;
+    }
     tables.push_back(table);
   }
+  return true;
 }
 
 // The values of a variable that are possible in a table, for each combination of the others. Most tables are of ops,
@@ -272,14 +309,15 @@ size_t Elimination::share_of(const Weights& table) {
   return static_cast<size_t>(possible) * 1024 / table.size();
 }
 
-// Tries the values that are possible in the table that has the fewest.
-Weights Elimination::least_of(const Group& group, const std::vector<SharedWeights>& tables) const {
+// Tries the values that are possible in the table that has the fewest. Gives no weights if it passes the last step.
+Weights Elimination::least_of(const Group& group, const std::vector<SharedWeights>& tables, uint64_t last_step) const {
   const size_t size = sizes_[group.variable];
   Weights result, own(size);  // own: the sum of tables that have no other variable
   result.reserve(group.rows);
   std::vector<size_t> joint;
   for (size_t i = 0; i < group.inputs.size(); ++i) {
     const Weights& table = *tables[group.inputs[i].table];
+    work_.add(1 + table.size() / kReadsOfStep);
     if (table.size() != size) {
       joint.push_back(i);
     } else {
@@ -308,6 +346,7 @@ Weights Elimination::least_of(const Group& group, const std::vector<SharedWeight
     }
     result.push_back(least);
     work_.add((1 + values.size()) * joint.size());
+    if (work_.steps() > last_step) return {};
   } while (walk.next());
   return result;
 }

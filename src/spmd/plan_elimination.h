@@ -92,6 +92,9 @@ class Elimination {
 
   bool is_exact() const { return is_exact_; }
   uint64_t steps() const { return steps_; }  // of least(), if all values were possible and no tables alike
+  // Like least(), to be called before it. Arranges the elimination anew, for all values, if too many are possible.
+  Least first_least(const std::vector<SharedWeights>& tables);
+  uint64_t run_steps() const { return run_steps_; }  // that first_least() took in the end
   // The least sum over the given tables, in the order of the scopes.
   Least least(std::vector<SharedWeights> tables) const;
   // For each row of each group's table: the least sum of `first` over the tables outside it. Exact elimination only.
@@ -109,6 +112,13 @@ class Elimination {
   using Tables = std::vector<size_t>;
   class Possible;
 
+  // Most steps of a run, and most rows of all tables that it makes.
+  struct RunLimits {
+    uint64_t steps = UINT64_MAX;
+    uint64_t rows = UINT64_MAX;
+  };
+
+  void arrange_for(uint64_t possible_share);
   void arrange(uint64_t most_rows);
   void eliminate(uint32_t variable, const std::vector<Tables>& parts, std::vector<Tables>& readers);
   std::vector<uint32_t> joined(const Tables& tables, uint32_t without);
@@ -116,8 +126,9 @@ class Elimination {
   std::vector<Tables> split(const Tables& tables, uint32_t variable, uint64_t most_rows);
   static size_t share_of(const Weights& table);
   Input input_of(size_t table, const Group& group) const;
-  void eliminate(std::vector<SharedWeights>& tables) const;
-  Weights least_of(const Group& group, const std::vector<SharedWeights>& tables) const;
+  bool eliminate(std::vector<SharedWeights>& tables, const RunLimits& limits) const;
+  Weights least_of(const Group& group, const std::vector<SharedWeights>& tables, uint64_t last_step) const;
+  Least least_in(const std::vector<SharedWeights>& tables) const;
   std::vector<uint32_t> values_of(const std::vector<SharedWeights>& tables) const;
 
   const std::vector<uint32_t> sizes_;
@@ -129,6 +140,7 @@ class Elimination {
   std::vector<uint64_t> marks_;  // of each variable: the last union that contains it
   uint64_t unions_ = 0;
   uint64_t steps_ = 0;
+  uint64_t run_steps_ = 0;
   bool is_exact_ = true;
 };
 

@@ -62,16 +62,14 @@ class Search {
   const uint64_t limit_;
   SearchWork work_;
   const ReducedProblem problem_;
-  const Elimination elimination_;
+  Elimination elimination_;
   uint64_t bound_ = 0;
   uint64_t price_ = 0;  // of a byte, at the bound
   bool least_is_exact_ = true;
-  uint64_t run_steps_ = 0;  // until the end of the first elimination
 };
 
 SearchResult Search::run() {
-  Elimination::Least cheapest = elimination_.least(costs_first(0));
-  run_steps_ = work_.steps();
+  Elimination::Least cheapest = elimination_.first_least(costs_first(0));
   bound_ = cheapest.sum.first;
   Choice cheap = choice_of(std::move(cheapest.values));
   if (!elimination_.is_exact()) cheap = improved(cheap, UINT64_MAX);
@@ -166,7 +164,7 @@ std::vector<SharedWeights> Search::bytes_first() const {
 // shortest path problem, 1980).
 Search::Choice Search::between(Choice cheap, Choice small) {
   Choice best = small;
-  for (int i = 0; i < kMostPrices && work_.left() >= run_steps_; ++i) {
+  for (int i = 0; i < kMostPrices && work_.left() >= elimination_.run_steps(); ++i) {
     if (cheap.cost >= small.cost || cheap.bytes <= small.bytes) break;
     const uint64_t price = price_at(small.cost - cheap.cost, cheap.bytes - small.bytes);
     Elimination::Least least = elimination_.least(costs_first(price));

@@ -283,11 +283,27 @@ TEST(PlanSearch, SplitsNoTablesOfFewPossibleValues) {
     table.costs = std::move(costs);
   }
   SearchLimits limits;
-  limits.most_steps = uint64_t{1} << 16;
+  limits.most_steps = uint64_t{1} << 17;
   const SearchResult result = search(problem, limits);
   expect_consistent(problem, result);
   EXPECT_NE(result.cost, kImpossible);
   EXPECT_EQ(result.bound, result.cost);
+}
+
+// The hope that few values are possible is given up after a part of the limit, and the rest does.
+TEST(PlanSearch, KeepsWithinItsLimitsOnAGridWhereAllIsPossible) {
+  Random random(5);
+  SearchProblem problem{std::vector<uint32_t>(100, 8), {}, {}, 0};
+  for (uint32_t i = 0; i < 100; ++i) {
+    if (i % 5 != 4) problem.tables.push_back(table_of(random, problem, {i, i + 1}, 1000));
+    if (i < 95) problem.tables.push_back(table_of(random, problem, {i, i + 5}, 1000));
+  }
+  SearchLimits limits;
+  limits.most_steps = uint64_t{1} << 24;
+  const SearchResult result = search(problem, limits);
+  expect_consistent(problem, result);
+  EXPECT_NE(result.cost, kImpossible);
+  EXPECT_LE(result.steps, limits.most_steps);
 }
 
 TEST(PlanSearch, EliminatesAStarFromItsRays) {

@@ -320,7 +320,7 @@ func TestWrongArguments(t *testing.T) {
 	_, err = distag.As[map[string][]int8](map[string]any{"layers": []any{int64(1), "x"}})
 	is(t, err, distag.ErrInvalidArgument, "answer.layers[1]: a string, where an int8 is wanted")
 	_, err = distag.As[int]("x")
-	is(t, err, distag.ErrInvalidArgument, "answer: a string, where a int is wanted")
+	is(t, err, distag.ErrInvalidArgument, "answer: a string, where an int is wanted")
 	_, err = a.NewRRef(map[string]any{"layers": []string{"\xff"}})
 	is(t, err, distag.ErrInvalidArgument, "value.layers[0]: a text that is no UTF-8")
 	for _, strange := range []any{nil, 3, func(...int) {}, func() (int, int) { return 1, 2 }, (func())(nil)} {

@@ -9,7 +9,7 @@ local BATCH, RETRY = 32, 60 -- balls of a step; frames until the next try while 
 local weight = distag.randn(100, { 32, 2 }):with_grad()
 local bias = distag.zeros({ 32 }):with_grad()
 local worker = distag.worker({ name = "game" }) -- rank, size and address: from distag run
-local optimizer, is_started, is_training, is_lost
+local optimizer, is_started, is_training, is_lost, is_over
 local frame, next_try, steps, loss = 0, 0, 0, nil
 
 -- Where balls start (from -1 to 1, as all that the model sees), their slopes, and where they land.
@@ -52,7 +52,7 @@ local function train()
     if is_lost then print("game: trains again") end
     steps, loss, is_lost = steps + 1, result, false
   elseif distag.is_error(result) then
-    if not is_lost then print("game: goes on without the learner: " .. result.name) end
+    if not is_lost and not is_over then print("game: goes on without the learner: " .. result.name) end
     is_lost, optimizer, next_try = true, nil, frame + RETRY
   else
     error(result, 0)
@@ -77,5 +77,8 @@ function love.update()
   if frame % 500 == 0 and loss then print(("game: frame %d, step %d, loss %.4f"):format(frame, steps, loss)) end
 end
 
--- Also in the middle of a step.
-function love.quit() worker:close() end
+-- Also in the middle of a step, which fails then.
+function love.quit()
+  is_over = true
+  worker:close()
+end

@@ -97,7 +97,8 @@ constinit const ForkStep kOwnDescriptorsStep = {nullptr, nullptr, after_fork_in_
 
 Mutex& OwnDescriptors::mutex() { return own_mutex; }
 
-int OwnDescriptors::add(int descriptor) noexcept {
+// Under mutex(), which clang does not take for the same.
+int OwnDescriptors::add(int descriptor) noexcept NO_THREAD_SAFETY_ANALYSIS {
   if (descriptor < 0) return descriptor;
   if (!are_forks_watched() || !make_room()) {
     ::close(descriptor);

@@ -82,7 +82,7 @@ void expect_few_messages_of_each_worker(int32_t size) {
   const Traffic::Cost gathering = traffic.take("all_gather");
   EXPECT_LE(gathering.mean, 16);
   EXPECT_LE(gathering.most, 4 * members);  // the lowest rank answers and acknowledges each of the others
-  // Twice the values of all, with ranks and turns, and an answer for each. Sending all values to each other is 9 MB with 1,024.
+  // Twice the values of all, with ranks and turns, and an answer for each. For 1,024 it is 9 MB if all send to all.
   EXPECT_LE(gathering.most_bytes, 410 * members);
 
   for (const ShutdownReport& report : group.shutdown()) EXPECT_TRUE(report.clean);

@@ -65,12 +65,21 @@ std::shared_ptr<Future<Tensor>> begin(distag_mesh& mesh, const Given& given, boo
     return members.collective(std::move(call));
   } catch (...) {
     const Error error = current_error();
-    if (error.status() == Status::kOutOfMemory) {
-      members.end(error);  // the others cannot know it
-      throw;
-    }
+    if (error.status() == Status::kOutOfMemory) throw;
     members.note(mesh.line_name(), "collective, which fails: " + std::string(error.message()),
                  Fingerprint().add(error.message()).value());
+    throw;
+  }
+}
+
+// A lack of memory ends the mesh with that failure: the others cannot know that this member has not made the call.
+template <typename Call>
+void end_when_short(distag_mesh& mesh, Call call) {
+  try {
+    call();
+  } catch (...) {
+    const Error error = current_error();
+    if (error.status() == Status::kOutOfMemory) mesh.shared()->need_mesh().end(error);
     throw;
   }
 }
@@ -84,14 +93,16 @@ distag_status distag_collective(distag_mesh* mesh, uint32_t kind, const char* ax
     const auto held = Ref<distag_mesh>::share(&need(mesh, "mesh"));
     need_pointer(out_y, "out_y");
     check_can_wait();
-    const spmd::Line line = held->shared()->line(held->line_name());
-    const auto turns = line.program->turns_of(line.name);
-    const MeshLine::Turn turn(*turns, "distag_collective");
-    const Lead lead(held->shared()->worker()->core().loop());
-    const auto result = begin(*held, {kind, axes, x, options}, true);
-    wait(*result, kForever);
-    const Tensor& y = result->value();
-    if (y) *out_y = make_tensor(y);
+    end_when_short(*held, [&] {
+      const spmd::Line line = held->shared()->line(held->line_name());
+      const auto turns = line.program->turns_of(line.name);
+      const MeshLine::Turn turn(*turns, "distag_collective");
+      const Lead lead(held->shared()->worker()->core().loop());
+      const auto result = begin(*held, {kind, axes, x, options}, true);
+      wait(*result, kForever);
+      const Tensor& y = result->value();
+      if (y) *out_y = make_tensor(y);
+    });
   });
 }
 
@@ -102,15 +113,17 @@ distag_status distag_collective_async(distag_mesh* mesh, uint32_t kind, const ch
   return guard(__func__, err, [=] {
     distag_mesh& live = need(mesh, "mesh");
     need_pointer(out_future, "out_future");
-    const spmd::Line line = live.shared()->line(live.line_name());
-    const auto turns = line.program->turns_of(line.name);
-    const MeshLine::Turn turn(*turns, "distag_collective_async");
-    auto future = Future<Value>::make();
-    future->set_operation("collective");
-    live.shared()->need_mesh();
-    Ref<distag_future> given = Ref<distag_future>::take(new distag_future(future, *live.shared()->worker()));
-    const auto result = begin(live, {kind, axes, x, options}, false);
-    pass_on(result, future, [](const Tensor& y) { return y ? Value(y) : Value(); });
-    *out_future = given.give();
+    end_when_short(live, [&] {
+      const spmd::Line line = live.shared()->line(live.line_name());
+      const auto turns = line.program->turns_of(line.name);
+      const MeshLine::Turn turn(*turns, "distag_collective_async");
+      auto future = Future<Value>::make();
+      future->set_operation("collective");
+      live.shared()->need_mesh();
+      Ref<distag_future> given = Ref<distag_future>::take(new distag_future(future, *live.shared()->worker()));
+      const auto result = begin(live, {kind, axes, x, options}, false);
+      pass_on(result, future, [](const Tensor& y) { return y ? Value(y) : Value(); });
+      *out_future = given.give();
+    });
   });
 }

@@ -77,7 +77,7 @@ for name, first, word in [
         ("crash_of_child", "sh -c 'kill -SEGV $$'; exit 1", "(Segmentation fault)"),
         ("abort_of_child", "echo 'the process of rank 1 ended with the status 134 of waitpid'; exit 1", "(the status 134"),
         ("told_by_python", "echo 'w1 ended with -6'; exit 1", "(ended with -6)"),
-        ("code_in_python", "echo \"AssertionError: (-11, '') != (0, '')\"; exit 1", "((-11, )"),
+        ("code_in_python", "echo \"AssertionError: (-11, '') != (0, '')\"; exit 1", "((-11, ')"),
         ("status_in_c", "echo 'lacks.c:233: status is 139, not 0'; exit 1", "(status is 139)"),
         ("status_of_rank", "echo 'rank 1: status 139'; exit 1", "(status 139)"),
         ("no_end_in_c", "echo 'metrics.c:124: WIFEXITED(status) && WEXITSTATUS(status) == 0'; exit 1", "(WIFEXITED()"),
@@ -91,7 +91,7 @@ for name, first, word in [
                 {name: f"if [ ! -e $0.seen ]; then touch $0.seen; {first}; fi"})
     assert "again" not in text, text
 # A child that is killed as planned, or ends with a code, says nothing of the library, nor does a number.
-seen(0, ["1 flaky"], {"waited": "if [ ! -e $0.seen ]; then touch $0.seen; echo 'status is 4, not 0; f(8), (-4.5, 3)'; exit 1; fi"})
+seen(0, ["1 flaky"], {"waited": "if [ ! -e $0.seen ]; then touch $0.seen; echo 'status is 4, not 0; f(8), (-4, 3)'; exit 1; fi"})
 seen(0, ["1 flaky"], {"killed": "if [ ! -e $0.seen ]; then touch $0.seen; echo 'w1 ended with -9, w2 ended with 1'; exit 1; fi"})
 seen(1, ["verdict: red: gone (Not Run)"], {"gone": None})
 seen(1, ["verdict: red: ctest ended with"], {"one": PASSES}, "--no-tests=error", "-R", "nothing")

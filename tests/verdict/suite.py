@@ -37,7 +37,7 @@ NEVER_FLAKY = re.compile(r"(Thread|Address|Leak|Memory|UndefinedBehavior)Sanitiz
                          r"Segmentation fault|Bus error|Illegal instruction|Floating point exception|\bAborted\b|"
                          r"\bSIG(SEGV|ABRT|BUS|ILL|FPE)\b|WIFEXITED\(|\bstatus( is|\n +Which is:)? 13[24569]\b|"
                          r"the status (4|6|7|8|11|13[24569]) of waitpid|"
-                         r"(ended with -|by signal )(4|6|7|8|11)\b|\(-(4|6|7|8|11), ")
+                         r"(ended with -|by signal )(4|6|7|8|11)\b|\(-(4|6|7|8|11), ['\"]")
 FIGURE = re.compile(r"^figure: (\S+) (-?[0-9][0-9.e+-]*) ([^\s;]+)(?:; last release: .*)?$", re.MULTILINE)
 SKIPPED = re.compile(r"^(?:(?:skipped|not run): .*|.*: Skipped\n.*)$", re.MULTILINE)  # of our programs, of GoogleTest with its reason
 FAILED = re.compile(r"^\s*\d+ - (\S+) \((.+)\)$")

@@ -22,7 +22,8 @@ Attributes make_attributes(std::initializer_list<Setting> settings) {
 
 void check_fits(const char* op, Dtype dtype, double value) {
   require(dtype != Dtype::kInt64 || is_int64(value),
-          "{}: an int64 tensor takes a whole number only, not {}; cast it to a float dtype first", op, value);
+          "{}: an int64 tensor takes whole numbers within int64 only, not {}; cast it to a float dtype first", op,
+          value);
 }
 
 }  // namespace distag::ops

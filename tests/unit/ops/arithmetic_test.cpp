@@ -83,8 +83,8 @@ TEST(ArithmeticTest, TakesNumbers) {
   EXPECT_EQ(failure_of([] {
               run("add_scalar", {integers({1}, {1})}, {{"value", 0.5}});
             }),
-            "INVALID_ARGUMENT: add_scalar: an int64 tensor takes a whole number only, not 0.5; cast it to a float "
-            "dtype first");
+            "INVALID_ARGUMENT: add_scalar: an int64 tensor takes whole numbers within int64 only, not 0.5; cast it to "
+            "a float dtype first");
   EXPECT_EQ(failure_of([] { run("mul_scalar", {flags({1}, {1})}, {{"value", 1}}); }).find("UNSUPPORTED"), 0u);
 }
 

@@ -79,8 +79,8 @@ TEST(ComparisonsTest, FillsWhereTheMaskHolds) {
   EXPECT_EQ(failure_of([&mask] {
               run("masked_fill", {integers({2}, {1, 2}), mask}, {{"value", 0.5}});
             }),
-            "INVALID_ARGUMENT: masked_fill: an int64 tensor takes a whole number only, not 0.5; cast it to a float "
-            "dtype first");
+            "INVALID_ARGUMENT: masked_fill: an int64 tensor takes whole numbers within int64 only, not 0.5; cast it to "
+            "a float dtype first");
   EXPECT_EQ(failure_of([] {
               run("masked_fill", {floats({2}, {1, 2}), floats({2}, {1, 0})}, {{"value", 1.0}});
             }),

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <string_view>
 #include <utility>
 
 #include "base/each_step.h"
@@ -71,9 +70,7 @@ Error decode_failure(const Value& value) {
     fail(Status::kInvalidArgument, "all_gather: the text of a failure has {} bytes, above the limit of {}", text.size(),
          wire::kMaxErrorBytes);
   }
-  const auto known = static_cast<Status>(status);
-  const bool is_known = known >= Status::kUser || std::string_view(status_name(known)) != "UNKNOWN";
-  return {is_known ? known : Status::kRemote, text};
+  return {static_cast<Status>(status), text};  // the replies that tell it make REMOTE of one that is unknown
 }
 
 }  // namespace
@@ -141,8 +138,8 @@ void GatherRounds::check_room(GatherRequest& request, const Peer& caller) {
   const uint64_t most = 2 * uint64_t{shared_.session->limits().max_message_bytes};
   if (count < kMost && (count == 0 || bytes + payload_bytes(request.value) <= most)) return;
   Error full(Status::kOverloaded,
-             fmt::format("all_gather: {} has come to {} rounds that are not complete, with {} bytes, and rank {} takes "
-                         "no more: wait for earlier ones first",
+             fmt::format("all_gather: {} has {} incomplete gathers with {} bytes at rank {}, which takes no more: wait "
+                         "for earlier ones first",
                          describe_peer(caller), count, bytes, shared_.self.rank));
   if (count >= kMost) throw full;
   request.value = Value();
@@ -159,8 +156,8 @@ std::string GatherRounds::describe_missing(const Ranks& ranks, const Round& roun
     text += fmt::format("{}{}", text.empty() ? "" : ", ",
                         member ? describe_peer(member->peer) : fmt::format("rank {}", rank));
   }
-  if (!missing.empty()) missing = "there did not come: " + missing;
-  if (!gave_up.empty()) missing += (missing.empty() ? "" : "; ") + ("there came, and gave up: " + gave_up);
+  if (!missing.empty()) missing = "missing: " + missing;
+  if (!gave_up.empty()) missing += (missing.empty() ? "" : "; ") + ("gave up: " + gave_up);
   return missing;
 }
 

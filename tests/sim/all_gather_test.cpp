@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "support/sim_group.h"
+#include "tensor/deferred.h"
 
 namespace distag::sim {
 namespace {
@@ -201,15 +203,70 @@ TEST(AllGather, NamesWhoDidNotComeAndMeetsThemTheNextTime) {
     expect_failure(error, Status::kDeadline, "all_gather of ranks 0, 1, 2, 3 after 2 s: ");
     error = failure_of(second);
     expect_failure(error, Status::kDeadline, "all_gather of ranks 0, 1, 2, 3 after 3 s: ");
-    expect_failure(
-        error, Status::kDeadline,
-        "there did not come: worker \"w1\" (rank 1), worker \"w3\" (rank 3); there came, and gave up: worker "
-        "\"w0\" (rank 0)");
+    expect_failure(error, Status::kDeadline,
+                   "missing: worker \"w1\" (rank 1), worker \"w3\" (rank 3); gave up: worker "
+                   "\"w0\" (rank 0)");
     std::vector<Gathered> all;
     for (int32_t rank = 0; rank < 4; ++rank) all.push_back(gather(group, rank, 20 + rank));
     for (const Gathered& one : all) EXPECT_EQ(values_of(one), (std::vector<int64_t>{20, 21, 22, 23}));
     for (const ShutdownReport& report : group.shutdown()) EXPECT_TRUE(report.clean);
   });
+}
+
+// A value that is never made: its source fails.
+class Failing final : public Initialiser {
+ public:
+  explicit Failing(Error why) : why_(std::move(why)) {}
+  void fill(const Dims&, const Dims&, std::byte*) const override { throw why_; }
+
+ private:
+  const Error why_;
+};
+
+Value failing(Status status, const std::string& text) {
+  return Value(Tensor::deferred(Dtype::kInt64, {2}, std::make_shared<Failing>(Error(status, text))));
+}
+
+// Whatever the source says: it fails the gathering of all, and the next ones meet. Its text travels as UTF-8.
+TEST(AllGather, AValueWhoseSourceFailsFailsOnAll) {
+  const std::string bad("lost \xff\0 here", 12);
+  for (const int32_t victim : {0, 1, 2}) {
+    for (const Status status : {Status::kNotFound, Status::kProtocol, Status::kDisconnected, Status(1234)}) {
+      SimWorkerGroup group(1, options_for(3));
+      group.start();
+      std::vector<Gathered> first, second;
+      for (int32_t rank = 0; rank < group.size(); ++rank) {
+        const Value value = rank == victim ? failing(status, bad) : Value(int64_t{rank});
+        first.push_back(group.worker(rank).group().all_gather(value, std::nullopt, 30 * kSecond));
+        second.push_back(gather(group, rank, 10 + rank));
+      }
+      for (const Gathered& one : first) {
+        const Error error = failure_of(one);
+        expect_failure(error, status, "worker \"" + SimWorkerGroup::name(victim) + "\"");
+        expect_failure(error, status, "lost ?? here");
+        EXPECT_EQ(error.origin_rank(), victim);
+      }
+      for (const Gathered& one : second) EXPECT_EQ(values_of(one), (std::vector<int64_t>{10, 11, 12}));
+      for (const ShutdownReport& report : group.shutdown()) EXPECT_TRUE(report.clean);
+    }
+  }
+}
+
+// A member of a later version may fail with a status that is unknown here.
+TEST(AllGather, AnUnknownStatusOfAFailureIsRemote) {
+  for (const int64_t status : {int64_t{77}, int64_t{999}, int64_t{1000}}) {
+    SimWorkerGroup group(1, options_for(2));
+    group.start();
+    const Gathered waiting = gather(group, 0, 1);
+    CallRequest request;
+    request.to = "w0";
+    request.function = "distag.all_gather";
+    request.args = {row({0, 1}), Value(int64_t{kSecond}), Value(int64_t{7}), Value(),
+                    Value::list({Value(status), Value::text("odd")})};
+    const Gathered failed = group.worker(1).rpc().call(std::move(request));
+    expect_failure(failure_of(waiting), status == 1000 ? Status::kUser : Status::kRemote, "odd");
+    expect_failure(failure_of(failed), status == 1000 ? Status::kUser : Status::kRemote, "odd");
+  }
 }
 
 TEST(AllGather, WithTimeoutZeroDoesNotWait) {

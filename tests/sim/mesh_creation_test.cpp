@@ -81,7 +81,7 @@ TEST_F(CreationTest, AMemberThatCreatesAgainSaysThatItHasNoSuchMesh) {
   const Made again = create(1, kForever);
   const Result result = mesh->collective(sum_for_ever());
   ASSERT_TRUE(is_over_within(*result, 3 * kSecond));
-  expect_failure(failure_of(*result), Status::kDisconnected, "worker \"w1\" (rank 1) has no such mesh");
+  expect_failure(failure_of(*result), Status::kDisconnected, "worker \"w1\" (rank 1) does not have this mesh");
   const Made other = create(0, kForever);
   ASSERT_TRUE(is_over_within(*again, kSecond) && is_over_within(*other, kSecond));
   const Result sum = again->value()->collective(sum_for_ever());

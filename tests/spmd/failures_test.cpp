@@ -668,6 +668,29 @@ TEST(Failures, ClipMeasuresGradientsWhoseSquaresOverflow) {
   });
 }
 
+// Members sum once. A second sum is for squares that overflow: it cannot help a NaN of any member.
+TEST(Failures, ClipMeasuresOnceWhereAGradientIsNaN) {
+  MeshGroup group({2});
+  group.run([](Member& member) {
+    const auto sums = [&member] { return uint64_t{member.line.program->mesh().stats().all_reduces}; };
+    for (const double factor : {1.0, 1e200, static_cast<double>(NAN)}) {
+      const Tensor a = leaf(member, "('x', None)");
+      const Tensor factors = tensor_of<double>({4, 2}, {factor, 1, 1, 1, 1, 1, 1, 1});
+      spmd::mark_sharding(factors, member.line, "('x', None)", -1);
+      const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
+      context->backward({apply("sum", {apply("mul", {a, factors})})}, {});
+      const auto sgd = optim::make_in_process_optimizer(optim::find_rule("sgd"), {a});
+      const uint64_t before = sums();
+      if (std::isnan(factor)) {
+        EXPECT_THROW(sgd->clip(context, 1.0, {}), Error);
+      } else {
+        sgd->clip(context, 1.0, {});
+      }
+      EXPECT_EQ(sums() - before, factor == 1e200 ? 2u : 1u) << factor;
+    }
+  });
+}
+
 TEST(Failures, StateOfOptimizersLiesLikeTheParameters) {
   MeshGroup group({2});
   group.run([](Member& member) {

@@ -63,7 +63,7 @@ class SimNetwork {
   // The same in one direction.
   void part_one_way(const std::string& from, const std::string& to);
   void join(const std::string& a, const std::string& b);
-  // Tells who listens at the endpoint that its transport has refused a dialler.
+  // Reports a refused dialler to the listener of the endpoint.
   void deny(const std::string& endpoint, const std::string& why);
   // No descriptor is left on the host: it cannot dial, and dials to it wait.
   void set_short(const std::string& host, bool is_short);

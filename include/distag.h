@@ -138,7 +138,7 @@ enum distag_error_flag { DISTAG_ERROR_MAY_HAVE_RUN = 1 }; /* the function ran or
 typedef struct distag_error {
   uint32_t struct_size; /* sizeof(distag_error); 0 counts as the 512 bytes of version 0.1, so zeroed memory will do */
   distag_status code;
-  int32_t origin_rank; /* worker on which it arose; -1: this process */
+  int32_t origin_rank; /* where it arose; of a mesh: who did not come, or first of two that differ; -1: this process */
   uint32_t flags;      /* DISTAG_ERROR_... */
   char message[496];   /* UTF-8, ends in NUL, cut between characters if too long */
 } distag_error;
@@ -1515,8 +1515,8 @@ DISTAG_API distag_status distag_mesh_create(distag_worker *worker /* nullable */
                                             const char *const *axis_names /* nullable */, size_t ndim,
                                             const distag_mesh_options *options /* nullable */, distag_mesh **out_mesh,
                                             distag_error *err);
-/* Its future has the value null; the mesh is there at once, and answers INVALID_STATE until the future is complete. To
- * cancel it ends the mesh for members that have it. Fails also: UNSUPPORTED without a worker. */
+/* Its future has the value null; the mesh is there at once, and answers INVALID_STATE until that is complete. To cancel
+ * it ends the mesh of those that have it; others meet the next one here, or DEADLINE. Without a worker: UNSUPPORTED. */
 DISTAG_API distag_status distag_mesh_create_async(distag_worker *worker /* nullable */,
                                                   const int32_t *ranks /* nullable */, size_t rank_count,
                                                   const int64_t *shape /* nullable */,

@@ -6,7 +6,7 @@
  * steps takes a checkpoint: it fetches both layers, and what the optimizer keeps. A worker that is killed takes its
  * layer with it, and whatever needed it fails with DISCONNECTED. Then the trainer
  *
- *   1. starts the process anew under the same name and rank, and waits for the news of the new member;
+ *   1. starts the process anew under the same name and rank, and waits until on_member reports the new member;
  *   2. makes both layers again from the checkpoint, with new references and a new optimizer. The layer of the survivor
  *      too: it may have applied a step that the other has not;
  *   3. repeats the steps since the checkpoint, each in a new context.

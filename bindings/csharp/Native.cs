@@ -14,7 +14,8 @@ namespace Distag.Raw {
         public uint struct_size;
         /// <summary>code of distag_error.</summary>
         public int code;
-        /// <summary>worker on which it arose; -1: this process</summary>
+        /// <summary>where it arose; of a mesh: who did not come, or first of two that differ; -1: this
+        /// process</summary>
         public int origin_rank;
         /// <summary>DISTAG_ERROR_...</summary>
         public uint flags;
@@ -2248,9 +2249,9 @@ namespace Distag.Raw {
             shape, IntPtr[] axis_names, UIntPtr ndim, distag_mesh_options* options, IntPtr* out_mesh, distag_error*
             err);
 
-        /// <summary>Its future has the value null; the mesh is there at once, and answers INVALID_STATE until the
-        /// future is complete. To cancel it ends the mesh for members that have it. Fails also: UNSUPPORTED without a
-        /// worker.</summary>
+        /// <summary>Its future has the value null; the mesh is there at once, and answers INVALID_STATE until that is
+        /// complete. To cancel it ends the mesh of those that have it; others meet the next one here, or DEADLINE.
+        /// Without a worker: UNSUPPORTED.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_mesh_create_async(WorkerHandle worker, int[] ranks, UIntPtr rank_count, long[]
             shape, IntPtr[] axis_names, UIntPtr ndim, distag_mesh_options* options, IntPtr* out_mesh, IntPtr*

@@ -1,5 +1,6 @@
 /* Meshes: making them, their lines, options and reports, the mesh without a worker, and all that is refused. */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "capi/check.h"
@@ -425,6 +426,106 @@ static void async_together(members *group, int32_t rank) {
   distag_tensor_release(x);
 }
 
+static distag_future *create_of_two(members *group, int32_t rank, int64_t timeout, distag_mesh **out_mesh) {
+  static const int32_t both[] = {0, 1};
+  static const int64_t shape[] = {2};
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh_options options = DISTAG_MESH_OPTIONS_INIT;
+  distag_future *made = NULL;
+  options.timeout_ns = timeout;
+  CHECK_OK(distag_mesh_create_async(group->workers[rank], both, 2, shape, NULL, 1, &options, out_mesh, &made, &err));
+  return made;
+}
+
+static distag_status sum_of_two(distag_mesh *mesh, distag_error *err) {
+  distag_collective_options options = DISTAG_COLLECTIVE_OPTIONS_INIT;
+  distag_tensor *x = ones(2), *y = NULL;
+  options.timeout_ns = 60 * DISTAG_SECOND;
+  err->code = DISTAG_OK;
+  distag_collective(mesh, DISTAG_ALL_REDUCE, NULL, x, &options, &y, err);
+  distag_tensor_release(x);
+  distag_tensor_release(y);
+  return err->code;
+}
+
+static pthread_barrier_t two;
+
+/* A member cancels its creation, and keeps the handle of the future: of the lowest rank, which gathers, or the other.
+ */
+static int32_t canceller;
+
+/* The other one has come before: it has the mesh, and hears of it with its first call, or its creation says so. */
+static void cancelled_together(members *group, int32_t rank) {
+  char name[] = "worker \"w0\" (rank 0)";
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *mesh = NULL, *next = NULL;
+  distag_future *made;
+  name[9] = name[18] = (char)('0' + canceller);
+  if (rank == canceller) {
+    pthread_barrier_wait(&two);
+    made = create_of_two(group, rank, 60 * DISTAG_SECOND, &mesh);
+    distag_future_cancel(made);
+    const distag_status status = distag_future_wait(made, DISTAG_FOREVER, &err);
+    CHECK(status == DISTAG_OK || status == DISTAG_E_CANCELLED);
+    if (status == DISTAG_E_CANCELLED) CHECK_INT(sum_of_two(mesh, &err), status);
+    if (status == DISTAG_OK) sum_of_two(mesh, &err); /* the other may have given up meanwhile */
+  } else {
+    made = create_of_two(group, rank, 300 * DISTAG_MILLISECOND, &mesh);
+    pthread_barrier_wait(&two);
+    if (distag_future_wait(made, DISTAG_FOREVER, &err) != DISTAG_OK) {
+      CHECK_INT(err.code, DISTAG_E_DEADLINE);
+    } else if (sum_of_two(mesh, &err) != DISTAG_OK) {
+      CHECK_INT(err.code, DISTAG_E_DISCONNECTED);
+    }
+    if (err.code != DISTAG_OK && !CHECK(strstr(err.message, name) != NULL)) fprintf(stderr, "  %s\n", err.message);
+  }
+  pthread_barrier_wait(&two);
+  distag_future *again = create_of_two(group, rank, 60 * DISTAG_SECOND, &next);
+  CHECK_OK(distag_future_wait(again, DISTAG_FOREVER, &err));
+  CHECK_INT(sum_of_two(next, &err), DISTAG_OK);
+  distag_future_release(made);
+  distag_future_release(again);
+  distag_mesh_release(mesh);
+  distag_mesh_release(next);
+}
+
+/* The other one comes later: it waits for its deadline, or for the next creation of the one that gave up. */
+static void cancelled_alone(members *group, int32_t rank) {
+  char name[] = "worker \"w0\" (rank 0)";
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *mesh = NULL, *late = NULL, *next = NULL;
+  distag_future *made = NULL, *again;
+  name[9] = name[18] = (char)('0' + canceller);
+  if (rank == canceller) {
+    made = create_of_two(group, rank, 60 * DISTAG_SECOND, &mesh);
+    distag_future_cancel(made);
+    CHECK_FAILS(distag_future_wait(made, DISTAG_FOREVER, &err), DISTAG_E_CANCELLED, "cancelled");
+    CHECK_INT(sum_of_two(mesh, &err), DISTAG_E_CANCELLED);
+    distag_tensor *x = ones(1);
+    distag_value *const arg = distag_tensor_as_value(x);
+    distag_value *answer = NULL; /* once it is there, the other one has heard that this one gave up */
+    CHECK_OK(distag_call(group->workers[rank], NULL, rank == 0 ? "w1" : "w0", "neg", &arg, 1, NULL, &answer, &err));
+    distag_value_release(answer);
+    distag_tensor_release(x);
+  }
+  pthread_barrier_wait(&two);
+  if (rank != canceller) {
+    again = create_of_two(group, rank, 200 * DISTAG_MILLISECOND, &late);
+    CHECK_FAILS(distag_future_wait(again, DISTAG_FOREVER, &err), DISTAG_E_DEADLINE, name);
+    distag_future_release(again);
+    again = create_of_two(group, rank, 60 * DISTAG_SECOND, &next);
+  }
+  pthread_barrier_wait(&two);
+  if (rank == canceller) again = create_of_two(group, rank, 60 * DISTAG_SECOND, &next);
+  CHECK_OK(distag_future_wait(again, DISTAG_FOREVER, &err));
+  CHECK_INT(sum_of_two(next, &err), DISTAG_OK);
+  distag_future_release(made);
+  distag_future_release(again);
+  distag_mesh_release(mesh);
+  distag_mesh_release(late);
+  distag_mesh_release(next);
+}
+
 /* Two lines and the mesh itself in another order on each member: they do not disturb each other. */
 static void lines(members *group, int32_t rank) {
   static const int64_t shape[] = {4};
@@ -618,6 +719,11 @@ int main(void) {
   members_run(&group, 4, others);
   members_run(&group, 4, async);
   members_run(&group, 4, async_together);
+  pthread_barrier_init(&two, NULL, 2);
+  for (canceller = 0; canceller < 2; ++canceller) {
+    members_run(&group, 2, cancelled_alone);
+    for (int i = 0; i < 3; ++i) members_run(&group, 2, cancelled_together);
+  }
   members_run(&group, 4, lines);
   members_run(&group, 4, equal_failures);
   members_run(&group, 4, differing);

@@ -77,7 +77,7 @@ function love.update()
   if frame % 500 == 0 and loss then print(("game: frame %d, step %d, loss %.4f"):format(frame, steps, loss)) end
 end
 
--- Also in the middle of a step, which fails then.
+-- May come in the middle of a step; that step then fails.
 function love.quit()
   is_over = true
   worker:close()

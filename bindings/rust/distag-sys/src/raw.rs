@@ -397,7 +397,7 @@ pub struct distag_error {
     /// sizeof(distag_error); 0 counts as the 512 bytes of version 0.1, so zeroed memory will do
     pub struct_size: u32,
     pub code: i32,
-    /// worker on which it arose; -1: this process
+    /// where it arose; of a mesh: who did not come, or first of two that differ; -1: this process
     pub origin_rank: i32,
     /// DISTAG_ERROR_...
     pub flags: u32,
@@ -2365,8 +2365,9 @@ functions! {
     /// missing ones, DISCONNECTED.
     [204, crate::library::refused(err)]
     distag_mesh_create(worker: *mut distag_worker, ranks: *const i32, rank_count: usize, shape: *const i64, axis_names: *const *const c_char, ndim: usize, options: *const distag_mesh_options, out_mesh: *mut *mut distag_mesh, err: *mut distag_error) -> i32;
-    /// Its future has the value null; the mesh is there at once, and answers INVALID_STATE until the future is
-    /// complete. To cancel it ends the mesh for members that have it. Fails also: UNSUPPORTED without a worker.
+    /// Its future has the value null; the mesh is there at once, and answers INVALID_STATE until that is
+    /// complete. To cancel it ends the mesh of those that have it; others meet the next one here, or DEADLINE.
+    /// Without a worker: UNSUPPORTED.
     [205, crate::library::refused(err)]
     distag_mesh_create_async(worker: *mut distag_worker, ranks: *const i32, rank_count: usize, shape: *const i64, axis_names: *const *const c_char, ndim: usize, options: *const distag_mesh_options, out_mesh: *mut *mut distag_mesh, out_future: *mut *mut distag_future, err: *mut distag_error) -> i32;
     /// Also of a mesh that has ended.

@@ -107,7 +107,7 @@ pub fn limit(time: Option<std::time::Duration>) -> i64 {
     })
 }
 
-/// A limit for C where for ever is none.
+/// A limit for C, in a place that takes no "for ever": the longest stands for it, and the shortest for no time at all.
 pub fn finite_limit(time: std::time::Duration) -> i64 {
     const LONGEST: i64 = i64::MAX / 4;
     i64::try_from(time.as_nanos()).unwrap_or(LONGEST).clamp(1, LONGEST)

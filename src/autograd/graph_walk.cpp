@@ -78,8 +78,8 @@ void GraphWalk::reach(const Edge& edge, bool is_from_joint) {
   Visit& target = visits_[number];
   if (target.is_joint && !is_from_joint) {
     fail(Status::kInvalidState,
-         "a plain gradient leads to \"{}\" of a sharded tensor: a root that is sharded needs a joint context of its "
-         "mesh (context_create_joint), and a leaf is sharded before ops take it",
+         "a plain gradient reached \"{}\" of a sharded tensor: run a sharded root in a joint context of its mesh "
+         "(context_create_joint), and shard a leaf before an op uses it",
          edge.node->name());
   }
   ++target.waiting;

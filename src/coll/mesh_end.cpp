@@ -155,8 +155,8 @@ Heard MeshEnd::on_end(int64_t from, const wire::MeshEnd& end) {
   assert_on_loop(place_.environment.loop);
   if (ended_) return Heard::kStale;
   if (end.left) {
-    // All parts of its calls have come before, unless it ended behind another member, from which the error is then, or
-    // has no such mesh, which it says without the mesh's name.
+    // All parts of its calls have come before, unless its mesh ended because of another member (the error names that
+    // one), or it never had the mesh (the error lacks the mesh's name).
     const bool has_none = end.error.origin_rank() == place_.rank_of(from);
     Error why = end.error;
     if (has_none) why.add_context(place_.where(""));

@@ -273,7 +273,7 @@ Heard Meshes::keep(const Id& mesh, const Peer& from, const wire::Body& body) {
     if (!is_being_made) {
       // The peer waits for a member that never had the mesh, as its creation failed here alone, or has it no more.
       Error error(Status::kDisconnected,
-                  fmt::format("{} has no such mesh, which ended there or was never made: make a new one",
+                  fmt::format("{} does not have this mesh; it ended there or was never created: create a new one",
                               describe_peer(self_)));
       error.set_origin_rank(self_.rank);
       group_.send(from, wire::MeshEnd{mesh, std::move(error), true}, nullptr);

@@ -52,7 +52,7 @@ class Rendezvous {
   // rendezvous cannot be reached.
   using Answer = UniqueFunction<void(const std::optional<Peer>&)>;
   virtual void look_up(Incarnation incarnation, Answer answer) = 0;
-  // The number of JOINs and connections that it has refused so far; 0 where no others come to it.
+  // The number of JOINs and connections that it has refused so far; 0 unless this process hosts the rendezvous.
   virtual uint64_t refused() const = 0;
 };
 

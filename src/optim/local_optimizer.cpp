@@ -58,7 +58,7 @@ void check_saved(const Rule& rule, const Value& saved, size_t number) {
   const Value* step = saved.find("step");
   constexpr int64_t kMostSteps = int64_t{1} << 53;  // counts are exact in float64
   if (step == nullptr || step->as_int64() < 0 || step->as_int64() > kMostSteps) {
-    fail(Status::kInvalidArgument, "load: the state of parameter {} has no \"step\" from 0 to 2^53", number);
+    fail(Status::kInvalidArgument, "load: the state of parameter {} needs a \"step\" between 0 and 2^53", number);
   }
   for (const auto& [name, value] : saved.as_map()) {
     if (name == "step") continue;

@@ -10,7 +10,7 @@ class LocalOptimizer;
 // Sum of the squares of all elements, in double; 0 for an undefined tensor.
 double square_norm(const Tensor& tensor);
 
-// A sum of squares. A second sum, of the elements times 2^-600, lasts where the first one overflows.
+// A sum of squares. A second sum, of the elements times 2^-600, does not overflow where the first one does.
 struct SquareSum {
   double sum = 0.0;
   double scaled = 0.0;

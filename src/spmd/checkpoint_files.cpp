@@ -124,7 +124,8 @@ void for_each_run(const Box& stored, const Box& common, const Box& wanted, const
 void check_bools(const std::byte* elements, uint64_t size, const std::string& file, const std::string& path) {
   for (uint64_t i = 0; i < size; ++i) {
     if (elements[i] > std::byte{1})
-      fail(Status::kProtocol, "\"{}\": entry \"{}\" has a bool of {}", file, path, static_cast<int>(elements[i]));
+      fail(Status::kProtocol, "\"{}\": entry \"{}\" holds the bool {}, which must be 0 or 1", file, path,
+           static_cast<int>(elements[i]));
   }
 }
 

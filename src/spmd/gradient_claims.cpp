@@ -36,9 +36,9 @@ std::optional<Error> GradientClaims::compare(CallOnLine& call, bool has_failed) 
       const int64_t first = mesh.moved(position, claims_[i].axes, 0);
       if (word(position, i + 1) == word(first, i + 1)) continue;
       return Error(Status::kDiverged,
-                   fmt::format("backward: rank {} and rank {} of mesh \"{}\" have other gradients for their copies of "
-                               "call {}, to_local: where each goes on with its copy in its own way, its gradient_spec "
-                               "is to say sum({})",
+                   fmt::format("backward: rank {} and rank {} of mesh \"{}\" have different gradients for their copies "
+                               "of call {}, to_local: if members use their copies differently, give gradient_spec "
+                               "sum({})",
                                mesh.ranks()[static_cast<size_t>(first)], mesh.ranks()[static_cast<size_t>(position)],
                                mesh.name(), claims_[i].call, layout::names_of(mesh, claims_[i].axes)));
     }

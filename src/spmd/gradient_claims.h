@@ -8,7 +8,7 @@
 
 namespace distag::spmd {
 
-// The gradients that came in at entries, and that members claim to have alike along some axes of the mesh. Members note
+// The gradients that came in at entries, and that members declared equal along some axes of the mesh. Members note
 // them in one order and compare them at the end of a joint pass.
 class GradientClaims {
  public:

@@ -131,8 +131,7 @@ SearchResult search_model(const PlanModel& model, const ChoiceRequest& request, 
   return found;
 }
 
-// The leaves that the search found. If it gave up: those of the first values, which lay them as they follow, or
-// repeated.
+// The leaves that the search found. If it gave up: the specs that follow from fixed leaves, or replicated ones.
 std::vector<Spec> leaves_found(const PlanModel& model, const SearchResult& found) {
   if (found.cost == kImpossible && found.fits) {
     return model.leaves_of(std::vector<uint32_t>(model.problem().sizes.size()));
@@ -141,8 +140,8 @@ std::vector<Spec> leaves_found(const PlanModel& model, const SearchResult& found
 }
 
 // Chooses the places of two axes together, with all other axes where they are: pair by pair, as long as one makes the
-// choice better, and steps are left. All axes at once have too many cuts for tables. With two axes, these are chosen in
-// turn.
+// choice better, and steps are left. All axes at once have too many cuts for tables. With only two
+// axes, one is chosen after the other.
 void choose_by_pairs(StepCosts& costs, const ChoiceRequest& request, uint64_t steps_left, SpecChoice& choice) {
   if (wide_axes(costs.mesh()) < 2) return;
   const bool is_alone = wide_axes(costs.mesh()) <= kMostAxesAtOnce;
@@ -194,8 +193,8 @@ SpecChoice choose_specs(StepCosts& costs, const ChoiceRequest& request) {
   if (choice.step.part.time == kImpossible) {
     fail(Status::kInvalidArgument, "{}",
          costs.policy().refuses_hidden
-             ? "no specs of the leaves were found by which no op moves data, as hidden_moves of the mesh wants: give "
-               "other rules or other costs, or make the mesh with DISTAG_HIDDEN_ALLOW"
+             ? "found no specs of the leaves without hidden moves, which the mesh forbids: give other rules or other "
+               "costs, or make the mesh with DISTAG_HIDDEN_ALLOW"
              : "no specs of the leaves were found by which a step takes a time that can be counted: give other costs");
   }
   choice.bound = std::min(choice.bound, choice.step.part.time);

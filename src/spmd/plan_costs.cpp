@@ -79,7 +79,7 @@ Json parse_costs(const std::string& text) {
       return true;
     });
   } catch (const Json::parse_error& error) {
-    fail(Status::kInvalidArgument, "costs: no JSON at byte {}", error.byte);
+    fail(Status::kInvalidArgument, "costs: invalid JSON at byte {}", error.byte);
   } catch (const Json::exception&) {
     fail(Status::kInvalidArgument, "costs: a number of its JSON is too large");
   }

@@ -13,8 +13,8 @@ namespace {
 constexpr uint64_t kStepsBetweenQuestions = uint64_t{1} << 16;
 constexpr int kPriceBits = 32;
 constexpr uint64_t kLeastRuns = 4;  // the limit of steps has room for this many runs of the elimination
-// Few values are possible in most rows, and equal layers are worked out once: a run is expected to read this share of
-// all values. The first run that reads more ends early.
+// Few values are possible in most rows, and equal layers are worked out once: a first run may read this share of all
+// values, and stops beyond that.
 constexpr uint64_t kPossibleShare = 32;
 constexpr uint64_t kMostTables = 4;   // of the most rows, which the first run keeps
 constexpr uint64_t kReadsOfStep = 4;  // values that are read in order

@@ -10,8 +10,8 @@
 namespace distag::spmd {
 
 // Moves of one variable, and of two that a table has, as long as a move makes the choice better: fewer impossible
-// costs, then fewer bytes beyond the budget, then less cost, then fewer bytes. A move that was of no use is tried again
-// only after a change in one of its tables. Ends early when steps run out.
+// costs, then fewer bytes beyond the budget, then less cost, then fewer bytes. A useless move is tried again only
+// after a change in one of its tables. Ends early when steps run out.
 class Improvement {
  public:
   Improvement(const ReducedProblem& problem, SearchWork& work);

@@ -19,7 +19,7 @@ constexpr int kDeepest = 8;
 constexpr size_t kLargest = size_t{64} << 20;  // bytes of the text
 
 [[noreturn]] void refuse_report(const std::string& why) {
-  fail(Status::kInvalidArgument, "no report of a plan: {}; give the text that distag_plan_copy_report gave", why);
+  fail(Status::kInvalidArgument, "not the report of a plan: {}; pass the text from distag_plan_copy_report", why);
 }
 
 Json parse(const std::string& text) {
@@ -30,7 +30,7 @@ Json parse(const std::string& text) {
       return true;
     });
   } catch (const Json::parse_error& error) {
-    refuse_report(fmt::format("it is no JSON at byte {}", error.byte));
+    refuse_report(fmt::format("invalid JSON at byte {}", error.byte));
   } catch (const Json::exception&) {
     refuse_report("a number of its JSON is too large");
   }
@@ -44,17 +44,17 @@ const Json& need(const Json& object, const char* name, const std::string& place 
 }
 std::string need_text(const Json& object, const char* name, const std::string& place = "it") {
   const Json& text = need(object, name, place);
-  if (!text.is_string()) refuse_report(fmt::format("\"{}\" of {} is no text", name, place));
+  if (!text.is_string()) refuse_report(fmt::format("\"{}\" of {} must be a text", name, place));
   return text.get<std::string>();
 }
 const Json& need_list(const Json& object, const char* name, const std::string& place = "it") {
   const Json& list = need(object, name, place);
-  if (!list.is_array()) refuse_report(fmt::format("\"{}\" of {} is no list", name, place));
+  if (!list.is_array()) refuse_report(fmt::format("\"{}\" of {} must be a list", name, place));
   return list;
 }
 uint64_t need_count(const Json& object, const char* name, const std::string& place = "it") {
   const Json& count = need(object, name, place);
-  if (!count.is_number_unsigned()) refuse_report(fmt::format("\"{}\" of {} is no count", name, place));
+  if (!count.is_number_unsigned()) refuse_report(fmt::format("\"{}\" of {} must be a count", name, place));
   return count.get<uint64_t>();
 }
 

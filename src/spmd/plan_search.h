@@ -24,8 +24,8 @@ namespace distag::spmd {
 using Picoseconds = uint64_t;  // sums saturate
 constexpr Picoseconds kImpossible = UINT64_MAX;
 
-// The costs of a table: one for each combination of values, the last variable's value fastest. Copies are the same
-// costs, by which the search knows tables that are alike, and works on them once.
+// The costs of a table: one for each combination of values, the last variable's value fastest. Copies share
+// storage: the search uses that to recognise equal tables, and works on them once.
 class Costs {
  public:
   Costs(std::vector<Picoseconds> costs = {})

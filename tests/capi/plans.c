@@ -453,7 +453,7 @@ static void search(distag_mesh *mesh, distag_tensor **roots, distag_plan_options
   size_t needed = 0;
   static const struct {
     const char *costs, *named;
-  } refused[] = {{"alpha=1", "costs: no JSON"},
+  } refused[] = {{"alpha=1", "costs: invalid JSON"},
                  {"{\"alpha\": -1}", "costs: alpha"},
                  {"{\"speed\": 1}", "\"speed\""},
                  {"{\"axes\": {\"z\": {\"beta\": 1}}}", "costs: axes.z"}};

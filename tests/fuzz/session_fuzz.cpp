@@ -170,7 +170,7 @@ class Play {
     expect_refused(rogue, RefuseReason::kDamaged);
     if (rogue.line == Line::kGreeted) rogue.line = Line::kMuted;
   }
-  // Whether the word was for one that is gone, or came on a line that is not heard: then it came to nothing.
+  // Whether the message was for a former member or on an unwatched line, and so had no effect.
   bool is_in_vain(const Rogue& rogue) const {
     if (rogue.line == Line::kMuted || (rogue.line == Line::kGreeted && rogue.stand == Stand::kLeft)) {
       expect_silence(rogue);

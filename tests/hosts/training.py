@@ -10,7 +10,7 @@ import threading
 import time
 from contextlib import suppress
 
-SECONDS, BEGAN = 500, time.monotonic()  # only against hanging: that of ctest says nothing, and has 600
+SECONDS, BEGAN = 500, time.monotonic()  # a bound against hangs, below ctest's 600, which prints no output
 GRACE = 20  # of a group that is ended; `distag run` kills its ranks after 5
 TIMES = r"p50 (?P<p50>[\d.]+), p99 (?P<p99>[\d.]+), longest (?P<longest>[\d.]+) ms"  # of frames, of the processor
 

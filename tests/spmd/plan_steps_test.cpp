@@ -263,7 +263,7 @@ TEST(PlanSteps, HiddenMovesThatTheMeshRefusesAreNotPlanned) {
   settings.rules = {{"a", "('x', None)"}, {"b", "(None, 'x')"}};
   EXPECT_EQ(Plan(mesh, settings).spec_of("a"), std::string("('x', None)"));
   settings.policy.refuses_hidden = true;
-  EXPECT_EQ(failure_of([&] { Plan(mesh, settings); }).find("INVALID_ARGUMENT: no specs"), 0u);
+  EXPECT_EQ(failure_of([&] { Plan(mesh, settings); }).find("INVALID_ARGUMENT: found no specs"), 0u);
   settings.rules.pop_back();
   EXPECT_EQ(Plan(mesh, settings).spec_of("b"), std::string("('x', None)"));
 }

@@ -117,7 +117,7 @@ void clear_left(const SocketAddress& address) {
   Status status = Status::kInvalidArgument;
   if (error == EADDRINUSE) status = Status::kInvalidState;
   if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS) status = Status::kOutOfMemory;
-  fail(status, "\"{}\" cannot be listened at: {}", address.path(), std::strerror(error));
+  fail(status, "cannot listen at \"{}\": {}", address.path(), std::strerror(error));
 }
 
 }  // namespace

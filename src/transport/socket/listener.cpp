@@ -24,11 +24,10 @@ constexpr int kBacklog = 256;
     fail(Status::kInvalidState, "\"{}\" is in use: somebody listens there; stop them or take another address",
          address.endpoint);
   }
-  if (error == EPERM)
-    throw system_error(fmt::format("\"{}\" cannot be listened at", address.endpoint), "socket", error);
+  if (error == EPERM) throw system_error(fmt::format("cannot listen at \"{}\"", address.endpoint), "socket", error);
   const bool is_shortage = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
-  fail(is_shortage ? Status::kOutOfMemory : Status::kInvalidArgument, "\"{}\" cannot be listened at: {}",
-       address.endpoint, std::strerror(error));
+  fail(is_shortage ? Status::kOutOfMemory : Status::kInvalidArgument, "cannot listen at \"{}\": {}", address.endpoint,
+       std::strerror(error));
 }
 
 bool is_nobody_at(const SocketAddress& address) {
@@ -45,7 +44,7 @@ void clear_path(const SocketAddress& address) {
   struct stat status = {};
   if (lstat(address.path(), &status) != 0) return;
   if (!S_ISSOCK(status.st_mode)) {
-    fail(Status::kInvalidState, "\"{}\" cannot be listened at: the path exists and is no socket", address.endpoint);
+    fail(Status::kInvalidState, "cannot listen at \"{}\": the path exists and is not a socket", address.endpoint);
   }
   if (!is_nobody_at(address)) fail_to_listen(address, EADDRINUSE);
   unlink(address.path());

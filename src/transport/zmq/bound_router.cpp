@@ -41,7 +41,7 @@ BoundRouter::BoundRouter(const std::shared_ptr<ZmqContext>& context, const Liste
   if (context->call([&] { return retry_zmq(bind_it); }) != 0) {
     const int error = libzmq.zmq_errno();
     ::close(duplicate);
-    fail(Status::kInternal, "\"{}\" cannot be listened at: {}", listener.endpoint(), libzmq.zmq_strerror(error));
+    fail(Status::kInternal, "cannot listen at \"{}\": {}", listener.endpoint(), libzmq.zmq_strerror(error));
   }
   std::array<char, 256> text{};
   size_t size = text.size();

@@ -95,7 +95,7 @@ std::string_view ZmqEngine::promise(EnginePromise promise) const {
     case EnginePromise::kBudgets:
       return "no: libzmq keeps up to 64 messages of each connection besides";
     case EnginePromise::kForkedChild:
-      return "yes, but one that came or ended in the moment of the fork";
+      return "yes, except a connection that opened or closed during the fork";
     case EnginePromise::kKeysInMemory:
       return "as libzmq keeps them with each socket";
   }

@@ -53,7 +53,7 @@ std::string_view ZmtpEngine::promise(EnginePromise promise) const {
     case EnginePromise::kBudgets:
       return "yes";
     case EnginePromise::kForkedChild:
-      return "yes, but one that came or ended in the moment of the fork";
+      return "yes, except a connection that opened or closed during the fork";
     case EnginePromise::kKeysInMemory:
       return "wiped after the handshake";
   }

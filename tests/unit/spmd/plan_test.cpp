@@ -258,15 +258,16 @@ TEST(Plan, SavedTextsAreTakenForNothingThatTheyAreNot) {
                                   with("\"leaves\":[", "\"leaves\":[1,")}) {
     EXPECT_TRUE(failure(text).starts_with("INVALID_ARGUMENT: saved: ")) << text << ": " << failure(text);
   }
-  const std::string remedy = "; give the text that distag_plan_copy_report gave";
+  const std::string remedy = "; pass the text from distag_plan_copy_report";
   const std::pair<std::string, std::string> told[] = {
-      {"{}", "no report of a plan: it has no \"version\"" + remedy},
-      {"{\"version\"", "no report of a plan: it is no JSON at byte 11" + remedy},
-      {"{\"version\": 1e999}", "no report of a plan: a number of its JSON is too large" + remedy},
-      {with("\"mode\"", "\"mood\""), "no report of a plan: it has no \"mode\"" + remedy},
-      {with("\"spec\":\"()\"", "\"spec\":7"), "no report of a plan: \"spec\" of leaves["},
-      {with("\"leaves\":[", "\"leaves\":[1,"), "no report of a plan: leaves[0] has no \"name\"" + remedy},
-      {with("\"leaves\":[", "\"leaves\":7,\"x\":["), "no report of a plan: \"leaves\" of it is no list" + remedy}};
+      {"{}", "not the report of a plan: it has no \"version\"" + remedy},
+      {"{\"version\"", "not the report of a plan: invalid JSON at byte 11" + remedy},
+      {"{\"version\": 1e999}", "not the report of a plan: a number of its JSON is too large" + remedy},
+      {with("\"mode\"", "\"mood\""), "not the report of a plan: it has no \"mode\"" + remedy},
+      {with("\"spec\":\"()\"", "\"spec\":7"), "not the report of a plan: \"spec\" of leaves["},
+      {with("\"leaves\":[", "\"leaves\":[1,"), "not the report of a plan: leaves[0] has no \"name\"" + remedy},
+      {with("\"leaves\":[", "\"leaves\":7,\"x\":["),
+       "not the report of a plan: \"leaves\" of it must be a list" + remedy}};
   for (const auto& [text, words] : told) {
     EXPECT_TRUE(failure(text).starts_with("INVALID_ARGUMENT: saved: " + words)) << text << ": " << failure(text);
   }

@@ -251,8 +251,8 @@ TEST(SpecCompletion, ReadBackWithoutRootsIsThePlanOfRealTensors) {
   const std::string no_hash = "INVALID_ARGUMENT: saved: program is no hash";
   EXPECT_EQ(refused("\"program\":\"", "\"program\":\"0"), no_hash);
   EXPECT_EQ(refused("\"program\":\"", "\"program\":\"x"), no_hash);
-  EXPECT_TRUE(refused("\"program\":\"", "\"x\":\"").starts_with("INVALID_ARGUMENT: saved: no report of a plan"));
-  EXPECT_TRUE(refused("\"ops\"", "\"oops\"").starts_with("INVALID_ARGUMENT: saved: no report of a plan"));
+  EXPECT_TRUE(refused("\"program\":\"", "\"x\":\"").starts_with("INVALID_ARGUMENT: saved: not the report of a plan"));
+  EXPECT_TRUE(refused("\"ops\"", "\"oops\"").starts_with("INVALID_ARGUMENT: saved: not the report of a plan"));
   PlanSettings rules = model.settings;
   rules.roots.clear();
   model.settings.saved = Plan(mesh_of({2, 2}), rules).report();

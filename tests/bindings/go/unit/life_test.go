@@ -203,7 +203,7 @@ func TestOpsAndHooksKeepTheirTensors(t *testing.T) {
 	nothingIsLeft(t)
 }
 
-// What the number of outputs, an op and a hook may not be is an error.
+// A wrong number of outputs, a nil op and a nil hook are errors.
 func TestOpsThatAreRefused(t *testing.T) {
 	x := must(distag.Parameter(distag.Ones([]int64{2})))
 	for _, outputs := range []int{-1, -2, math.MinInt, math.MaxInt} {

@@ -365,7 +365,7 @@ class Checkpoints(unittest.TestCase):
                               (of(exp_avg=3.0), "float64, not an? tensor"),
                               (of(exp_avg=distag.zeros((4,), distag.int64)), r"is int64\[4\]"),
                               (of(exp_avg=distag.zeros((4,), distag.float64)), r"is float64\[4\]"),
-                              (of(step="x"), "text, not an? int64"), (of(step=-1), 'no "step" from 0'),
+                              (of(step="x"), "text, not an? int64"), (of(step=-1), 'needs a "step" between 0'),
                               ([[moments, moments]], "has 2 tensors"), ([[]], "has 0 tensors"),
                               ([["x"]], "text, not an? map"), ([None], "null, not an? list")):
             yield {**state, "parameters": changed}, text

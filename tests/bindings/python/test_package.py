@@ -512,7 +512,7 @@ class Groups(unittest.TestCase):
                 try:
                     second = b.all_gather(4, timeout=0)
                 except distag.GaveUpError as error:  # `a` goes on to its next one at about the same time
-                    self.assertIn('did not come: worker "a"', str(error))
+                    self.assertIn('missing: worker "a"', str(error))
                     second = b.all_gather(4)
                 self.assertEqual((second, of_a[1].result()), ([2, 4], [2, 4]))
 

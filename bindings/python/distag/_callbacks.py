@@ -40,7 +40,8 @@ def count() -> int:
 
 
 def report(failure: BaseException) -> None:
-    """Tells of a failure that has nobody to go to; Ctrl-C goes to the main thread."""
+    """Reports a failure in a callback that answers no call: to sys.unraisablehook, or to stderr. A Ctrl-C on the main
+    thread is raised there instead, once the library has returned."""
     note_interrupt(failure)
     if isinstance(failure, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
         return
@@ -78,7 +79,7 @@ def uninterrupted(function: F) -> F:
 
 @uninterrupted
 def answer(err: int, work: Callable[[], object]) -> int:
-    """Runs what a callback does, and gives the status: 0 only if it came to its end. Nothing is let through."""
+    """Runs the work of a callback and gives its status: 0 only if the work was done. No exception leaves it."""
     status = _raw.E_USER
     try:
         try:
@@ -87,7 +88,7 @@ def answer(err: int, work: Callable[[], object]) -> int:
         except BaseException as failure:
             note_interrupt(failure)
             status = write_error(err, failure)
-    except BaseException as failure:  # of the lines above: the status is that which they came to
+    except BaseException as failure:  # raised by the lines above: they have set the status, or it stays E_USER
         note_interrupt(failure)
     finally:
         return status
@@ -95,7 +96,7 @@ def answer(err: int, work: Callable[[], object]) -> int:
 
 @uninterrupted
 def tell(work: Callable[[], object]) -> None:
-    """Runs a callback whose failure nobody waits for."""
+    """Runs the work of a callback that answers no call: a failure is reported."""
     try:
         try:
             work()
@@ -106,13 +107,13 @@ def tell(work: Callable[[], object]) -> None:
 
 
 def pass_on(target: int, handle: Any) -> None:
-    """Writes a reference of its own to an out_ parameter, which passes it to the library."""
+    """Writes a new reference to an out_ parameter: the library releases it."""
     type(handle).retain(handle)
     c_void_p.from_address(target).value = handle.value
 
 
 def immortal(callback: Any) -> Any:
-    """A callback that is never freed, not even as the interpreter ends: a thread of the library may be about to call
+    """A callback that is never freed, not even when the interpreter ends: a thread of the library may be about to call
     it."""
     pythonapi.Py_IncRef(py_object(callback))
     return callback
@@ -123,7 +124,7 @@ FORGET = immortal(_raw.distag_deleter(_objects.pop))
 
 
 class Local(threading.local):
-    """What a thread is doing: the invocations it answers, the innermost last."""
+    """The invocations that a thread answers, the innermost last."""
 
     def __init__(self) -> None:
         self.invocations: list[Any] = []

@@ -41,7 +41,7 @@ class Status(enum.IntEnum):
 
 
 class DistagError(Exception):
-    """A call that failed. `message` names the failure, its place, the remedy and every worker it passed."""
+    """A call that failed. `message` says what failed, where, what to do, and which workers it passed through."""
 
     def __init__(self, message: str, code: int = _raw.E_USER, origin_rank: int = -1,
                  may_have_run: bool = False) -> None:
@@ -49,7 +49,7 @@ class DistagError(Exception):
         self.message = message
         self.code = Status(code) if code in Status._value2member_map_ else code
         self.origin_rank = origin_rank  # the worker on which it arose; -1: this process
-        self.may_have_run = may_have_run  # the function ran, or nobody knows
+        self.may_have_run = may_have_run  # the function ran, or it is not known whether it did
 
     @property
     def name(self) -> str:
@@ -62,7 +62,7 @@ class DistagError(Exception):
 
 
 class UsageError(DistagError, ValueError):
-    """1x: mend the call."""
+    """1x: the call is wrong: correct it."""
 
 
 class ClosedError(UsageError):
@@ -70,7 +70,7 @@ class ClosedError(UsageError):
 
 
 class UnsupportedError(DistagError):
-    """2x: use another way."""
+    """2x: this is not supported: do it another way."""
 
 
 class RetryError(DistagError):
@@ -82,7 +82,7 @@ class ReconnectError(DistagError, ConnectionError):
 
 
 class GaveUpError(DistagError, TimeoutError):
-    """5x: time is up, or somebody cancelled."""
+    """5x: the time is up, or the call was cancelled."""
 
 
 class OtherError(DistagError):
@@ -98,7 +98,7 @@ TENS: dict[int, type[DistagError]] = {1: UsageError, 2: UnsupportedError, 3: Ret
 
 
 def error_of(err: Any) -> DistagError:
-    """The exception that stands for a distag_error."""
+    """The exception for a distag_error."""
     code: int = err.code
     kind: type[DistagError] = UserError
     if code < _raw.E_USER:
@@ -108,8 +108,8 @@ def error_of(err: Any) -> DistagError:
 
 
 class Interrupt:
-    """Whether Ctrl-C was heard in a callback on the main thread, below a call of the library: no exception passes
-    through that, so it is raised when the call has returned."""
+    """Whether Ctrl-C was heard in a callback on the main thread, within a call of the library. Exceptions do not pass
+    through the library, so it is raised when that call has returned."""
 
     is_due = False
 
@@ -122,7 +122,7 @@ def note_interrupt(failure: BaseException) -> None:
 
 
 def raise_interrupt() -> None:
-    """Raises the Ctrl-C that a callback of the call before has heard."""
+    """Raises the Ctrl-C that was heard in a callback of the call that has just returned."""
     if Interrupt.is_due and threading.current_thread() is threading.main_thread():
         Interrupt.is_due = False
         raise KeyboardInterrupt
@@ -135,18 +135,19 @@ def fail(err: Any) -> NoReturn:
 
 
 def describe(failure: BaseException) -> str:
-    """"Type: message" of an exception whose code may fail there too: the text then says so."""
+    """"Type: message" of an exception. Its own code may fail in that: the text then says so."""
     name = "exception"
     try:
         name = type(failure).__name__
         return f"{name}: {failure}"
     except BaseException as odd:
         note_interrupt(odd)
-        return f"{name}: (its text cannot be had: {object.__repr__(odd)})"
+        return f"{name}: (its text cannot be read: {object.__repr__(odd)})"
 
 
 def write_error(address: int, failure: BaseException) -> int:
-    """Writes an exception to the distag_error of a callback, and gives its status: 1000 unless distag raised it."""
+    """Writes an exception to the distag_error of a callback, and gives its status: 1000 for one that is not a
+    DistagError."""
     err = distag_error.from_address(address)
     code = _raw.E_USER
     if isinstance(failure, DistagError):

@@ -45,7 +45,7 @@ def _declare(offered: Any, name: str) -> Any:
     try:
         offered.distag_name = name
     except AttributeError:
-        pass  # a method, or a function in C, has no attributes: its own name is all that it goes by
+        pass  # methods and functions in C take no attributes: they are found by their own names
     declared[name] = offered
     return offered
 
@@ -62,7 +62,7 @@ def name_of(offered: str | Callable[..., Any]) -> str:
 
 
 class Invocation(Uncopied):
-    """The call that is being answered, for its function alone: it is over when the function returns."""
+    """The call that is being answered. Only its function may use it: it is over when the function returns."""
 
     __slots__ = ("_lent", "_worker", "context", "is_deferred")
 
@@ -76,14 +76,16 @@ class Invocation(Uncopied):
     @property
     def _address(self) -> int:
         if self._lent is None:
-            raise ClosedError("this call is over: keep what its answer needs", _raw.E_INVALID_STATE)
+            raise ClosedError("this call is over: read what you need of it before its function returns",
+                              _raw.E_INVALID_STATE)
         return self._lent
 
     @property
     def worker(self) -> Worker:
         """The worker that is called."""
         if self._worker is None:
-            raise ClosedError("the worker of this call was collected: keep it", _raw.E_INVALID_STATE)
+            raise ClosedError("the worker of this call was collected: keep a reference to it while it serves",
+                              _raw.E_INVALID_STATE)
         return self._worker
 
     @property
@@ -94,7 +96,7 @@ class Invocation(Uncopied):
 
     @property
     def traceparent(self) -> str | None:
-        """The place of the call in a trace of the host, as W3C Trace Context has it, if it carries one."""
+        """The traceparent (W3C Trace Context) that came with the call; None if there was none."""
         found: bytes | None = lib.distag_invocation_get_traceparent(self._address)
         return None if found is None else found.decode()
 
@@ -106,7 +108,7 @@ class Invocation(Uncopied):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """Whether the caller no longer waits for the answer."""
         return bool(lib.distag_invocation_is_cancelled(self._address))
 
     def defer(self) -> Reply:
@@ -129,7 +131,7 @@ class Invocation(Uncopied):
 
 
 class Reply(Owner):
-    """The answer that a function still owes."""
+    """The answer to a call whose function has returned without one."""
 
     __slots__ = ()
 
@@ -155,14 +157,15 @@ class Reply(Owner):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """Whether the caller no longer waits for the answer."""
         return bool(lib.distag_reply_is_cancelled(self._h))
 
 
 def current_call() -> Invocation:
     """The call that this thread is answering."""
     if not _callbacks.local.invocations:
-        raise UsageError("this thread answers no call", _raw.E_INVALID_STATE)
+        raise UsageError("current_call: this thread answers no call: use it in a function that a worker calls",
+                         _raw.E_INVALID_STATE)
     found: Invocation = _callbacks.local.invocations[-1]
     return found
 
@@ -194,7 +197,7 @@ class Offered:
             result = run_coroutine(result)
         if invocation.is_deferred:
             return
-        if hasattr(type(result), "add_done_callback"):  # a future, of whatever kind
+        if hasattr(type(result), "add_done_callback"):  # a future of this package or another
             answer_later(invocation.defer(), result)
         elif result is not None:
             invocation._return(result)
@@ -215,7 +218,7 @@ def answer_later(reply: Reply, result: Any) -> None:
 def _finish_with(reply: Reply, future: Any) -> None:
     try:
         reply.finish(future.result())
-    except BaseException as failure:  # of the future, or of a result that is no value
+    except BaseException as failure:  # the future failed, or its result cannot travel
         note_interrupt(failure)
         reply.fail(failure)
 
@@ -229,7 +232,7 @@ CALL = _callbacks.immortal(_raw.distag_function(_call))
 
 
 class Place:
-    """The place of a function at its worker: it is gone when the function is withdrawn and none of its calls runs."""
+    """The place of a function at its worker. It goes when the function is withdrawn and no call of it runs."""
 
     __slots__ = ("offered", "__weakref__")
 
@@ -238,7 +241,7 @@ class Place:
 
 
 class Watch:
-    """Tells when a place is gone; it runs no bytecode of its own where that happens."""
+    """Waits until a place is gone. Where that happens no bytecode of this package runs."""
 
     __slots__ = ("gone", "reference")
 
@@ -247,7 +250,7 @@ class Watch:
         self.reference = weakref.ref(place, self.gone.put)
 
     def wait(self, timeout_ns: int) -> bool:
-        """Waits for that, and hears Ctrl-C; false when the time was up first."""
+        """Whether the place went within the time. Ctrl-C is heard."""
         try:
             self.gone.get(timeout=None if timeout_ns < 0 else timeout_ns / _raw.SECOND)
         except Empty:
@@ -258,7 +261,7 @@ class Watch:
 def offer(worker: Worker, offered: Callable[..., Any], name: str) -> Watch:
     """Registers a function with a worker."""
     if not callable(offered):
-        raise invalid(f"{name}: {kind_of(offered)} is no function")
+        raise invalid(f"{name}: a function is wanted, not {kind_of(offered)}")
     err = distag_error()
     place = Place(Offered(offered, worker))
     if lib.distag_worker_register(worker._h, text(name, "name"), CALL, _callbacks.keep(place), _callbacks.FORGET, None,
@@ -268,7 +271,7 @@ def offer(worker: Worker, offered: Callable[..., Any], name: str) -> Watch:
 
 
 def withdraw(worker: Worker, name: str, watch: Watch | None, timeout_ns: int) -> None:
-    """Unregisters a function, and waits until none of its calls runs."""
+    """Unregisters a function, and waits until no call of it runs."""
     err = distag_error()
     status = lib.distag_worker_unregister(worker._h, text(name, "name"), 0, byref(err))
     if not status or status == _raw.E_DEADLINE and watch and watch.wait(timeout_ns):

@@ -18,11 +18,11 @@ from ._raw import distag_error
 from ._sharded import ShardedMethods
 from .errors import DistagError, UnsupportedError, UsageError, fail, kind_of
 
-TYPES = {float32: "<f4", float64: "<f8", int64: "<i8", bool_: "|b1"}  # as NumPy says them
+TYPES = {float32: "<f4", float64: "<f8", int64: "<i8", bool_: "|b1"}  # as NumPy writes them
 
 
 class Array(Protocol):
-    """An array or a number of NumPy, as far as this package needs to know it."""
+    """What this package uses of an array or a number of NumPy."""
 
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
@@ -39,7 +39,7 @@ class Tensor(ShardedMethods, Owner):
 
     __slots__ = ()
     _distag_as_value = lib.distag_tensor_as_value
-    __array_ufunc__ = None  # on the left of an operator NumPy leaves it to us, and to the history
+    __array_ufunc__ = None  # an array at the left of an operator leaves it to the tensor, which records it
 
     def __init__(self, handle: TensorHandle) -> None:
         self._h = handle
@@ -83,7 +83,7 @@ class Tensor(ShardedMethods, Owner):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether gradients are wanted with respect to this tensor; also true for results of such tensors."""
+        """Whether a backward pass gives a gradient for this tensor; also true for results of such tensors."""
         return bool(lib.distag_tensor_get_requires_grad(self._h))
 
     @requires_grad.setter
@@ -163,7 +163,7 @@ class Tensor(ShardedMethods, Owner):
         return array.copy() if copy else array
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        """A leaf with a copy of the values, which requires grad if this one does; not of what has a history."""
+        """A leaf with a copy of the values, which requires grad if this one does. Not for a tensor with a history."""
         if _sharded.info_of(self._h).flags & _raw.TENSOR_HAS_HISTORY:
             raise UsageError("deepcopy: the tensor has a history: copy tensor.detach()", _raw.E_INVALID_STATE)
         return ops.clone(ops.detach(self)).requires_grad_(self.requires_grad)
@@ -273,7 +273,7 @@ class Tensor(ShardedMethods, Owner):
     def __ge__(self, other: Operand) -> Tensor:
         return _with(ops.ge, self, other)
 
-    # Of handles, as a key of a dict needs it; distag.eq and distag.ne compare elements.
+    # Identity, as keys of a dict need it; distag.eq and distag.ne compare elements.
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tensor) and self.id == other.id
 
@@ -307,7 +307,8 @@ class Tensor(ShardedMethods, Owner):
 
     def __setitem__(self, key: Any, value: Operand) -> None:
         if isinstance(key, Tensor):
-            raise UnsupportedError("a part that an index tensor names is a copy: write to a slice", _raw.E_UNSUPPORTED)
+            raise UnsupportedError("an index tensor selects a copy, which is not written: write to a slice",
+                                   _raw.E_UNSUPPORTED)
         keys = key if isinstance(key, tuple) else (key,)
         if self.spec is not None:
             self._set_sharded(keys, as_tensor(value, self))
@@ -315,7 +316,7 @@ class Tensor(ShardedMethods, Owner):
             (self if _parts.names_all(keys, self.shape) else _parts.part(self, keys)).assign(value)
 
     def _set_sharded(self, keys: _parts.Keys, value: Tensor) -> None:
-        """Writes what lies here; a value that is sharded another way is gathered first. Collective."""
+        """Writes the part of this member; a value that is sharded another way is gathered first. Collective."""
         if value.spec is None:
             _parts.write_sharded(self, keys, value)
         elif value.mesh != self.mesh:
@@ -356,9 +357,10 @@ def values_of(tensors: Iterable[Tensor]) -> list[tuple[Tensor, Tensor]]:
 
 
 def put_back(before: list[tuple[Tensor, Tensor]]) -> None:
-    """Gives tensors the values that they had, after a failure, which stays the one that is told."""
+    """Restores the values of tensors after a failure. A tensor that cannot be written has its values still: that second
+    failure is ignored, so that the first is raised."""
     for each, values in before:
-        with contextlib.suppress(DistagError):  # of one that cannot be written, which has them still
+        with contextlib.suppress(DistagError):
             each.assign(values)
 
 
@@ -376,7 +378,7 @@ def _fits(other: Operand, like: Tensor) -> TypeGuard[Scalar]:
 
 
 def _with(op: Callable[[Tensor, Tensor], Tensor], x: Tensor, other: Operand, is_left: bool = False) -> Tensor:
-    """The op of a tensor and whatever stands at its right, or left; what is no numbers is left to Python."""
+    """The op of a tensor and an operand at its right, or left. Python decides about an operand that is no number."""
     if not isinstance(other, (Tensor, int, float)) and not _is_numbers(other):
         return NotImplemented
     made = as_tensor(other, x)
@@ -443,7 +445,7 @@ class _View:
         dtype = snapshot.dtype
         data = lib.distag_tensor_get_data(snapshot._h)
         if data is None:
-            snapshot.tobytes()  # which says why, as of a sharded one
+            snapshot.tobytes()  # raises the reason: the tensor is sharded, for example
         self.__array_interface__ = {
             "version": 3, "shape": snapshot.shape, "typestr": TYPES[dtype],
             "strides": tuple(step * dtype.size for step in snapshot.strides),
@@ -451,25 +453,25 @@ class _View:
 
 
 class _Locked:
-    """An array that nobody may write, and how many tensors read it in place."""
+    """An array that is locked against writes, and the number of tensors that read it in place."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
         self.was_writable = array.flags.writeable
         self.readers = 0
-        self.views: list[_Locked] = []  # those that wait for this one to become writable again
+        self.views: list[_Locked] = []  # views that become writable again after this array
 
 
 def _owners(array: Any) -> Iterator[Any]:
-    """The array and the arrays that it is a view of, the one with the memory last."""
+    """The array, and the arrays that it is a view of; the last has the memory."""
     while hasattr(getattr(array, "flags", None), "writeable"):
         yield array
         array = array.base
 
 
 class _Borrowed:
-    """What a tensor has of an array that it reads in place: the last one to go makes it writable again. What the array
-    is a slice of is locked with it: a write there would show in the tensor."""
+    """Keeps an array locked while a tensor reads it in place; the last of them to go makes it writable again. The array
+    that it is a slice of is locked, too: a write there would show in the tensor."""
 
     locked: dict[int, _Locked] = {}
     guard = threading.RLock()  # reentrant: a collector may end one of these anywhere
@@ -506,7 +508,7 @@ class _Borrowed:
         try:
             lock.array.flags.writeable = True
         except ValueError:
-            return  # a view of an array that the host has locked meanwhile: it stays as that is
+            return  # the host has locked the array that it is a view of: it stays locked as well
         for view in lock.views:
             again = self.locked.get(id(view.array))
             if again:
@@ -517,9 +519,9 @@ class _Borrowed:
 
 
 def from_numpy(array: Any) -> Tensor:
-    """A tensor over the memory of a NumPy array, without a copy. The array, and the one that it is a slice of, cannot be
-    written until no tensor, graph or message needs it. NumPy does not lock other slices that were made before: nobody
-    may write through them meanwhile. Such a tensor cannot be written or stepped: parameters are made by `tensor`."""
+    """A tensor over the memory of a NumPy array, without a copy. The array, and the one that it is a slice of, cannot
+    be written until no tensor, graph or message needs it. NumPy does not lock other slices that were made before: do
+    not write to them meanwhile. Such a tensor cannot be written or stepped: parameters are made by `tensor`."""
     if not hasattr(array, "__array_interface__") or not hasattr(array, "ctypes"):
         raise invalid(f"from_numpy: {kind_of(array)} is no NumPy array: distag.tensor copies lists and "
                       "buffers, from_dlpack borrows from other libraries")
@@ -533,8 +535,8 @@ def from_numpy(array: Any) -> Tensor:
 
 
 def from_dlpack(source: Any) -> Tensor:
-    """A tensor over the memory of another library's tensor, without a copy. Nobody may write that memory meanwhile, and
-    the tensor cannot be written or stepped: parameters are made by `tensor`."""
+    """A tensor over the memory of another library's tensor, without a copy. That memory must not be written meanwhile.
+    The tensor cannot be written or stepped: parameters are made by `tensor`."""
     return Tensor(_dlpack.borrow(source))
 
 
@@ -543,7 +545,7 @@ def _read_tensor(value: Any) -> Tensor:
     return Tensor(TensorHandle.lent(lent))
 
 
-# Modules that this one needs make tensors as well.
+# These modules make tensors, too, and are imported before this one.
 for _module in (ops, _apply, _sharded):
     setattr(_module, "Tensor", Tensor)
 values.READERS[_raw.VALUE_TENSOR] = _read_tensor

@@ -265,7 +265,7 @@ class Recalls(Exception):
 
 
 ENDED = []
-UNPRINTABLE = {Unprintable: "Unprintable: .*its text cannot be had: .*RuntimeError", Endless: "Endless: .*RecursionError",
+UNPRINTABLE = {Unprintable: "Unprintable: .*its text cannot be read: .*RuntimeError", Endless: "Endless: .*RecursionError",
                Exits: "Exits: .*SystemExit", Nameless: "exception: .*RuntimeError", Recalls: "Recalls: called 1"}
 
 

@@ -84,7 +84,7 @@ class Worker(Owner):
 
     Over several machines all workers have one `group_key`, or each a `secret_key` of its own and in `peers` the public
     keys of those that may connect, by their names (`distag.create_keys`). With keys of workers `initiators` are the only
-    ones in whose backward passes it takes part, and `rendezvous_name` is the one that serves "tcp://"."""
+    workers in whose backward passes it takes part, and `rendezvous_name` is the worker that serves "tcp://"."""
 
     __slots__ = ("_ending", "_is_down", "_starting", "_watches")
 
@@ -141,32 +141,39 @@ class Worker(Owner):
     # ---- life ----
 
     def start(self, timeout: Duration = START_TIMEOUT) -> Worker:
-        """Meets the group and becomes reachable."""
-        starting = self._starting or self.start_async(timeout)
+        """Meets the group and becomes reachable. After `start_async` it waits for that start, which has a timeout."""
+        limit = nanoseconds(timeout)
+        starting = self._starting or self._start(limit)
         self._starting = None
         starting.result()
         return self
 
     def start_async(self, timeout: Duration = START_TIMEOUT) -> Future[None]:
         """The same as a future, so that one thread can start several workers."""
-        self._starting = begin(lib.distag_worker_start_async, self._h, nanoseconds(timeout))
+        return self._start(nanoseconds(timeout))
+
+    def _start(self, limit: int) -> Future[None]:
+        self._starting = begin(lib.distag_worker_start_async, self._h, limit)
         return self._starting
 
     def shutdown(self, timeout: Duration = FOREVER) -> dict[str, Any]:
         """Leaves the group once all others do, at the latest after the timeout, and gives the report: "clean",
-        "missing", "open_calls", "leaked_rrefs". Again it gives the same report."""
+        "missing", "open_calls", "leaked_rrefs". Called again it gives the same report. With the host executor the
+        caller becomes the thread that polls."""
+        limit = nanoseconds(timeout)
         if any(call._worker is self for call in _callbacks.local.invocations):
             raise UsageError("shutdown: a function cannot wait for its own worker to end: use shutdown_async",
                              _raw.E_INVALID_STATE)
-        # With the host executor this thread is the one that polls from now on, as for distag_worker_shutdown.
         if lib.distag_worker_get_fd(self._h) >= 0:
             HostExecutor.polls_here(self._h)
             lib.distag_worker_poll(self._h, 0, 0, None, None)
-        return self.shutdown_async(timeout).result()
+        return self._shut_down(limit).result()
 
     def shutdown_async(self, timeout: Duration = FOREVER) -> Future[dict[str, Any]]:
-        """The same as a future."""
-        self._starting = None  # a start after this is another one
+        """The same as a future. No thread becomes the one that polls."""
+        return self._shut_down(nanoseconds(timeout))
+
+    def _shut_down(self, limit: int) -> Future[dict[str, Any]]:
         handle, here = self._h, weakref.ref(self)
 
         def read(report: Any) -> dict[str, Any]:
@@ -176,7 +183,8 @@ class Worker(Owner):
                 worker._is_down = True
             return dict(from_value(report))
 
-        future = begin(lib.distag_worker_shutdown_async, handle, nanoseconds(timeout), read=read)
+        future = begin(lib.distag_worker_shutdown_async, handle, limit, read=read)
+        self._starting = None  # a later start() begins a new one
         self._ending = future._h
         return future
 
@@ -195,8 +203,8 @@ class Worker(Owner):
         self.close()
 
     def leave(self, limit: float = 5.0) -> bool:
-        """Leaves the group without waiting for it, and waits for its own functions until the limit; whether they
-        have ended."""
+        """Leaves the group without waiting for other members, and waits until the limit for its own functions. Gives
+        whether they have ended."""
         if not self._is_down:
             handle = self._h
             handles = {0: handle}
@@ -265,7 +273,7 @@ class Worker(Owner):
         return copy_ranks(lib.distag_worker_copy_ranks, self._h, text(prefix, "prefix"))
 
     def set_peers(self, peers: Mapping[str, str]) -> None:
-        """From now on these workers may connect, each with this public key, and nobody else."""
+        """From now on only these workers may connect, each with its public key."""
         names, keys, count = peer_lists(peers)
         err = distag_error()
         if lib.distag_worker_set_peers(self._h, names, keys, count, byref(err)):
@@ -274,7 +282,7 @@ class Worker(Owner):
     # ---- functions ----
 
     def register(self, offered: Callable[..., Any], name: str | None = None) -> None:
-        """Offers a function, under its own name unless told."""
+        """Offers a function, under its own name or the given one."""
         known = name or functions.name_of(offered)
         self._watches[known] = functions.offer(self, offered, known)
 
@@ -289,7 +297,7 @@ class Worker(Owner):
              context: ContextArgument = CURRENT, timeout: Duration = None, label: str | None = None,
              traceparent: str | None = None) -> Any:
         """Calls a function of another worker and waits for its answer. Ctrl-C is heard, and cancels the call. The
-        traceparent is that of the call being answered, unless told; "" is none."""
+        default traceparent is that of the call being answered; with "" the call has no traceparent."""
         return self.call_async(to, function, *args, context=context, timeout=timeout, label=label,
                                traceparent=traceparent).result()
 
@@ -304,7 +312,7 @@ class Worker(Owner):
     def remote(self, to: str | int, function: str | Callable[..., Any], *args: Any,
                context: ContextArgument = CURRENT, timeout: Duration = None, label: str | None = None,
                traceparent: str | None = None) -> RRef:
-        """Calls a function whose answer stays where it is made, and gives a reference to it at once."""
+        """Calls a function whose answer stays at its worker, and gives a reference to that answer at once."""
         out, err = RRefHandle(), distag_error()
         keep: list[Any] = []
         begun = self._call(to, function, args, context, (timeout, label, traceparent), keep)
@@ -348,7 +356,8 @@ class Worker(Owner):
 
     def all_gather(self, value: Any = None, ranks: Sequence[int] | None = None,
                    timeout: Duration = FOREVER) -> list[Any]:
-        """Called by each of the ranks (all, unless told) with a value of its own; each gets the values of all."""
+        """Gathers the values of these ranks (without them: of all). Each of them calls it with its own value and gets
+        all values, by rank."""
         return self.all_gather_async(value, ranks, timeout).result()
 
     def all_gather_async(self, value: Any = None, ranks: Sequence[int] | None = None,
@@ -361,7 +370,7 @@ class Worker(Owner):
                      nanoseconds(timeout))
 
     def barrier(self, ranks: Sequence[int] | None = None, timeout: Duration = FOREVER) -> None:
-        """Waits until each of the ranks (all, unless told) has called it."""
+        """Waits until each of these ranks (without them: all) has called it."""
         self.all_gather(None, ranks, timeout)
 
     # ---- the host executor ----
@@ -370,8 +379,9 @@ class Worker(Owner):
         """With the host executor: runs callbacks that are due, and gives their number."""
         done, err = c_size_t(), distag_error()
         count = fit(max_items, c_size_t, "max_items")
+        limit = nanoseconds(budget)
         HostExecutor.polls_here(self._h)
-        if lib.distag_worker_poll(self._h, count, nanoseconds(budget), byref(done), byref(err)):
+        if lib.distag_worker_poll(self._h, count, limit, byref(done), byref(err)):
             fail(err)
         raise_interrupt()
         return done.value
@@ -386,7 +396,7 @@ class Worker(Owner):
         return int(lib.distag_worker_get_fd(self._h))
 
     def attach(self, loop: Any) -> None:
-        """With the host executor: an event loop (asyncio) runs what is due. `loop.remove_reader(worker)` ends that."""
+        """With the host executor: an event loop (asyncio) polls from now on. `loop.remove_reader(worker)` ends that."""
         if self.fileno() < 0:
             raise UsageError("attach: the worker runs its callbacks on threads of its own: make it with "
                              "executor=\"host\"", _raw.E_INVALID_STATE)
@@ -398,19 +408,19 @@ class Worker(Owner):
     # ---- looking inside ----
 
     def stats(self) -> dict[str, int]:
-        """Counters: totals since the start, and numbers of the moment."""
+        """Counters: totals since the start, and current numbers."""
         raw, err = _raw.distag_stats(struct_size=sizeof(_raw.distag_stats)), distag_error()
         if lib.distag_worker_get_stats(self._h, byref(raw), byref(err)):
             fail(err)
         return {name: getattr(raw, name) for name, *_ in raw._fields_[2:]}
 
     def report(self) -> dict[str, Any]:
-        """The worker for people and tools: members, open calls, contexts, references, events."""
+        """What the worker has now: members, open calls, contexts, references, events."""
         return copy_report(lib.distag_worker_copy_report, self._h)
 
     def group_report(self, timeout: Duration = 1.0) -> dict[str, Any]:
-        """What all members have open and wait for, in "members". One that does not answer in time has no "report", and
-        as "silent" why."""
+        """What all members have open and wait for, in "members". A member that does not answer in time has no "report";
+        its "silent" says why."""
         return copy_report(functools.partial(call_and_hear, lib.distag_worker_copy_group_report), self._h,
                            nanoseconds(timeout))
 
@@ -434,7 +444,7 @@ class Worker(Owner):
 
     @contextlib.contextmanager
     def trace(self, label: str) -> Iterator[None]:
-        """A span in the trace: `with worker.trace("step"):`. Nothing where nothing is traced."""
+        """A span in the trace: `with worker.trace("step"):`. Without a trace it does nothing."""
         span, err = c_uint64(), distag_error()
         if lib.distag_trace_begin(self._h, text(label, "label"), byref(span), byref(err)):
             fail(err)

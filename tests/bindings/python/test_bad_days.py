@@ -15,7 +15,7 @@ import unittest
 import warnings
 
 import distag
-from distag import _callbacks, _library, _life, _raw, custom, errors, functions, futures, worker
+from distag import _callbacks, _interrupts, _library, _life, _raw, custom, errors, functions, futures, worker
 from support import group, killed_when_late, wait_for_child
 
 HEAD = """
@@ -447,6 +447,41 @@ class Collectors(unittest.TestCase):
             pass
         del one  # though nobody has read its report
         self.assertEqual(len(_life.live), known)
+
+    def test_a_wrong_timeout_changes_nothing(self):
+        a, b = (distag.Worker(name, rank=rank, world_size=2, rendezvous="inproc://wrong-timeout", functions={},
+                              executor="host") for rank, name in enumerate("ab"))
+        for wrong in ("soon", -1, float("nan")):
+            for call in (a.start, a.start_async, a.shutdown, a.shutdown_async):
+                with self.assertRaisesRegex(distag.UsageError, "a duration is a number of seconds"):
+                    call(wrong)
+        a.start_async(120)
+        for wrong in ("soon", -1, float("nan")):
+            for call in (a.start_async, a.shutdown, a.shutdown_async):
+                with self.assertRaisesRegex(distag.UsageError, "a duration is a number of seconds"):
+                    call(wrong)
+        b.start_async(120)
+        with self.assertRaisesRegex(distag.UsageError, "a duration is a number of seconds"):
+            a.start("soon")
+        for each in (a, b):
+            self.assertIs(each.start(), each)  # waits for the start that has begun
+        others = []
+        known = _interrupts.HostExecutor._pollers
+        before = {id(each._h): known[id(each._h)] for each in (a, b)}
+
+        def ask_wrong():
+            for call in (a.poll, a.shutdown):
+                try:
+                    call(0, "soon") if call == a.poll else call("soon")
+                except distag.UsageError:
+                    others.append(known[id(a._h)])
+
+        thread = threading.Thread(target=ask_wrong)
+        thread.start()
+        thread.join()
+        self.assertEqual(others, [before[id(a._h)]] * 2)  # this thread still polls
+        ends = [each.shutdown_async(120) for each in (a, b)]
+        self.assertEqual([end["clean"] for end in distag.wait_all(ends)], [True, True])
 
     def test_threads_close_what_others_use(self):
         tensors = [distag.ones((8,)) for _ in range(50)]

@@ -90,6 +90,18 @@ def call_and_hear(function: Callable[..., int], *arguments: Any) -> int:
     return function(*arguments) if caller is None else caller.call(function, arguments)
 
 
+def work_and_hear(work: Callable[[], Any]) -> Any:
+    """What work of several calls gives. After Ctrl-C all of it goes on behind: its later calls are made, too."""
+    results: list[Any] = []
+
+    def run() -> int:
+        results.append(work())
+        return 0
+
+    call_and_hear(run)
+    return results[0]
+
+
 def call_op(op: Callable[..., int], *arguments: Any, attributes: Any = None) -> int:
     """What an op answers. Ctrl-C is heard where an input is sharded and the op may need elements of other members.
     `attributes` are those that are not among the arguments as numbers."""
@@ -258,7 +270,11 @@ class Call:
         """Waits for the result."""
         while not self._running.acquire(timeout=SLICE_S):
             pass
-        if self._failure is not None:
-            raise self._failure
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            try:
+                raise failure
+            finally:
+                del failure  # whose traceback holds this frame
         assert self._result is not None
         return self._result

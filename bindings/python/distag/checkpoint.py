@@ -3,20 +3,21 @@ mesh saved any other loads, and a process without one."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 from collections.abc import Iterator
-from ctypes import byref
+from ctypes import byref, c_void_p
 from typing import Any, Callable, TypeVar
 
 from . import _raw
 from ._arguments import Duration, invalid, limit_ns, mesh_of, text
 from ._handles import ValueHandle
-from ._interrupts import call_and_hear
+from ._interrupts import call_and_hear, work_and_hear
 from ._library import lib
 from ._raw import distag_error
 from ._sharded import mark_sharding
-from .errors import DistagError, UsageError, fail, kind_of
+from .errors import DistagError, OtherError, UsageError, describe, fail, kind_of
 from .futures import Future, begin
 from .mesh import Mesh
 from .nn import Module
@@ -30,92 +31,143 @@ Pair = tuple[Optimizer, dict[str, Any]]  # one with what was saved of it
 
 def save(mesh: Mesh, directory: str | os.PathLike[str], value: Any, timeout: Duration = None) -> None:
     """Saves a map, with lists and maps in it, of tensors, modules, optimizers, numbers, texts and bytes. It replaces
-    what the directory had in one instant: a load, also after a crash, finds the old or the new one, whole.
-    Collective."""
-    keep: list[Any] = []
+    what the directory had in one instant: a load, also after a crash, finds the old or the new one, whole. After Ctrl-C
+    the save goes on behind until it ends. Collective."""
     handle, err = mesh_of(mesh, "save"), distag_error()
-    given = to_value(_plain(value), keep, "value")
-    if call_and_hear(lib.distag_checkpoint_save, handle, _path(directory), given, limit_ns(timeout), byref(err)):
+    if call_and_hear(lib.distag_checkpoint_save, handle, _path(directory), _kept(_plain(value), "value"),
+                     limit_ns(timeout), byref(err)):
         fail(err)
 
 
 def save_async(mesh: Mesh, directory: str | os.PathLike[str], value: Any, timeout: Duration = None) -> Future[None]:
     """Saves the values of now while the program goes on and trains on; gives a future. Saves of one mesh follow one
     another, and a shutdown waits for them. Collective."""
-    keep: list[Any] = []
     handle = mesh_of(mesh, "save_async")
-    given = to_value(_plain(value), keep, "value")
-    return begin(lib.distag_checkpoint_save_async, handle, _path(directory), given, limit_ns(timeout))
+    return begin(lib.distag_checkpoint_save_async, handle, _path(directory), _kept(_plain(value), "value"),
+                 limit_ns(timeout))
 
 
 def load_async(mesh: Mesh, directory: str | os.PathLike[str], into: Any = None,
                timeout: Duration = None) -> Future[Any]:
-    """Loads while the program goes on: the tensors in `into` get their elements before the future ends, and optimizers
-    their state as its result is asked for the first time, which after a failure puts all back; that they fit is
-    checked now. Collective."""
-    keep: list[Any] = []
-    handle = mesh_of(mesh, "load_async")
-    targets = None if into is None else to_value(_targets(into), keep, "into")
-    if _has_optimizers(into):
-        _checked(into, _begin(handle, directory, None, timeout).result())
-    before = _before_load(into)
-    results: list[Any] = []
-    failures: list[BaseException] = []
-    lock = threading.Lock()
+    """Loads while the program goes on: the tensors in `into` get their elements before the future ends, optimizers
+    their state when its result is asked for first. Whether the optimizers fit is checked now, so that no tensor is
+    copied. An optimizer with parameters at other workers is checked there as it loads: for it alone the old elements of
+    the tensors are kept until then. Optimizers that cannot be loaded then, as another save came in between, keep their
+    states; tensors that were kept are put back, others have new elements, and the message says so. After Ctrl-C in
+    `result()` the optimizers are loaded behind it: ask again. Collective."""
+    handle, path, limit = mesh_of(mesh, "load_async"), _path(directory), limit_ns(timeout)
+    targets = _targets_of(into)
+    if not _has_optimizers(into):
+        return begin(lib.distag_checkpoint_load_async, handle, path, targets, limit)
+    first = begin(lib.distag_checkpoint_load_async, handle, path, None, limit).result()
+    _try_to_load(_checked(into, first))
+    before = values_of(_found(_targets(into), Tensor)) if _is_elsewhere(into) else None
+    once = _Once(lambda loaded: _load_after_tensors(into, loaded, before))
 
-    def read_once(value: Any) -> Any:
-        with _put_back_on_failure(into, before):
-            loaded = from_value(value)
-            _load_optimizers(_checked(into, loaded))
-        return loaded
+    def read(lent: Any) -> Any:
+        value = ValueHandle.lent(lent.value)  # also when the future is gone
+        return work_and_hear(lambda: once.read(value))
 
-    def read(value: Any) -> Any:
-        with lock:  # only once: an optimizer may have stepped since
-            try:
-                if not results and not failures:
-                    results.append(read_once(value))
-            except BaseException as failure:
-                failures.append(failure)
-            before.clear()
-            if failures:
-                raise failures[0]
-            return results[0]
-
-    return _begin(handle, directory, targets, timeout, read)
+    return begin(lib.distag_checkpoint_load_async, handle, path, targets, limit, read=read)
 
 
 def load(mesh: Mesh | None, directory: str | os.PathLike[str], into: Any = None, timeout: Duration = None) -> Any:
     """Loads what was saved, also files of others. The tensors in `into`, and those of its modules, get their elements
     in place, its optimizers their state; readers of the tensors wait meanwhile. All is checked first: a failure leaves
-    them as they were, unless a file cannot be read again: the message says then that some tensors may have new or
-    damaged elements. Gives all that was saved, in which other tensors are deferred: mark or read them. Without a mesh
-    this process reads alone. Else collective."""
-    keep: list[Any] = []
+    them as they were, unless a file cannot be read again, or another save, whose optimizers do not fit, comes in
+    between: the message says then that tensors may have new or damaged elements. Gives all that was saved, in which
+    other tensors are deferred: mark or read them. Tensors are not copied; the old states of optimizers are kept until
+    the end. After Ctrl-C the load goes on behind, and ends with all loaded or, after a failure, with all as it was: do
+    not touch `into` before. Without a mesh this process reads alone. Else collective."""
     handle = None if mesh is None else mesh_of(mesh, "load")
-    targets = None if into is None else to_value(_targets(into), keep, "into")
+    path, limit = _path(directory), limit_ns(timeout)
+    targets = _targets_of(into)
     if not _has_optimizers(into):
-        return _read(handle, directory, targets, timeout)
-    first = _read(handle, directory, None, timeout)
+        return _read(handle, path, targets, limit)
+    return work_and_hear(lambda: _load_with_optimizers(handle, path, into, targets, limit))
+
+
+def _load_with_optimizers(mesh: Any, path: bytes, into: Any, targets: Any, limit: int) -> Any:
+    first = _read(mesh, path, None, limit)
     pairs = _checked(into, first)
-    with _put_back_on_failure(into, _before_load(into)):
+    with _optimizers_put_back(into):
         _load_optimizers(pairs)
-        loaded = _read(handle, directory, targets, timeout)
-        if _numbers(loaded) != _numbers(first):  # another save came between
-            _load_optimizers(_checked(into, loaded))
+        loaded = _read(mesh, path, targets, limit)
+        if _numbers(loaded) != _numbers(first):
+            with _after_tensors():
+                _load_optimizers(_checked(into, loaded))
     return loaded
 
 
-def _begin(mesh: Any, directory: str | os.PathLike[str], targets: Any, timeout: Duration,
-           read: Callable[[Any], Any] = from_value) -> Future[Any]:
-    return begin(lib.distag_checkpoint_load_async, mesh, _path(directory), targets, limit_ns(timeout), read=read)
+def _load_after_tensors(into: Any, loaded: Any, before: list[tuple[Tensor, Tensor]] | None) -> Any:
+    try:
+        with _optimizers_put_back(into), _after_tensors() if before is None else contextlib.nullcontext():
+            _load_optimizers(_checked(into, loaded))
+    except BaseException:
+        put_back(before or [])
+        raise
+    return loaded
 
 
-def _read(mesh: Any, directory: str | os.PathLike[str], targets: Any, timeout: Duration) -> Any:
+class _Once:
+    """The result of a load, made when it is asked for first: the optimizers may have stepped since then."""
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self._lock = threading.Lock()
+        self._make: Callable[[Any], Any] | None = make
+        self._result: Any = None
+        self._failure: Callable[[], DistagError] | None = None
+
+    def read(self, value: ValueHandle) -> Any:
+        with self._lock:
+            make, self._make = self._make, None
+            if make is not None:
+                try:
+                    self._result = make(from_value(value))
+                except BaseException as failure:
+                    self._failure = _again(failure)
+                    raise
+            if self._failure is not None:
+                raise self._failure()
+            return self._result
+
+
+def _again(failure: BaseException) -> Callable[[], DistagError]:
+    """Makes the failure once more. The failure itself is not kept: its traceback holds all that its frames had."""
+    if isinstance(failure, DistagError):
+        return functools.partial(type(failure), *failure.args)
+    return functools.partial(OtherError, f"load_async: {describe(failure)}", _raw.E_INTERNAL)
+
+
+def _try_to_load(pairs: list[Pair]) -> None:
+    """Loads states into other optimizers of the same parameters, which go at once: a state that does not fit fails
+    before anything is written. Elements that are still in files stay there. Owners elsewhere are not asked."""
+    for optimizer, state in pairs:
+        if all(isinstance(parameter, Tensor) for parameter in optimizer.parameters):
+            other = Optimizer.__new__(type(optimizer))
+            Optimizer.__init__(other, None, optimizer.parameters)
+            with other:
+                _load_optimizers([(other, state)])
+
+
+def _read(mesh: Any, path: bytes, targets: Any, limit: int) -> Any:
     out, err = ValueHandle(), distag_error()
-    if call_and_hear(lib.distag_checkpoint_load, mesh, _path(directory), targets, limit_ns(timeout), byref(out),
-                     byref(err)):
+    if call_and_hear(lib.distag_checkpoint_load, mesh, path, targets, limit, byref(out), byref(err)):
         fail(err)
     return from_value(out)
+
+
+class _Kept(c_void_p):
+    """The address of a value, which keeps it: a call that Ctrl-C has left behind still reads it."""
+
+    keep: list[Any]
+
+
+def _kept(item: Any, name: str) -> _Kept:
+    keep: list[Any] = []
+    kept = _Kept(to_value(item, keep, name))
+    kept.keep = keep
+    return kept
 
 
 def _path(directory: str | os.PathLike[str]) -> bytes:
@@ -133,6 +185,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _targets_of(into: Any) -> _Kept | None:
+    return None if into is None else _kept(_targets(into), "into")
 
 
 def _targets(value: Any) -> Any:
@@ -204,24 +260,33 @@ def _checked_state(optimizer: Optimizer, state: Any, name: str) -> dict[str, Any
     return state
 
 
-def _before_load(into: Any) -> list[tuple[Tensor, Tensor]]:
-    """What a load beside optimizers may have to put back: they load apart, and may fail when tensors are written."""
-    return values_of(_found(_targets(into), Tensor)) if _has_optimizers(into) else []
+def _is_elsewhere(into: Any) -> bool:
+    """Whether an optimizer has parameters that may be at other workers."""
+    return any(not isinstance(parameter, Tensor) for optimizer in _found(into, Optimizer)
+               for parameter in optimizer.parameters)
 
 
 @contextlib.contextmanager
-def _put_back_on_failure(into: Any, before: list[tuple[Tensor, Tensor]]) -> Iterator[None]:
-    """After a failure in the block the optimizers are as they were, and the tensors have the values of `before`."""
-    states: list[tuple[Optimizer, dict[str, Any]]] = []
+def _optimizers_put_back(into: Any) -> Iterator[None]:
+    """After a failure in the block the optimizers are as they were."""
+    states = [(optimizer, optimizer.save()) for optimizer in _found(into, Optimizer)]
     try:
-        states = [(optimizer, optimizer.save()) for optimizer in _found(into, Optimizer)]
         yield
     except BaseException:
         for optimizer, state in states:
             with contextlib.suppress(DistagError):  # of an owner that is gone: the failure of the block is the cause
                 optimizer.load(state)
-        put_back(before)
         raise
+
+
+@contextlib.contextmanager
+def _after_tensors() -> Iterator[None]:
+    """A failure in the block says that tensors have been written."""
+    try:
+        yield
+    except DistagError as failure:
+        raise type(failure)(f"{failure.message}; the tensors of `into` have new elements already, the optimizers their "
+                            "states from before", *failure.args[1:]) from None
 
 
 def _load_optimizers(pairs: list[Pair]) -> None:

@@ -65,6 +65,13 @@ def flag(given: bool, what: str) -> bool:
     raise TypeError(f"{what}: True or False is wanted, not {given!r}")
 
 
+def callable_of(given: Any, what: str) -> Any:
+    """A function, which is called later: another thread would fail then."""
+    if not callable(given):
+        raise invalid(f"{what}: a function is wanted, not {kind_of(given)}")
+    return given
+
+
 def position(number: Any, name: str) -> int:
     """The place of a member in a mesh."""
     return integer(number, name, "the position of a member is an integer, or None")

@@ -102,6 +102,13 @@ def close_all() -> None:
             Owner.close(item)
 
 
+def handle_of_kind(given: Any, kind: type[Handle], maker: str) -> Any:
+    """The handle that an object is made of; the library would take a plain number for an address."""
+    if not isinstance(given, kind):
+        raise TypeError(f"{kind_of(given)} is no handle: {maker} makes such objects, not the class")
+    return given
+
+
 class Owner(Uncopied):
     """An object with a handle in `_h`, which goes when the object is closed or collected."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from . import _raw
 from ._arguments import Duration, flag, handle_array, invalid, limit_ns, tensor_of
-from ._handles import ContextHandle, GradientsHandle, Owner, TensorHandle
+from ._handles import ContextHandle, GradientsHandle, Owner, TensorHandle, WorkerHandle, handle_of_kind
 from ._interrupts import call_and_hear
 from ._library import lib
 from ._raw import distag_error
@@ -31,7 +31,7 @@ class Gradients(Owner, Mapping[Tensor, Tensor]):
     __slots__ = ()
 
     def __init__(self, handle: GradientsHandle) -> None:
-        self._h = handle
+        self._h = handle_of_kind(handle, GradientsHandle, "context.gradients()")
 
     def __getitem__(self, tensor: Tensor) -> Tensor:
         found = lib.distag_gradients_find(self._h, tensor._h) if isinstance(tensor, Tensor) else None
@@ -59,6 +59,8 @@ class Context(Owner):
     __slots__ = ("worker", "_is_joint", "_token")
 
     def __init__(self, worker: Worker | None = None) -> None:
+        if worker is not None and not isinstance(getattr(worker, "_h", None), WorkerHandle):
+            raise invalid(f"worker: a worker or None is wanted, not {kind_of(worker)}")
         out, err = ContextHandle(), distag_error()
         if lib.distag_context_create(None if worker is None else worker._h, byref(out), byref(err)):
             fail(err)

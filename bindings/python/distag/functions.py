@@ -8,8 +8,8 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, overload
 
 from . import _callbacks, _raw
-from ._arguments import FOREVER, invalid, text
-from ._handles import Owner, ReplyHandle, Uncopied
+from ._arguments import FOREVER, callable_of, invalid, text
+from ._handles import Owner, ReplyHandle, Uncopied, handle_of_kind
 from ._library import lib
 from ._raw import distag_error
 from .calls import current
@@ -42,6 +42,7 @@ def function(offered: Any) -> Any:
 
 
 def _declare(offered: Any, name: str) -> Any:
+    callable_of(offered, f"function \"{name}\"")
     try:
         offered.distag_name = name
     except AttributeError:
@@ -136,7 +137,7 @@ class Reply(Owner):
     __slots__ = ()
 
     def __init__(self, handle: ReplyHandle) -> None:
-        self._h = handle
+        self._h = handle_of_kind(handle, ReplyHandle, "distag.current_call().defer()")
 
     def finish(self, result: Any = None) -> None:
         """Answers the call."""
@@ -260,8 +261,7 @@ class Watch:
 
 def offer(worker: Worker, offered: Callable[..., Any], name: str) -> Watch:
     """Registers a function with a worker."""
-    if not callable(offered):
-        raise invalid(f"{name}: a function is wanted, not {kind_of(offered)}")
+    callable_of(offered, name)
     err = distag_error()
     place = Place(Offered(offered, worker))
     if lib.distag_worker_register(worker._h, text(name, "name"), CALL, _callbacks.keep(place), _callbacks.FORGET, None,

@@ -7,8 +7,8 @@ from ctypes import byref, c_void_p
 from typing import Any, Callable, Generic, TypeVar
 
 from . import _callbacks, _raw
-from ._arguments import Duration, invalid, nanoseconds
-from ._handles import FutureHandle, Owner, ValueHandle
+from ._arguments import Duration, callable_of, invalid, nanoseconds
+from ._handles import FutureHandle, Owner, ValueHandle, handle_of_kind
 from ._library import lib
 from ._raw import distag_error
 from .errors import DistagError, GaveUpError, fail, kind_of, raise_interrupt
@@ -68,7 +68,7 @@ class Future(Owner, Generic[T]):
     __slots__ = ("_read",)
 
     def __init__(self, handle: FutureHandle, read: Callable[[Any], Any] = from_value) -> None:
-        self._h = handle
+        self._h = handle_of_kind(handle, FutureHandle, "a call whose name ends in _async")
         self._read = read  # makes the result of the value, which is lent
 
     def result(self, timeout: Duration = None) -> T:
@@ -106,6 +106,7 @@ class Future(Owner, Generic[T]):
 
     def add_done_callback(self, callback: Callable[[Future[T]], object]) -> None:
         """Calls back with this future once it is complete, on a thread of the worker."""
+        callable_of(callback, "add_done_callback")
         self._when_done(lambda: callback(self))
 
     def _when_done(self, work: Callable[[], object]) -> None:
@@ -115,7 +116,7 @@ class Future(Owner, Generic[T]):
 
     def then(self, continuation: Callable[[Future[T]], Any]) -> Future[Any]:
         """A future of what the continuation makes of this one, once it is complete."""
-        item = _Continuation(continuation, self._read)
+        item = _Continuation(callable_of(continuation, "then"), self._read)
         return begin(lib.distag_future_then, self._h, THEN, _callbacks.keep(item), _callbacks.FORGET)
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -177,6 +178,8 @@ THEN = _callbacks.immortal(_raw.distag_future_continuation(_then))
 def wait_all(futures: Iterable[Future[Any]], timeout: Duration = None) -> list[Any]:
     """Waits until all have a value, or the first one fails, whose failure it raises; gives the results. Ctrl-C cancels
     all of them."""
+    if isinstance(futures, Future):
+        raise invalid("wait_all: a list of futures is wanted, not one future: ask for its result()")
     futures = list(futures)
     for index, future in enumerate(futures):
         if not isinstance(future, Future):

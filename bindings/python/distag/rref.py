@@ -6,7 +6,7 @@ from typing import Any
 
 from . import _raw, values
 from ._arguments import TORCH_UNSET, Duration, torch_timeout
-from ._handles import Owner, RRefHandle
+from ._handles import Owner, RRefHandle, handle_of_kind
 from ._library import lib
 from ._raw import distag_error
 from .calls import CURRENT, ContextArgument, call_options, context_handle
@@ -21,7 +21,7 @@ class RRef(Owner):
     _distag_as_value = lib.distag_rref_as_value
 
     def __init__(self, handle: RRefHandle) -> None:
-        self._h = handle
+        self._h = handle_of_kind(handle, RRefHandle, "worker.remote(...) or worker.rref(value)")
 
     def fetch(self, *, context: ContextArgument = CURRENT, timeout: Duration = None) -> Any:
         """Waits for the value and gives it: at its owner the value itself, elsewhere a copy."""

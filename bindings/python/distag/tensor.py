@@ -12,7 +12,7 @@ from typing import Any, Callable, Protocol, TypeGuard, Union
 from . import _apply, _arguments, _callbacks, _dlpack, _parts, _raw, _sharded, _values_in, ops, values
 from ._arguments import EXACT, Ints, flag, invalid
 from ._dtypes import BY_NUMBER, FLOATING, DType, bool_, float32, float64, int64
-from ._handles import Owner, TensorHandle
+from ._handles import Owner, TensorHandle, handle_of_kind
 from ._library import lib
 from ._raw import distag_error
 from ._sharded import ShardedMethods
@@ -42,6 +42,8 @@ class Tensor(ShardedMethods, Owner):
     __array_ufunc__ = None  # an array at the left of an operator leaves it to the tensor, which records it
 
     def __init__(self, handle: TensorHandle) -> None:
+        if type(handle) is not TensorHandle:
+            handle_of_kind(handle, TensorHandle, "distag.tensor(data)")
         self._h = handle
 
     # ---- properties ----
@@ -201,6 +203,7 @@ class Tensor(ShardedMethods, Owner):
         """Adds a hook that sees the gradient of this tensor in a pass and may give another one; gives its id."""
         from . import custom
 
+        _arguments.callable_of(hook, "add_hook")
         out, err = c_uint64(), distag_error()
         if lib.distag_tensor_add_hook(self._h, custom.HOOK, _callbacks.keep(hook), _callbacks.FORGET, byref(out),
                                       byref(err)):

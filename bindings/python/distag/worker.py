@@ -11,7 +11,8 @@ from ctypes import addressof, byref, c_int32, c_size_t, c_uint32, c_uint64, c_vo
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Union
 
 from . import _callbacks, _life, _raw, functions
-from ._arguments import FOREVER, Duration, Ints, fit, flag, integer, invalid, limit_ns, nanoseconds, text
+from ._arguments import (FOREVER, Duration, Ints, callable_of, fit, flag, integer, ints, invalid, limit_ns, nanoseconds,
+                         text)
 from ._handles import FutureHandle, Owner, RRefHandle, WorkerHandle
 from ._interrupts import HostExecutor, call_and_hear
 from ._library import lib
@@ -116,8 +117,10 @@ class Worker(Owner):
         security, _keep = security_options(group_key, secret_key, peers, rendezvous_name, initiators, allow_insecure)
         options.security = addressof(security)  # read by _create alone
         if log is not None:
+            callable_of(log, "log")
             options.on_log = LOG
         if on_member is not None:
+            callable_of(on_member, "on_member")
             options.on_member = ON_MEMBER
         self._is_down = True  # nothing to shut down until it is made
         self._starting: Future[None] | None = None
@@ -202,13 +205,14 @@ class Worker(Owner):
             self.leave()
         self.close()
 
-    def leave(self, limit: float = 5.0) -> bool:
+    def leave(self, limit: Duration = 5.0) -> bool:
         """Leaves the group without waiting for other members, and waits until the limit for its own functions. Gives
         whether they have ended."""
+        wait_ns = nanoseconds(limit, int(_life.LIMIT_S * _raw.SECOND))
         if not self._is_down:
             handle = self._h
             handles = {0: handle}
-            _life.leave(handles, time.monotonic() + limit)
+            _life.leave(handles, FOREVER if wait_ns < 0 else time.monotonic() + wait_ns / _raw.SECOND)
             if not handles:
                 self._is_down = True
                 _life.forget(handle)
@@ -365,9 +369,9 @@ class Worker(Owner):
         """The same as a future."""
         keep: list[Any] = []
         given = to_value(value, keep, "value")
-        array = None if ranks is None else (c_int32 * len(ranks))(*[fit(rank, c_int32, "rank") for rank in ranks])
-        return begin(lib.distag_worker_all_gather_async, self._h, given, array, 0 if ranks is None else len(ranks),
-                     nanoseconds(timeout))
+        chosen = [] if ranks is None else [fit(rank, c_int32, "ranks") for rank in ints(ranks, "ranks")]
+        array = None if ranks is None else (c_int32 * len(chosen))(*chosen)
+        return begin(lib.distag_worker_all_gather_async, self._h, given, array, len(chosen), nanoseconds(timeout))
 
     def barrier(self, ranks: Sequence[int] | None = None, timeout: Duration = FOREVER) -> None:
         """Waits until each of these ranks (without them: all) has called it."""
@@ -459,7 +463,7 @@ class Worker(Owner):
 
 
 def _choice(what: str, given: str, choices: dict[str, int]) -> int:
-    if given not in choices:
+    if not isinstance(given, str) or given not in choices:
         raise invalid(f"{what} is one of {', '.join(choices)}, not {given!r}")
     return choices[given]
 
@@ -467,6 +471,8 @@ def _choice(what: str, given: str, choices: dict[str, int]) -> int:
 def _offer_all(worker: Worker, offers: Offers | None) -> None:
     if offers is None:
         offers = functions.declared
+    if isinstance(offers, str) or not isinstance(offers, Iterable):
+        raise invalid(f"functions: a list of functions, or a dict of them by name, is wanted, not {kind_of(offers)}")
     if isinstance(offers, Mapping):
         for name, offered in offers.items():
             worker.register(offered, name)

@@ -1,6 +1,7 @@
 """What somebody who has read the README alone gets wrong first: each is an error that names the argument."""
 import asyncio
 import unittest
+from datetime import timedelta
 
 import distag
 from support import group
@@ -67,6 +68,56 @@ class Calls(unittest.TestCase):
                 with self.assertRaisesRegex(distag.UsageError, f"wait_all: item {len(given) - 1} is (an int|None|a function), not a future"):
                     distag.wait_all(given)
             self.assertEqual(distag.wait_all(iter([future])), [1])
+            with self.assertRaisesRegex(distag.UsageError, "a list of futures is wanted, not one future"):
+                distag.wait_all(future)
+
+    def test_what_is_called_later_is_a_function(self):
+        declared = dict(distag.functions.declared)
+        with group([echo]) as (a, _):
+            for name, take in (("add_done_callback", a.call_async("b", "echo", 1).add_done_callback),
+                               ("then", a.call_async("b", "echo", 1).then),
+                               ("register", lambda it: a.register(it, "register")),
+                               ("add_hook", distag.ones(()).requires_grad_().add_hook),
+                               ("log", lambda it: distag.Worker("x", rank=0, world_size=1, log=it)),
+                               ("on_member", lambda it: distag.Worker("x", rank=0, world_size=1, on_member=it)),
+                               ('function "n"', distag.function("n"))):
+                with self.subTest(name), self.assertRaisesRegex(distag.UsageError,
+                                                                f"{name}: a function is wanted, not an int"):
+                    take(3)
+        self.assertEqual(distag.functions.declared, declared)
+        for wrong in (3, "abc", echo):
+            with self.assertRaisesRegex(distag.UsageError, "functions: a list of functions, or a dict"):
+                distag.Worker("x", rank=0, world_size=1, functions=wrong)
+        with self.assertRaisesRegex(distag.UsageError, r"executor is one of pool, host, not \[\]"):
+            distag.Worker("x", rank=0, world_size=1, executor=[])
+
+    def test_ranks_are_a_list_of_integers(self):
+        with group() as (a, b):
+            later = b.all_gather_async(2, ranks=[0, 1])
+            self.assertEqual(a.all_gather(1, ranks=(rank for rank in (0, 1))), [1, 2])
+            self.assertEqual(later.result(), [1, 2])
+            for wrong in ("ab", 1.5, {0: 1}):
+                with self.assertRaisesRegex(distag.UsageError, "ranks: integers are wanted"):
+                    a.all_gather(1, ranks=wrong)
+
+    def test_leave_takes_times_as_all_do(self):
+        for limit in (timedelta(seconds=5), None, distag.FOREVER, 5):
+            with distag.Worker("x", rank=0, world_size=1, rendezvous="inproc://leave") as worker:
+                self.assertTrue(worker.leave(limit))
+        with distag.Worker("x", rank=0, world_size=1, rendezvous="inproc://leave") as worker:
+            with self.assertRaisesRegex(distag.UsageError, "a duration is a number of seconds"):
+                worker.leave("5")
+
+
+class Classes(unittest.TestCase):
+    def test_objects_of_the_library_are_not_made_by_their_classes(self):
+        for kind, maker in ((distag.Tensor, "distag.tensor"), (distag.RRef, "worker.remote"), (distag.Future, "_async"),
+                            (distag.Reply, "defer"), (distag.Gradients, "gradients")):
+            for wrong in (3, [1.0, 2.0], None):
+                with self.subTest(kind), self.assertRaisesRegex(TypeError, f"is no handle: .*{maker}"):
+                    kind(wrong)
+        with self.assertRaisesRegex(distag.UsageError, "worker: a worker or None is wanted, not a str"):
+            distag.Context("worker")
 
 
 if __name__ == "__main__":

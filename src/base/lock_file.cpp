@@ -51,7 +51,11 @@ void LockFile::open(const std::string& path) {
 }
 
 void LockFile::close() {
-  if (descriptor_ >= 0) OwnDescriptors::close(std::exchange(descriptor_, -1));
+  if (descriptor_ < 0) return;
+  struct flock all = lock_of(F_UNLCK, 0);
+  all.l_len = 0;                            // all bytes
+  control(descriptor_, F_OFD_SETLK, &all);  // at once: a child forked just now may still have the descriptor
+  OwnDescriptors::close(std::exchange(descriptor_, -1));
 }
 
 bool LockFile::is_at_its_path() const {

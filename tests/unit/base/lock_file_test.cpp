@@ -1,6 +1,8 @@
 #include "base/lock_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -53,6 +55,33 @@ TEST_F(LockFileTest, LocksEndWithTheObject) {
   LockFile one;
   one.open(path_);
   EXPECT_FALSE(one.try_lock(0));
+}
+
+// A fork while the descriptor is being closed leaves it to the child; _Fork() does so at any time.
+TEST_F(LockFileTest, LocksEndWithTheObjectThoughAChildHasItsDescriptor) {
+  LockFile one;
+  LockFile two;
+  one.open(path_);
+  two.open(path_);
+  ASSERT_TRUE(one.try_lock(0));
+  ASSERT_TRUE(one.try_lock(uint64_t{1} << 40));
+  int over[2];
+  ASSERT_EQ(pipe(over), 0);
+  const pid_t child = _Fork();
+  if (child == 0) {
+    char byte = 0;
+    close(over[1]);
+    _exit(read(over[0], &byte, 1) == 0 ? 0 : 1);
+  }
+  ASSERT_GT(child, 0);
+  one.close();
+  EXPECT_TRUE(two.try_lock(0));
+  EXPECT_TRUE(two.try_lock(uint64_t{1} << 40));
+  close(over[0]);
+  close(over[1]);
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(LockFileTest, KnowsThatItsFileWasReplaced) {

@@ -18,7 +18,7 @@ namespace distag {
 namespace {
 
 struct OwnNumber {
-  int number;
+  int number;   // -1: no descriptor
   ino_t inode;  // identifies a socket that another library may close; 0: the descriptor is ours alone
 };
 
@@ -45,6 +45,7 @@ void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
   int apart = nothing;
   for (size_t i = 0; i < own_count; ++i) {
     const auto [number, inode] = own_numbers.load()[i];
+    if (number < 0) continue;  // it was being written
     if (inode != 0 && socket_inode(number) != inode) continue;
     if (nothing < 0) {
       close(number);
@@ -77,11 +78,21 @@ void add_number(OwnNumber added) noexcept REQUIRES(own_mutex) {
   ++own_count;
 }
 
+// The slot has no number while its inode changes: with the inode of another one, a child would give up a number that
+// may be the host's by now.
+void replace_number(OwnNumber& slot, OwnNumber added) noexcept REQUIRES(own_mutex) {
+  const std::atomic_ref<int> number(slot.number);
+  const std::atomic_ref<ino_t> inode(slot.inode);
+  number = -1;
+  inode = added.inode;
+  number = added.number;
+}
+
 void forget_number(int number, ino_t inode) noexcept REQUIRES(own_mutex) {
   OwnNumber* const numbers = own_numbers;
   for (size_t i = 0; i < own_count; ++i) {
     if (numbers[i].number != number || numbers[i].inode != inode) continue;
-    numbers[i] = numbers[own_count - 1];  // stands there twice until the next store
+    replace_number(numbers[i], numbers[own_count - 1]);  // it stands there twice until the next store
     --own_count;
     break;
   }

@@ -94,7 +94,7 @@ RendezvousTarget resolve_rendezvous(const std::string& uri, int32_t rank, int32_
     }
     if (target.uri == kSlurmUri) target.uri = slurm_address(get_environment);
     if (target.uri.size() > wire::kMaxEndpointBytes) {
-      fail(Status::kInvalidArgument, "an address of {} bytes, more than {}", target.uri.size(),
+      fail(Status::kInvalidArgument, "an address of {} bytes, more than {}: give a shorter one", target.uri.size(),
            wire::kMaxEndpointBytes);
     }
   } catch (...) {

@@ -144,7 +144,8 @@ TEST(ResolveRendezvous, AnOpenWorldNeedsNoRank) {
 TEST(ResolveRendezvous, RefusesAnAddressThatIsTooLong) {
   const std::string longest = "inproc://" + std::string(1015, 'x');
   EXPECT_EQ(resolve(longest, 0, 1, {}).uri, longest);
-  const std::string refused = "INVALID_ARGUMENT: rendezvous: an address of 1025 bytes, more than 1024";
+  const std::string refused =
+      "INVALID_ARGUMENT: rendezvous: an address of 1025 bytes, more than 1024: give a shorter one";
   EXPECT_EQ(failure(longest + "x", 0, 1, {}), refused);
   EXPECT_EQ(failure("env://", 0, 1, {{"DISTAG_RENDEZVOUS", longest + "x"}}), refused);
 }

@@ -6,7 +6,6 @@
 #include "autograd/autograd.h"
 #include "base/error.h"
 #include "ops/dispatch.h"
-#include "optim/norm.h"
 #include "tensor/access.h"
 #include "tensor/shape_only.h"
 #include "tensor/strided.h"
@@ -113,15 +112,6 @@ void LocalOptimizer::step(const Gradients& gradients) {
     found.push_back(gradient == nullptr ? Tensor() : *gradient);
   }
   step(found);
-}
-
-double LocalOptimizer::square_norm(const Gradients& gradients) const {
-  double sum = 0.0;
-  for (const Tensor& parameter : parameters_) {
-    const Tensor* gradient = gradients.find(parameter);
-    if (gradient != nullptr) sum += optim::square_norm(*gradient);
-  }
-  return sum;
 }
 
 std::vector<uint64_t> LocalOptimizer::ids() const {

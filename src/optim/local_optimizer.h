@@ -42,8 +42,6 @@ class LocalOptimizer {
 
   // Uses the gradients of the parameters in `gradients`.
   void step(const Gradients& gradients);
-  // The sum of the squares of the parameters' gradients. Throws INVALID_STATE for a sharded gradient.
-  double square_norm(const Gradients& gradients) const;
   // The ids of the parameters.
   std::vector<uint64_t> ids() const;
 

@@ -46,23 +46,19 @@ double sum_of(const Tensor& tensor) {
 
 }  // namespace
 
-double square_norm(const Tensor& tensor) { return sum_of<false>(tensor); }
-
 bool SquareSum::is_finite() const { return std::isfinite(sum); }
 
 double SquareSum::root() const { return is_finite() ? std::sqrt(sum) : std::sqrt(scaled) * 0x1p600; }
 
 SquareSum square_sum(const Tensor& tensor) {
-  const SquareSum plain(square_norm(tensor));
+  const SquareSum plain(sum_of<false>(tensor));
   return plain.is_finite() ? plain : SquareSum(plain.sum, sum_of<true>(tensor));
 }
 
 SquareSum square_sum(const LocalOptimizer& local, const Gradients& gradients) {
-  SquareSum all(local.square_norm(gradients));
-  if (all.is_finite()) return all;
-  all.scaled = 0.0;
+  SquareSum all;
   for (const Tensor& parameter : local.parameters()) {
-    if (const Tensor* gradient = gradients.find(parameter)) all.scaled += sum_of<true>(*gradient);
+    if (const Tensor* gradient = gradients.find(parameter)) all += square_sum(*gradient);
   }
   return all;
 }

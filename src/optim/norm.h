@@ -7,9 +7,6 @@ namespace distag::optim {
 
 class LocalOptimizer;
 
-// Sum of the squares of all elements, in double; 0 for an undefined tensor.
-double square_norm(const Tensor& tensor);
-
 // A sum of squares. A second sum, of the elements times 2^-600, does not overflow where the first one does.
 struct SquareSum {
   double sum = 0.0;
@@ -29,6 +26,7 @@ struct SquareSum {
   double root() const;
 };
 
+// The squares of all elements; 0 for an undefined tensor. Throws INVALID_STATE for a sharded one.
 SquareSum square_sum(const Tensor& tensor);
 // The squares of the gradients of its parameters.
 SquareSum square_sum(const LocalOptimizer& local, const Gradients& gradients);

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <limits>
 
+#include "autograd/autograd.h"
 #include "base/error.h"
+#include "optim/local_optimizer.h"
 #include "optim/norm.h"
 #include "optim/rules.h"
 #include "support/tensors.h"
@@ -87,6 +89,22 @@ TEST(NormTest, SquaresAreSummedOverEveryElement) {
     EXPECT_EQ(square_sum(testing::with_gaps(testing::tensor_of(Dims{count}, values))).sum, expected);
   }
   EXPECT_EQ(square_sum(Tensor()).sum, 0);
+}
+
+TEST(NormTest, GradientsOfAllParametersAreSummedAlsoWhereSquaresOverflow) {
+  const auto leaf_of = [] { return testing::tensor_of(Dims{2}, std::vector<double>{0, 0}); };
+  const Tensors leaves = {leaf_of(), leaf_of(), leaf_of()};
+  for (const Tensor& leaf : leaves) autograd::set_requires_grad(leaf, true);
+  const LocalOptimizer local(find_rule("sgd"), leaves);
+  const auto norm_of = [&](double scale) {
+    const Gradients gradients{{{leaves[0], testing::tensor_of(Dims{2}, std::vector<double>{3 * scale, 0})},
+                               {leaves[2], testing::tensor_of(Dims{2}, std::vector<double>{0, 4 * scale})}}};
+    return square_sum(local, gradients).root();
+  };
+  EXPECT_DOUBLE_EQ(norm_of(1), 5);
+  EXPECT_DOUBLE_EQ(norm_of(1e200), 5e200);
+  EXPECT_DOUBLE_EQ(norm_of(2e153), 1e154);    // each square is finite, and so is their sum
+  EXPECT_DOUBLE_EQ(norm_of(3e153), 1.5e154);  // their sum is not
 }
 
 TEST(NormTest, SquaresMayOverflow) {

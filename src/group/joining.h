@@ -63,4 +63,11 @@ class Joining : public Rendezvous {
   std::shared_ptr<char> alive_ = std::make_shared<char>();
 };
 
+// Joins at a rendezvous that is hosted elsewhere: no worker is refused here.
+class JoiningElsewhere : public Joining {
+ public:
+  using Joining::Joining;
+  uint64_t refused() const final { return 0; }
+};
+
 }  // namespace distag

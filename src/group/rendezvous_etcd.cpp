@@ -82,11 +82,11 @@ class EtcdWatch {
 
 // Repeats these steps one at a time: a lease, its renewal, the places of lost members, a look at the group; then the
 // step that follows from the look.
-class EtcdJoining final : public Joining {
+class EtcdJoining final : public JoiningElsewhere {
  public:
   EtcdJoining(const std::string& uri, EtcdSettings settings, Loop& loop, Transport& transport, Log& log,
               HttpClient& http)
-      : Joining(loop, log, uri),
+      : JoiningElsewhere(loop, log, uri),
         settings_(std::move(settings)),
         transport_(transport),
         http_(http),
@@ -107,7 +107,6 @@ class EtcdJoining final : public Joining {
     asked_.emplace_back(incarnation, std::move(answer));
     go_on();
   }
-  uint64_t refused() const override { return 0; }
 
  private:
   void begin() override;

@@ -38,16 +38,15 @@ std::optional<GroupRecord> read_group(const fs::path& path) {
 // and waiting workers read it. Each member keeps a byte of the lock file locked as long as it lives, which shows that
 // its place is taken; so a directory that a killed job has left needs no cleaning. The last member that leaves removes
 // both files.
-class FileJoining final : public Joining {
+class FileJoining final : public JoiningElsewhere {
  public:
   FileJoining(const std::string& uri, Loop& loop, Log& log)
-      : Joining(loop, log, uri), directory_(uri.substr(std::string(kScheme).size())) {}
+      : JoiningElsewhere(loop, log, uri), directory_(uri.substr(std::string(kScheme).size())) {}
   ~FileJoining() override { leave(); }
 
   void look_up(Incarnation incarnation, Answer answer) override {
     answer(rank_table(read_group(group_path())).find(incarnation));
   }
-  uint64_t refused() const override { return 0; }
 
  private:
   void begin() override {

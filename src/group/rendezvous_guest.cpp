@@ -17,7 +17,7 @@ constexpr size_t kMostAsked = 4096;
 }  // namespace
 
 RendezvousGuest::RendezvousGuest(const std::string& uri, Loop& loop, Transport& transport, Log& log)
-    : Joining(loop, log, uri), transport_(transport) {}
+    : JoiningElsewhere(loop, log, uri), transport_(transport) {}
 
 void RendezvousGuest::begin() {
   self_ = join_message().member;

@@ -12,12 +12,11 @@ namespace distag {
 
 // A rank other than 0 at a tcp rendezvous: dials until rank 0 answers, and repeats JOIN until it has the roster. The
 // connection then stays, and is made again if it drops: it shows rank 0 that the place is taken.
-class RendezvousGuest final : public Joining {
+class RendezvousGuest final : public JoiningElsewhere {
  public:
   RendezvousGuest(const std::string& uri, Loop& loop, Transport& transport, Log& log);
 
   void look_up(Incarnation incarnation, Answer answer) override;
-  uint64_t refused() const override { return 0; }
 
  private:
   void begin() override;

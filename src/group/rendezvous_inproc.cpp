@@ -27,9 +27,9 @@ struct Groups {
 ProcessState<Groups> g_groups;
 using GroupsAccess = ProcessState<Groups>::Access;
 
-class InprocJoining final : public Joining {
+class InprocJoining final : public JoiningElsewhere {
  public:
-  InprocJoining(const std::string& uri, Loop& loop, Log& log) : Joining(loop, log, uri) {}
+  InprocJoining(const std::string& uri, Loop& loop, Log& log) : JoiningElsewhere(loop, log, uri) {}
   ~InprocJoining() override { withdraw(); }
 
   void look_up(Incarnation incarnation, Answer answer) override {
@@ -40,7 +40,6 @@ class InprocJoining final : public Joining {
     }
     answer(found);
   }
-  uint64_t refused() const override { return 0; }
 
  private:
   void begin() override {

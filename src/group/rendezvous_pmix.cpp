@@ -11,9 +11,10 @@
 namespace distag {
 namespace {
 
-class PmixJoining final : public Joining {
+class PmixJoining final : public JoiningElsewhere {
  public:
-  PmixJoining(const std::string& uri, Loop& loop, Log& log, JobBoard& board) : Joining(loop, log, uri), board_(board) {}
+  PmixJoining(const std::string& uri, Loop& loop, Log& log, JobBoard& board)
+      : JoiningElsewhere(loop, log, uri), board_(board) {}
   ~PmixJoining() override { board_.withdraw(); }
 
   void look_up(Incarnation incarnation, Answer answer) override {
@@ -22,7 +23,6 @@ class PmixJoining final : public Joining {
     }
     answer(std::nullopt);
   }
-  uint64_t refused() const override { return 0; }
 
  private:
   void begin() override {

@@ -922,8 +922,8 @@ DISTAG_API distag_status distag_worker_copy_ranks(distag_worker *worker, const c
  * all values, in the order in which it names the ranks (NULL: ascending). Also a barrier. Several may be under way:
  * gathers over the same ranks are matched in call order; a failed one is withdrawn for the next (since 0.2).
  * Blocks. Fails: DEADLINE listing the workers that did not come, at most a second late; DISCONNECTED or PEER_RESTARTED
- * naming those that are lost or have left; INVALID_ARGUMENT (a rank twice, unknown, this one missing; on all members
- * a value of one that cannot be sent, naming it, and values that are too large together). */
+ * naming those that are lost or have left; OVERLOADED (too many of them wait); INVALID_ARGUMENT (a rank twice, unknown,
+ * this one missing; on all members a value of one that cannot be sent, naming it, and values too large together). */
 DISTAG_API distag_status distag_worker_all_gather(distag_worker *worker, distag_value *value,
                                                   const int32_t *ranks /* nullable */, size_t rank_count,
                                                   int64_t timeout_ns, distag_value **out_values /* nullable */,

@@ -1729,9 +1729,9 @@ namespace Distag.Raw {
         /// each gets the list of all values, in the order in which it names the ranks (NULL: ascending). Also a
         /// barrier. Several may be under way: gathers over the same ranks are matched in call order; a failed one is
         /// withdrawn for the next (since 0.2). Blocks. Fails: DEADLINE listing the workers that did not come, at most a
-        /// second late; DISCONNECTED or PEER_RESTARTED naming those that are lost or have left; INVALID_ARGUMENT (a
-        /// rank twice, unknown, this one missing; on all members a value of one that cannot be sent, naming it, and
-        /// values that are too large together).</summary>
+        /// second late; DISCONNECTED or PEER_RESTARTED naming those that are lost or have left; OVERLOADED (too many of
+        /// them wait); INVALID_ARGUMENT (a rank twice, unknown, this one missing; on all members a value of one that
+        /// cannot be sent, naming it, and values too large together).</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_worker_all_gather(WorkerHandle worker, IntPtr value, int[] ranks, UIntPtr
             rank_count, long timeout_ns, IntPtr* out_values, distag_error* err);

@@ -1985,9 +1985,9 @@ functions! {
     /// the list of all values, in the order in which it names the ranks (NULL: ascending). Also a barrier.
     /// Several may be under way: gathers over the same ranks are matched in call order; a failed one is withdrawn
     /// for the next (since 0.2). Blocks. Fails: DEADLINE listing the workers that did not come, at most a second
-    /// late; DISCONNECTED or PEER_RESTARTED naming those that are lost or have left; INVALID_ARGUMENT (a rank
-    /// twice, unknown, this one missing; on all members a value of one that cannot be sent, naming it, and values
-    /// that are too large together).
+    /// late; DISCONNECTED or PEER_RESTARTED naming those that are lost or have left; OVERLOADED (too many of them
+    /// wait); INVALID_ARGUMENT (a rank twice, unknown, this one missing; on all members a value of one that
+    /// cannot be sent, naming it, and values too large together).
     [155, crate::library::refused(err)]
     distag_worker_all_gather(worker: *mut distag_worker, value: *mut distag_value, ranks: *const i32, rank_count: usize, timeout_ns: i64, out_values: *mut *mut distag_value, err: *mut distag_error) -> i32;
     /// Its future's value is the list. A cancelled one is withdrawn, unless all have come by then (since 0.3).

@@ -356,7 +356,7 @@ TEST(AllGather, AMemberComesToSoManyRounds) {
   for (uint64_t i = 0; i < 1024; ++i) waiting.push_back(come(1, i));
   group.scheduler().run_for(kSecond);
   for (const Gathered& one : waiting) EXPECT_FALSE(one->is_done());
-  expect_failure(failure_of(come(1, 1024)), Status::kOverloaded, "1024 rounds");
+  expect_failure(failure_of(come(1, 1024)), Status::kOverloaded, "1024 incomplete gathers");
   waiting[0]->cancel();
   const Gathered further = come(1, 1024);
   std::vector<Gathered> large;

@@ -643,7 +643,7 @@ TEST(ShardedStages, ALeafIsShardedBeforeOpsTakeIt) {
       ADD_FAILURE() << "the pass went on";
     } catch (const Error& error) {
       EXPECT_EQ(error.status(), Status::kInvalidState) << error.message();
-      EXPECT_NE(error.message().find("a leaf is sharded before ops take it"), std::string::npos) << error.message();
+      EXPECT_NE(error.message().find("shard a leaf before an op uses it"), std::string::npos) << error.message();
     }
   }
 }

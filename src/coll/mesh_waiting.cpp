@@ -28,7 +28,8 @@ void MeshWaiting::on_timer(const std::shared_ptr<OpenCollective>& call) {
   try {
     if (place_.environment.loop.now() < call->deadline) {
       start_timer(call);
-      if (&lines_.of(call->line).oldest() == call.get()) ask_where(*call);  // the oldest one, for all
+      const bool is_oldest = &lines_.of(call->line).oldest() == call.get();
+      is_oldest ? ask_where(*call) : ask_unheard(*call);  // the oldest one asks again and again, for all
     } else {
       end_.end_now(deadline_error(*call), true);
     }
@@ -40,10 +41,10 @@ void MeshWaiting::on_timer(const std::shared_ptr<OpenCollective>& call) {
 Error MeshWaiting::deadline_error(const OpenCollective& call) const {
   std::string members;
   for (const int64_t position : call.missing()) {
-    members += (members.empty() ? "" : ", ") + place_.describe_member(position) + whereabouts_of(position, call.line);
+    members += (members.empty() ? "" : ", ") + place_.describe_member(position) + whereabouts_of(position, call);
   }
   for (const int64_t position : behind(call)) {
-    members += "; " + place_.describe_member(position) + whereabouts_of(position, call.line);
+    members += "; " + place_.describe_member(position) + whereabouts_of(position, call);
   }
   std::string lack;  // from the first that has one
   for (const int64_t position : call.missing()) {
@@ -60,16 +61,21 @@ Error MeshWaiting::deadline_error(const OpenCollective& call) const {
 // The first of those that keep the call waiting and are not known to wait themselves. Members that have heard the same
 // find the same one.
 std::optional<int64_t> MeshWaiting::find_absent(const OpenCollective& call) const {
-  const LineState& state = lines_.at(call.line);
-  std::vector<int64_t> awaited = call.missing();
-  for (const int64_t position : behind(call)) awaited.push_back(position);
-  std::sort(awaited.begin(), awaited.end());
-  for (const int64_t position : awaited) {
-    const auto told = state.where.find(position);
-    if (told == state.where.end() || !told->second.here.in_call || told->second.here.waits_for.empty()) return position;
+  std::vector<int64_t> members = awaited(call);
+  std::sort(members.begin(), members.end());
+  for (const int64_t position : members) {
+    const LineState::Whereabouts* told = report_of(position, call);
+    if (told == nullptr || !told->here.in_call || told->here.waits_for.empty()) return position;
   }
-  if (awaited.empty()) return std::nullopt;
-  return awaited.front();
+  if (members.empty()) return std::nullopt;
+  return members.front();
+}
+
+// The latest report of the member; nullptr: there is none, or it was about earlier calls, since which it may have come.
+const LineState::Whereabouts* MeshWaiting::report_of(int64_t position, const OpenCollective& call) const {
+  const LineState& state = lines_.at(call.line);
+  const auto found = state.where.find(position);
+  return found == state.where.end() || found->second.heard < call.begun ? nullptr : &found->second;
 }
 
 namespace {
@@ -87,26 +93,26 @@ void MeshWaiting::send_where(int64_t to, const std::string& line, const wire::Ca
 
 void MeshWaiting::ask_where(const OpenCollective& call) {
   try {
-    const LineState& state = lines_.at(call.line);
+    LineState& state = lines_.at(call.line);
+    const std::vector<int64_t> members = awaited(call);
     std::vector<std::string> asked = {call.line};
     if (state.is_own()) asked.push_back(state.made_on);
     for (const std::string& name : asked) {
       const Line& line = lines_.of(name).line;
-      const wire::CallHash last{line.last(), line.hash()};
-      for (const int64_t position : call.missing()) send_where(position, name, last);
-      for (const int64_t position : behind(call)) send_where(position, name, last);
+      for (const int64_t position : members) send_where(position, name, {line.last(), line.hash()});
     }
+    for (const int64_t position : members) state.where[position].asked = place_.environment.loop.now();
   } catch (const std::bad_alloc&) {
     // Without memory the message of the deadline says less.
   }
 }
 
-// Asks those of them that have reported nothing since the call began: the next time to ask all may come after the
+// Asks the members that have reported nothing since the call began: the next time to ask all may come after its
 // deadline.
-void MeshWaiting::ask_behind(const OpenCollective& call) {
+void MeshWaiting::ask_unheard(const OpenCollective& call) {
   try {
     LineState& state = lines_.at(call.line);
-    for (const int64_t position : behind(call)) {
+    for (const int64_t position : awaited(call)) {
       LineState::Whereabouts& whereabouts = state.where[position];
       if (whereabouts.asked >= call.begun || whereabouts.heard >= call.begun) continue;
       whereabouts.asked = place_.environment.loop.now();
@@ -117,36 +123,38 @@ void MeshWaiting::ask_behind(const OpenCollective& call) {
   }
 }
 
-// The members that a call waits for may have reported which others they wait for, and so on. Returns all these others:
-// one of them may be the member that does not come.
-std::vector<int64_t> MeshWaiting::behind(const OpenCollective& call) const {
-  const LineState& state = lines_.at(call.line);
+// The members that a call waits for, which come first, may have reported which others they wait for, and so on. One of
+// these others may be the member that does not come.
+std::vector<int64_t> MeshWaiting::awaited(const OpenCollective& call) const {
   std::vector<int64_t> chain = call.missing();
-  const size_t first = chain.size();
   for (size_t i = 0; i < chain.size(); ++i) {
-    const auto told = state.where.find(chain[i]);
-    if (told == state.where.end() || !told->second.here.in_call) continue;
-    for (const int32_t rank : told->second.here.waits_for) {
+    const LineState::Whereabouts* told = report_of(chain[i], call);
+    if (told == nullptr || !told->here.in_call) continue;
+    for (const int32_t rank : told->here.waits_for) {
       const std::optional<int64_t> position = place_.shape.position_of(rank);
       const bool is_new =
           position && *position != place_.position && std::count(chain.begin(), chain.end(), *position) == 0;
       if (is_new) chain.push_back(*position);
     }
   }
-  return {chain.begin() + static_cast<std::ptrdiff_t>(first), chain.end()};
+  return chain;
+}
+
+std::vector<int64_t> MeshWaiting::behind(const OpenCollective& call) const {
+  const std::vector<int64_t> chain = awaited(call);
+  return {chain.begin() + static_cast<std::ptrdiff_t>(call.missing().size()), chain.end()};
 }
 
 // ", which is at call 39, all_reduce(...), since 58 s": what the member has reported.
-std::string MeshWaiting::whereabouts_of(int64_t position, const std::string& line) const {
-  const LineState& state = lines_.at(line);
-  const auto found = state.where.find(position);
-  if (found == state.where.end() || found->second.heard == LineState::kNotYet) return "";
-  const wire::Here& here = found->second.here;
+std::string MeshWaiting::whereabouts_of(int64_t position, const OpenCollective& call) const {
+  const LineState::Whereabouts* told = report_of(position, call);
+  if (told == nullptr) return "";
+  const wire::Here& here = told->here;
   if (here.number == 0) {
-    if (!here.is_open) return fmt::format(", which has never opened line \"{}\"", line);
+    if (!here.is_open) return fmt::format(", which has never opened line \"{}\"", call.line);
     return ", which is not in any call, and has made none";
   }
-  const Nanos age = here.age + (place_.environment.loop.now() - found->second.heard);
+  const Nanos age = here.age + (place_.environment.loop.now() - told->heard);
   if (!here.in_call) {
     return fmt::format(", which is not in any call since it made call {}, {}, {} ago", here.number, here.text,
                        rounded(age));
@@ -170,7 +178,8 @@ std::string MeshWaiting::describe_missing(const std::string& line) const {
   const LineState* state = std::as_const(lines_).find(line);
   if (state == nullptr || state->open.empty()) return members;
   for (const int64_t position : state->oldest().missing()) {
-    members += (members.empty() ? "" : ", ") + place_.describe_member(position) + whereabouts_of(position, line);
+    members +=
+        (members.empty() ? "" : ", ") + place_.describe_member(position) + whereabouts_of(position, state->oldest());
   }
   return members;
 }
@@ -220,7 +229,7 @@ Heard MeshWaiting::on_here(int64_t from, const wire::Here& here) {
   LineState::Whereabouts& whereabouts = state.where[from];
   whereabouts.here = here;
   whereabouts.heard = place_.environment.loop.now();
-  if (!state.open.empty()) ask_behind(state.oldest());
+  if (!state.open.empty()) ask_unheard(state.oldest());
   return Heard::kHandled;
 }
 

@@ -17,7 +17,7 @@ namespace distag {
 //
 // A call has a timer from start_timer() until it ends: again and again the oldest call of its line asks the missing
 // members where they are, and at its deadline the mesh ends with what they have reported. The latest report of each
-// member counts, with the time at which it came.
+// member counts, with the time at which it came, unless it is older than the call.
 class MeshWaiting {
  public:
   MeshWaiting(const MeshPlace& place, MeshLines& lines, MeshEnd& end, MeshMatching& matching)
@@ -39,9 +39,11 @@ class MeshWaiting {
   std::optional<int64_t> find_absent(const OpenCollective& call) const;
   void send_where(int64_t to, const std::string& line, const wire::CallHash& last) const;
   void ask_where(const OpenCollective& call);
+  void ask_unheard(const OpenCollective& call);
+  const LineState::Whereabouts* report_of(int64_t position, const OpenCollective& call) const;
+  std::vector<int64_t> awaited(const OpenCollective& call) const;
   std::vector<int64_t> behind(const OpenCollective& call) const;
-  void ask_behind(const OpenCollective& call);
-  std::string whereabouts_of(int64_t position, const std::string& line) const;
+  std::string whereabouts_of(int64_t position, const OpenCollective& call) const;
 
   const MeshPlace& place_;
   MeshLines& lines_;

@@ -146,19 +146,24 @@ void GatherRounds::check_room(GatherRequest& request, const Peer& caller) {
   request.failure = std::move(full);
 }
 
-// Names the missing members; those without a known name by rank.
-std::string GatherRounds::describe_missing(const Ranks& ranks, const Round& round) const {
+// Names the missing members; those without a known name by rank. Its origin is the first that never came, or else the
+// first that gave up.
+Error GatherRounds::deadline_error(const Ranks& ranks, const Round& round) const {
   std::string missing, gave_up;
+  int32_t origin = -1;
   for (const int32_t rank : ranks) {
     if (round.came.contains(rank)) continue;
     const auto member = shared_.membership.find_by_rank(rank);
-    std::string& text = round.gave_up.contains(rank) ? gave_up : missing;
+    const bool has_given_up = round.gave_up.contains(rank);
+    if (origin < 0 || (!has_given_up && missing.empty())) origin = rank;
+    std::string& text = has_given_up ? gave_up : missing;
     text += fmt::format("{}{}", text.empty() ? "" : ", ",
                         member ? describe_peer(member->peer) : fmt::format("rank {}", rank));
   }
   if (!missing.empty()) missing = "missing: " + missing;
   if (!gave_up.empty()) missing += (missing.empty() ? "" : "; ") + ("gave up: " + gave_up);
-  return missing;
+  Error error(Status::kDeadline, std::move(missing));
+  return error.set_origin_rank(origin);
 }
 
 std::vector<Ranks> GatherRounds::missing(size_t most) const {
@@ -230,7 +235,7 @@ void GatherRounds::on_due(const Ranks& ranks, int32_t rank) {
   const auto found = round.came.find(rank);
   if (found != round.came.end()) {
     const std::shared_ptr<PendingReply> reply = found->second.reply;
-    reply->fail(Error(Status::kDeadline, describe_missing(ranks, round)));
+    reply->fail(deadline_error(ranks, round));
     give_up(round, rank);
   }
   if (round.came.empty()) rounds_.erase(ranks);
@@ -310,7 +315,6 @@ void GatherRounds::on_peer_gone(const Peer& peer, const Error& error) {
   std::vector<Ranks> hit;
   for (auto& [ranks, round] : rounds_) {
     if (!std::binary_search(ranks.begin(), ranks.end(), peer.rank)) continue;
-    round.gave_up.erase(peer.rank);
     const auto came = round.came.find(peer.rank);
     if (came != round.came.end() && came->second.from == peer.incarnation) remove(round, peer.rank);
     hit.push_back(ranks);

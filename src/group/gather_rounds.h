@@ -87,7 +87,7 @@ class GatherRounds {
 
   void check(const GatherRequest& request, const Peer& caller) const;
   void check_room(GatherRequest& request, const Peer& caller);
-  std::string describe_missing(const Ranks& ranks, const Round& round) const;
+  Error deadline_error(const Ranks& ranks, const Round& round) const;
   void drop_given_up(Round& round);
   void add(Round& round, GatherRequest request, const Peer& caller, std::shared_ptr<PendingReply> reply);
   void look_for_missing(const Ranks& ranks, const Round& round);

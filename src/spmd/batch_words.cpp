@@ -204,20 +204,26 @@ bool is_over(Agreement& agreed, const layout::MeshShape& mesh, uint64_t number, 
   return true;
 }
 
-// Throws INVALID_ARGUMENT if the batches of two members differ, and DIVERGED if only their elements do.
+// Throws INVALID_ARGUMENT if the batches of two members differ, and DIVERGED if only their elements do; its origin is
+// the first of the two.
 void compare(const layout::MeshShape& mesh, const BatchSpecs& specs, BatchMode mode,
              const std::vector<BatchWord>& words, size_t first, const std::vector<std::string>& names) {
   for (size_t i = first + 1; i < words.size(); ++i) {
     if (words[i].kind != BatchWord::Kind::kBatch) continue;
     const std::string differs = difference(words[first], words[i], mode, names[first], names[i]);
-    if (!differs.empty()) fail(Status::kInvalidArgument, "the members' batches differ: {}", differs);
+    if (!differs.empty()) {
+      throw Error(Status::kInvalidArgument, "the members' batches differ: " + differs)
+          .set_origin_rank(mesh.ranks()[first]);
+    }
     for (size_t other = first; other < i; ++other) {
       const auto index = [&](size_t position) {
         return mode == BatchMode::kRows ? mesh.index_along(specs.row_axes(), static_cast<int64_t>(position)) : 0;
       };
       const bool is_compared = words[other].elements != 0 && words[i].elements != 0 && index(other) == index(i);
       if (!is_compared || words[other].elements == words[i].elements) continue;
-      fail(Status::kDiverged, "{} and {} give other elements for the same rows", names[other], names[i]);
+      throw Error(Status::kDiverged,
+                  fmt::format("{} and {} give other elements for the same rows", names[other], names[i]))
+          .set_origin_rank(mesh.ranks()[other]);
     }
   }
 }

@@ -35,12 +35,14 @@ std::optional<Error> GradientClaims::compare(CallOnLine& call, bool has_failed) 
     for (int64_t position = 0; position < mesh.count(); ++position) {
       const int64_t first = mesh.moved(position, claims_[i].axes, 0);
       if (word(position, i + 1) == word(first, i + 1)) continue;
-      return Error(Status::kDiverged,
-                   fmt::format("backward: rank {} and rank {} of mesh \"{}\" have different gradients for their copies "
-                               "of call {}, to_local: if members use their copies differently, give gradient_spec "
-                               "sum({})",
-                               mesh.ranks()[static_cast<size_t>(first)], mesh.ranks()[static_cast<size_t>(position)],
-                               mesh.name(), claims_[i].call, layout::names_of(mesh, claims_[i].axes)));
+      const int32_t rank = mesh.ranks()[static_cast<size_t>(first)];
+      Error error(Status::kDiverged,
+                  fmt::format("backward: rank {} and rank {} of mesh \"{}\" have different gradients for their copies "
+                              "of call {}, to_local: if members use their copies differently, give gradient_spec "
+                              "sum({})",
+                              rank, mesh.ranks()[static_cast<size_t>(position)], mesh.name(), claims_[i].call,
+                              layout::names_of(mesh, claims_[i].axes)));
+      return error.set_origin_rank(rank);
     }
   }
   return std::nullopt;

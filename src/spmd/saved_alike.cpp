@@ -59,8 +59,10 @@ Error describe_difference(CallOnLine& call, const std::string& what, const Entri
   const std::string first = told_by(call, 0, entry_at(entries, at));
   const std::string second = told_by(call, other, entry_at(entries, at));
   const layout::MeshShape& mesh = call.line().program->shape();
-  return {Status::kDiverged, fmt::format("mesh \"{}\": {}: members save other values: rank {} has {}, rank {} has {}",
-                                         mesh.name(), what, mesh.ranks()[0], first, mesh.ranks()[other], second)};
+  Error error(Status::kDiverged,
+              fmt::format("mesh \"{}\": {}: members save other values: rank {} has {}, rank {} has {}", mesh.name(),
+                          what, mesh.ranks()[0], first, mesh.ranks()[other], second));
+  return error.set_origin_rank(mesh.ranks()[0]);
 }
 
 }  // namespace

@@ -601,6 +601,7 @@ static void differ(members *group, int32_t rank) {
   distag_loader *loader = make_loader(mesh, rank, DISTAG_BATCH_GLOBAL, 0);
   distag_value *batch = NULL;
   CHECK_FAILS(distag_loader_next(loader, DISTAG_FOREVER, &batch, &err), DISTAG_E_DIVERGED, "other elements");
+  CHECK_INT(err.origin_rank, 0); /* the first of both that differ */
   check_mesh(mesh);
   distag_loader_release(loader);
   feed_await_destroyed(&feeds[rank]);

@@ -34,13 +34,15 @@ Tensor leaf(Member& member, const char* spec) {
 }
 
 template <typename Body>
-void expect_failure(Status status, const std::string& words, Body body) {
+Error expect_failure(Status status, const std::string& words, Body body) {
   try {
     body();
     ADD_FAILURE() << "it did not fail: " << words;
+    return Error();
   } catch (const Error& error) {
     EXPECT_EQ(error.status(), status) << error.message();
     EXPECT_NE(error.message().find(words), std::string::npos) << error.message();
+    return error;
   }
 }
 
@@ -295,8 +297,9 @@ TEST(Failures, CopiesThatMembersGoOnWithInTheirOwnWaysAreTold) {
       EXPECT_NE(right->gradients()->find(x), nullptr);
       const auto context = spmd::make_joint_context(member.line, member.worker.dautograd());
       const bool is_other = member.position() == 3;
-      expect_failure(Status::kDiverged, "rank 2 and rank 3 of mesh",
-                     [&] { context->backward({loss_by(is_other ? 2.0 : 3.0, !is_other)}, {}); });
+      const Error error = expect_failure(Status::kDiverged, "rank 2 and rank 3 of mesh",
+                                         [&] { context->backward({loss_by(is_other ? 2.0 : 3.0, !is_other)}, {}); });
+      EXPECT_EQ(error.origin_rank(), 2);
       expect_ended(member, "rank 2 and rank 3 of mesh");
       EXPECT_EQ(context->gradients()->find(x), nullptr);
     });

@@ -16,10 +16,11 @@ namespace distag::capi {
 class MeshShared : public std::enable_shared_from_this<MeshShared> {
  public:
   explicit MeshShared(layout::MeshShape shape);  // without a worker
-  MeshShared(distag_worker& worker, const Meshes::Made& made);
+  MeshShared(distag_worker& worker, const Meshes::Made& made, std::string creation);
 
   distag_worker* worker() const { return worker_.get(); }
   const std::shared_ptr<Future<std::shared_ptr<MeshUse>>>& made() const { return made_; }
+  const std::string& creation() const { return creation_; }  // as errors name it
   LineNames& lines() { return lines_; }
 
   // These throw INVALID_STATE while the mesh is being made, and its failure if it could not be made.
@@ -35,6 +36,7 @@ class MeshShared : public std::enable_shared_from_this<MeshShared> {
 
   const Ref<distag_worker> worker_;  // outlives the mesh
   const std::optional<layout::MeshShape> shape_;
+  const std::string creation_;
   const std::shared_ptr<Future<std::shared_ptr<MeshUse>>> made_;  // nullptr without a worker
   LineNames lines_;
   Mutex mutex_;

@@ -1,5 +1,7 @@
 #include "capi/mesh.h"
 
+#include "base/named_future.h"
+
 using namespace distag;
 using namespace distag::capi;
 
@@ -7,9 +9,8 @@ namespace distag::capi {
 namespace {
 
 // Completes with the mesh as its users hold it: after the last of them this worker leaves the mesh.
-std::shared_ptr<Future<std::shared_ptr<MeshUse>>> in_use(const Meshes::Made& made) {
-  auto use = Future<std::shared_ptr<MeshUse>>::make();
-  use->set_operation("mesh");
+std::shared_ptr<Future<std::shared_ptr<MeshUse>>> in_use(const Meshes::Made& made, const std::string& creation) {
+  auto use = make_named<std::shared_ptr<MeshUse>>(creation);
   use->set_canceller([weak = std::weak_ptr(made)] {
     if (const auto cancelled = weak.lock()) cancelled->cancel();
   });
@@ -28,8 +29,8 @@ std::shared_ptr<Future<std::shared_ptr<MeshUse>>> in_use(const Meshes::Made& mad
 
 MeshShared::MeshShared(layout::MeshShape shape) : shape_(std::move(shape)) {}
 
-MeshShared::MeshShared(distag_worker& worker, const Meshes::Made& made)
-    : worker_(Ref<distag_worker>::share(&worker)), made_(in_use(made)) {}
+MeshShared::MeshShared(distag_worker& worker, const Meshes::Made& made, std::string creation)
+    : worker_(Ref<distag_worker>::share(&worker)), creation_(std::move(creation)), made_(in_use(made, creation_)) {}
 
 Mesh* MeshShared::mesh() const {
   if (made_ == nullptr) return nullptr;

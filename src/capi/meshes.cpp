@@ -149,16 +149,18 @@ Ref<distag_mesh> begin_mesh(distag_worker* worker, const Given& given) {
   if (worker == nullptr) {
     shared = std::make_shared<MeshShared>(layout::MeshShape::make(wanted.request));
   } else {
+    Meshes& meshes = worker->core().meshes();
+    std::string creation = meshes.describe_creation(wanted.request.name);
     shared = std::make_shared<MeshShared>(
-        *worker, worker->core().meshes().create(std::move(wanted.request), wanted.timeout, wanted.policy));
+        *worker, meshes.create(std::move(wanted.request), wanted.timeout, wanted.policy), std::move(creation));
   }
   return Ref<distag_mesh>::take(new distag_mesh(std::move(shared), ""));
 }
 
 // Completes with null. To cancel it takes this worker out of the mesh, though the host keeps the handle.
-std::shared_ptr<Future<Value>> as_null(const std::shared_ptr<Future<std::shared_ptr<MeshUse>>>& made) {
-  auto future = Future<Value>::make();
-  future->set_operation("mesh");
+std::shared_ptr<Future<Value>> as_null(const MeshShared& mesh) {
+  const auto& made = mesh.made();
+  auto future = make_named<Value>(mesh.creation());
   future->set_canceller([weak = std::weak_ptr(made)] {
     const auto cancelled = weak.lock();
     if (cancelled == nullptr) return;
@@ -207,7 +209,7 @@ distag_status distag_mesh_create_async(distag_worker* worker, const int32_t* ran
       refuse(Status::kUnsupported, "worker is NULL: a mesh without a worker is made by distag_mesh_create");
     }
     Ref<distag_mesh> mesh = begin_mesh(live, {ranks, rank_count, shape, axis_names, ndim, options});
-    *out_future = new distag_future(as_null(mesh->shared()->made()), *live);
+    *out_future = new distag_future(as_null(*mesh->shared()), *live);
     *out_mesh = mesh.give();
   });
 }

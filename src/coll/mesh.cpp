@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/each_step.h"
 #include "base/fail_future.h"
 #include "wire/codec.h"
 
@@ -99,10 +100,14 @@ void Mesh::set_doing(const std::string& line, std::string text) {
 
 // ---- the end ----
 
-std::shared_ptr<Future<Unit>> Mesh::end(const Error& error) {
-  return queue<Unit>(*place_.gate, [self = shared_from_this(), error](const std::shared_ptr<Future<Unit>>& future) {
-    self->parts_.end.end_now(error, true);
-    future->complete(Unit());
+// The first error counts.
+void Mesh::end(const Error& error) noexcept {
+  if (is_asked_to_end_.exchange(true)) return;
+  EachStep each;
+  each([&] { end_error_ = error; });
+  if (!end_error_) end_error_ = Error(Status::kOutOfMemory, "out of memory");
+  each([this] {
+    place_.gate->run(end_, [self = shared_from_this()] { self->parts_.end.end_now(*self->end_error_, true); });
   });
 }
 

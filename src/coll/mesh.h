@@ -70,8 +70,9 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   // Runs the task on the loop, at the caller's place; false once there is no loop any more. Throws what the task
   // throws.
   bool run(TaskPlace& place, Task task) { return place_.gate->run(place, std::move(task)); }
-  // Ends the mesh for all members: a failure that the others cannot know. Completes once it has ended.
-  std::shared_ptr<Future<Unit>> end(const Error& error);
+  // Ends the mesh for all members: a failure that the others cannot know. Needs no memory, without which the text is
+  // shorter. when_ended() says once it has ended.
+  void end(const Error& error) noexcept;
   // Fails with the error with which the mesh ends. Any thread.
   const std::shared_ptr<Future<Unit>>& when_ended() const { return parts_.end.when_ended(); }
   // No further call follows. Calls under way are finished, then the others are told. Repeated calls do nothing.
@@ -113,6 +114,9 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   Parts parts_;
   std::atomic<bool> is_asked_to_leave_{false};
   TaskPlace leave_;
+  std::atomic<bool> is_asked_to_end_{false};
+  std::optional<Error> end_error_;  // set by the first end(), for its task
+  TaskPlace end_;
 };
 
 }  // namespace distag

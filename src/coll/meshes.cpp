@@ -7,6 +7,7 @@
 
 #include "base/each_step.h"
 #include "base/error.h"
+#include "base/named_future.h"
 #include "base/violation.h"
 
 namespace distag {
@@ -15,6 +16,7 @@ namespace {
 constexpr Nanos kEarlyLife = 10 * kSecond;
 constexpr size_t kMostEarlyBytes = size_t{1} << 20;  // for each sender
 constexpr size_t kMostBytesWhileCreating = size_t{256} << 20;
+constexpr size_t kNoteBytes = 256;
 constexpr size_t kMostEnded = 64;
 
 std::string text_of(const std::vector<int64_t>& numbers) {
@@ -127,17 +129,20 @@ Meshes::Made Meshes::create(layout::MeshRequest request, Nanos timeout, const Me
   creation->request = std::move(request);
   creation->timeout = timeout;
   creation->policy = policy;
-  creation->made = Future<std::shared_ptr<Mesh>>::make();
-  creation->made->set_operation("mesh");
+  creation->made = make_named<std::shared_ptr<Mesh>>(describe_creation(creation->request.name));
   creation->made->set_canceller([gate = gate_, weak = std::weak_ptr(creation)] {
     const auto cancelled = weak.lock();
     if (cancelled == nullptr) return;
-    gate->run([cancelled] {
+    gate->run(cancelled->cancelled, [cancelled] {
       if (const auto gathered = cancelled->gathered.lock()) gathered->cancel();
     });
   });
   if (!gate_->run([this, creation] { gather(creation); })) fail_dropped(*creation->made);
   return creation->made;
+}
+
+std::string Meshes::describe_creation(const std::string& mesh) const {
+  return fmt::format("mesh \"{}\": mesh_create by {}", mesh, describe_peer(self_));
 }
 
 void Meshes::gather(const std::shared_ptr<Creation>& creation) {
@@ -200,7 +205,8 @@ void Meshes::on_agreed(Creation& creation, const Value& requests) {
     const Proposal& proposal = proposals.at(rank);
     members.push_back(rank == self_.rank ? std::make_shared<const Peer>(self_) : group_.find_peer(proposal.member));
     if (members.back() == nullptr || (rank != self_.rank && group_.is_gone(proposal.member))) {
-      fail(Status::kDisconnected, "mesh \"{}\": rank {} is gone", shape.name(), rank);
+      throw Error(Status::kDisconnected, fmt::format("mesh \"{}\": rank {} is gone", shape.name(), rank))
+          .set_origin_rank(rank);
     }
     proposed.push_back(proposal.counter);
   }
@@ -277,17 +283,42 @@ Heard Meshes::keep(const Id& mesh, const Peer& from, const wire::Body& body) {
                               describe_peer(self_)));
       error.set_origin_rank(self_.rank);
       group_.send(from, wire::MeshEnd{mesh, std::move(error), true}, nullptr);
+      std::erase_if(early_, [&mesh](const Early& early) { return early.mesh == mesh; });
       return Heard::kHandled;
     }
   }
+  return keep_early({mesh, from, body, std::nullopt, 0, 0, bytes_of(body)});
+}
+
+// The others may have learned before this worker that the mesh is made, and be in its first calls.
+Heard Meshes::keep_early(Early early) {
   const Nanos now = environment_.loop.now();
-  std::erase_if(early_, [now](const Early& early) { return early.expires <= now; });
-  size_t bytes = bytes_of(body);
-  for (const Early& early : early_) bytes += early.from.incarnation == from.incarnation ? early.bytes : 0;
-  // The others may have learned before this worker that the mesh is made, and be in its first call.
-  if (bytes > (!creations_.empty() ? kMostBytesWhileCreating : kMostEarlyBytes)) return Heard::kStale;
-  early_.push_back({mesh, from, body, deadline_after(now, kEarlyLife), bytes_of(body)});
-  return Heard::kHandled;
+  std::erase_if(early_, [this, now](const Early& kept) {
+    const bool may_be_awaited = !creations_.empty() && *creations_.begin() <= kept.last_creation;
+    return kept.expires <= now && !may_be_awaited;
+  });
+  uint64_t bytes = early.bytes;
+  for (const Early& kept : early_) {
+    if (kept.from.incarnation != early.from.incarnation) continue;
+    bytes += kept.bytes;
+    if (kept.mesh == early.mesh && kept.refused) return Heard::kRefused;
+  }
+  const bool is_creating = !creations_.empty();
+  const uint64_t most =
+      is_creating ? std::min<uint64_t>(kMostBytesWhileCreating, environment_.max_early) : kMostEarlyBytes;
+  if (bytes > most) {
+    if (!is_creating || bytes - early.bytes > most + kMostEarlyBytes) return Heard::kStale;
+    early.refused = Error(Status::kOverloaded,
+                          fmt::format("{} sent {} bytes before {} had this mesh, which keeps {}: call something before "
+                                      "that for which all wait, as an all_reduce",
+                                      describe_peer(early.from), bytes, describe_peer(self_), most));
+    early.body = wire::Body();
+    early.bytes = kNoteBytes;
+  }
+  early.expires = deadline_after(now, kEarlyLife);
+  early.last_creation = last_mesh_;
+  early_.push_back(std::move(early));
+  return early_.back().refused ? Heard::kRefused : Heard::kHandled;
 }
 
 void Meshes::lead_early(const std::shared_ptr<Mesh>& mesh) {
@@ -298,7 +329,11 @@ void Meshes::lead_early(const std::shared_ptr<Mesh>& mesh) {
   }
   for (const Early& early : own) {
     try {
-      lead(*mesh, early.from, early.body);
+      if (!early.refused) {
+        lead(*mesh, early.from, early.body);
+      } else if (mesh->place().position_of(early.from.incarnation)) {
+        mesh->parts().end.end_alone(*early.refused, "");
+      }
     } catch (const Violation& error) {
       group_.fence(early.from.incarnation, error);
     }
@@ -313,6 +348,8 @@ void Meshes::refuse(const Peer& from, const wire::Message& outline, const Error&
     if (!known->place().position_of(from.incarnation))
       violation("{} of no member of a mesh", wire::body_name(outline.body));
     known->parts().end.end_now(why, true);
+  } else if (!creations_.empty()) {
+    keep_early({mesh_of(outline.body), from, {}, why, 0, 0, kNoteBytes});
   }
   group_.count_received(from);  // once, also when this is tried again
 }

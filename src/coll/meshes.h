@@ -34,6 +34,8 @@ class Meshes {
   // elsewhere), DEADLINE naming the missing, DISCONNECTED. `timeout` is also that of the mesh's calls that take none;
   // 0: the call timeout of the worker. To cancel the future takes this worker out of a mesh that others may have.
   Made create(layout::MeshRequest request, Nanos timeout, const MeshPolicy& policy = {});
+  // The creation of a mesh of that name here, as the error of a cancelled one names it.
+  std::string describe_creation(const std::string& mesh) const;
 
   // On the loop, before messages come; and at the shutdown.
   void begin(const Peer& self) {
@@ -57,12 +59,15 @@ class Meshes {
   bool may_be_used(const Id& mesh) const;
 
  private:
-  // A message of a mesh whose creation has not ended here.
+  // A message of a mesh whose creation has not ended here. It is kept for a while, and as long as a creation is under
+  // way that began before it came.
   struct Early {
     Id mesh;
     Peer from;
     wire::Body body;
+    std::optional<Error> refused;  // why the body could not be kept, which ends the mesh
     Nanos expires = 0;
+    uint64_t last_creation = 0;  // the latest one here when it came
     size_t bytes = 0;
   };
   // A creation under way.
@@ -74,11 +79,13 @@ class Meshes {
     Made made;
     uint64_t proposed = 0;                  // the counter in this worker's request
     std::weak_ptr<Future<Value>> gathered;  // the requests of all
+    TaskPlace cancelled;
   };
 
   void gather(const std::shared_ptr<Creation>& creation);
   void on_agreed(Creation& creation, const Value& requests);
   Heard keep(const Id& mesh, const Peer& from, const wire::Body& body);
+  Heard keep_early(Early early);
   Heard lead(Mesh& mesh, const Peer& from, const wire::Body& body);
   void lead_early(const std::shared_ptr<Mesh>& mesh);
   void forget_ended();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/each_step.h"
+#include "base/named_future.h"
 #include "base/not_started.h"
 #include "wire/codec.h"
 
@@ -74,7 +75,7 @@ std::shared_ptr<Future<Value>> AllGather::begin(const Value& value, std::optiona
   }
   turn->timeout = timeout;
   turn->deadline = deadline_after(shared_.loop.now(), timeout);
-  turn->future->set_operation("all_gather");
+  turn->future = make_named<Value>(fmt::format("{} by {}", describe(turn->ranks), describe_peer(shared_.self)));
   turn->future->set_canceller([weak = weak_from_this(), weak_turn = std::weak_ptr(turn), &loop = shared_.loop] {
     const auto self = weak.lock();
     const auto cancelled = weak_turn.lock();
@@ -271,10 +272,11 @@ void AllGather::on_due(const TurnPointer& turn) {
 void AllGather::on_late(Turn& turn) {
   assert_on_loop(shared_.loop);
   turn.timer = 0;
-  turn.future->fail(
-      Error(Status::kDeadline, fmt::format("{}: after {} there is no answer of rank {}", describe(turn.ranks),
-                                           describe_time(turn.timeout), turn.ranks.front()) +
-                                   shared_.lack_text_of_rank(turn.ranks.front())));
+  const int32_t first = turn.ranks.front();
+  Error late(Status::kDeadline, fmt::format("{}: after {} there is no answer of rank {}", describe(turn.ranks),
+                                            describe_time(turn.timeout), first) +
+                                    shared_.lack_text_of_rank(first));
+  turn.future->fail(std::move(late.set_origin_rank(first)));
 }
 
 // A waiting turn leaves the queue. The turn under way withdraws its call, which ends the turn.

@@ -51,7 +51,7 @@ class AllGather : public std::enable_shared_from_this<AllGather> {
     bool is_under_way = false;
     bool has_values = false;
     TaskPlace next;  // for the task that begins the next turn of these ranks
-    std::shared_ptr<Future<Value>> future = Future<Value>::make();
+    std::shared_ptr<Future<Value>> future;
   };
   using TurnPointer = std::shared_ptr<Turn>;
 

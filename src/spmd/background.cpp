@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "base/each_step.h"
 #include "base/executor.h"
 #include "base/fail_future.h"
 #include "base/pool_place.h"
@@ -60,11 +59,7 @@ class Piece {
 
   // Ends the mesh: this member alone has failed, and the others wait for it.
   void give_up(const Error& error) noexcept {
-    try {
-      mesh().end(error);
-    } catch (...) {
-      return;  // without memory: the other members time out
-    }
+    mesh().end(error);
     fail_or_drop(error);
   }
 
@@ -105,8 +100,7 @@ WorkTurn::WorkTurn(const Line& line) {
     if (before != nullptr) wait(*before, kForever);
   } catch (...) {
     const Error error = current_error();
-    EachStep each;
-    each([&] { line.program->mesh().end(error); });  // the others wait for this one
+    line.program->mesh().end(error);  // the others wait for this one
     done_->complete(Unit());
     throw error;
   }

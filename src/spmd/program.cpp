@@ -172,7 +172,11 @@ void CallOnLine::make_elements(const Tensor& plain) {
 }
 
 // Waits until the loop has ended the mesh: a next call that sends nothing would not notice otherwise.
-void CallOnLine::end_mesh(const Error& error) { wait(*line_.program->mesh().end(error), kForever); }
+void CallOnLine::end_mesh(const Error& error) {
+  Mesh& mesh = line_.program->mesh();
+  mesh.end(error);
+  wait(*mesh.when_ended(), kForever);
+}
 
 void CallOnLine::note(const std::string& text, uint64_t fingerprint) {
   line_.program->mesh().note(line_.name, text, fingerprint);

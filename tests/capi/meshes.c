@@ -499,8 +499,11 @@ static void cancelled_alone(members *group, int32_t rank) {
   if (rank == canceller) {
     made = create_of_two(group, rank, 60 * DISTAG_SECOND, &mesh);
     distag_future_cancel(made);
-    CHECK_FAILS(distag_future_wait(made, DISTAG_FOREVER, &err), DISTAG_E_CANCELLED, "cancelled");
+    char text[96];
+    snprintf(text, sizeof text, "mesh \"mesh\": mesh_create by %s: cancelled by the caller", name);
+    CHECK_FAILS(distag_future_wait(made, DISTAG_FOREVER, &err), DISTAG_E_CANCELLED, text);
     CHECK_INT(sum_of_two(mesh, &err), DISTAG_E_CANCELLED);
+    CHECK(strstr(err.message, text) != NULL);
     distag_tensor *x = ones(1);
     distag_value *const arg = distag_tensor_as_value(x);
     distag_value *answer = NULL; /* once it is there, the other one has heard that this one gave up */
@@ -621,6 +624,19 @@ static void equal_failures(members *group, int32_t rank) {
   distag_mesh_release(mesh);
 }
 
+/* The third gives up, and the last never comes. */
+static void never_coming(members *group, int32_t rank) {
+  static const int64_t shape[] = {2, 2};
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_mesh *mesh = NULL;
+  distag_mesh_options options = DISTAG_MESH_OPTIONS_INIT;
+  if (rank == 3) return;
+  options.timeout_ns = (rank == 2 ? 50 : 400) * DISTAG_MILLISECOND;
+  CHECK_FAILS(distag_mesh_create(group->workers[rank], NULL, 0, shape, kNames, 2, &options, &mesh, &err),
+              DISTAG_E_DEADLINE, "worker \"w3\" (rank 3)");
+  CHECK_INT(err.origin_rank, 3);
+}
+
 static void differing(members *group, int32_t rank) {
   static const int64_t shape[] = {2, 2}, other[] = {4, 1};
   distag_error err = DISTAG_ERROR_INIT;
@@ -726,6 +742,7 @@ int main(void) {
   }
   members_run(&group, 4, lines);
   members_run(&group, 4, equal_failures);
+  members_run(&group, 4, never_coming);
   members_run(&group, 4, differing);
   members_run(&group, 4, after_the_end);
   CHECK_INT(members_end(&group), 0);

@@ -15,6 +15,7 @@
 #include "layout/spec_text.h"
 #include "mesh_members.h"
 #include "ops/op.h"
+#include "support/sim_memory.h"
 
 namespace distag::sim {
 namespace {
@@ -518,6 +519,25 @@ TEST(Collectives, ALineHasAName) {
   members.shut_down();
 }
 
+// The memory of the host is used up, which is the failure that the others hear of.
+TEST(Collectives, AMemberWithoutMemoryEndsItForAll) {
+  MeshGroup members(1, {2});
+  CollectiveCall call = sum_of({2});
+  call.timeout = kForever;
+  const Result waiting = members.mesh(0).collective(call);
+  const Error error(Status::kOutOfMemory, "no memory for the next batch of the loader");
+  SimMemory none;
+  none.refuse(0, UINT64_MAX);
+  {
+    const MemoryScope scope(&none);
+    members.mesh(1).end(error);
+  }
+  EXPECT_GT(none.refused(), 0u);
+  const Error heard = failure_of(*waiting);
+  expect_failure(heard, Status::kOutOfMemory, "out of memory");
+  EXPECT_EQ(heard.origin_rank(), 1);
+}
+
 TEST(Collectives, ASlowMemberIsNoLostOne) {
   for_each_seed(20, [](uint64_t seed) {
     MeshGroup members(seed, {3});
@@ -754,6 +774,52 @@ void tell_where_it_is(Nanos timeout, Nanos time_left) {
 TEST(Collectives, ADeadlineTellsWhereTheMissingMemberIs) {
   for (const Nanos timeout : {20 * kSecond, 1400 * kMillisecond}) tell_where_it_is(timeout, 0);
   tell_where_it_is(20 * kSecond, 600 * kMillisecond);
+}
+
+// A mesh of two rows and two columns, and calls of it in which members wait for others.
+class ReportsTest : public ::testing::Test {
+ protected:
+  Result row(int32_t rank) { return begin(rank, 1, kForever); }
+  Result column(int32_t rank, Nanos timeout = kForever) { return begin(rank, 0, timeout); }
+
+  MeshGroup members_{3, {2, 2}};
+
+ private:
+  Result begin(int32_t rank, uint8_t axis, Nanos timeout) {
+    CollectiveCall call = call_of(CollectiveKind::kAllReduce, {axis}, numbers({2}, 1));
+    call.timeout = timeout;
+    return members_.mesh(rank).collective(call);
+  }
+};
+
+// w2 waited for w3 in an earlier call, to which w3 has come since. Now w2 stands, and reports nothing.
+TEST_F(ReportsTest, OfAnEarlierCallBlameNoMemberThatHasCome) {
+  const Result waiting = row(2);
+  for (const int32_t rank : {0, 1}) row(rank);
+  const Result first = column(0);
+  members_.group().scheduler().run_for(2 * kSecond);
+  row(3);
+  for (const int32_t rank : {1, 2, 3}) column(rank);
+  value_of(waiting);
+  value_of(first);
+  members_.group().freeze(2);
+  for (const int32_t rank : {1, 3}) column(rank);
+  const Error error = failure_of(*column(0, kSecond));
+  expect_failure(error, Status::kDeadline, "call 3, all_reduce(float64[2], sum, axes x), waits for worker \"w2\"");
+  EXPECT_EQ(error.message().find("w3"), std::string::npos) << error.message();
+  EXPECT_EQ(error.origin_rank(), 2);
+}
+
+// The oldest call of the line, which asks for all, has more time than this one.
+TEST_F(ReportsTest, ComeForACallThatIsNotTheOldest) {
+  for (const int32_t rank : {2, 0, 1}) row(rank);
+  column(0);
+  members_.group().scheduler().run_for(2200 * kMillisecond);
+  const Error error = failure_of(*column(0, 600 * kMillisecond));
+  expect_failure(error, Status::kDeadline,
+                 "worker \"w2\" (rank 2), which is at call 1, all_reduce(float64[2], sum, "
+                 "axes y), since 3 s, and waits for rank 3; worker \"w3\" (rank 3)");
+  EXPECT_EQ(error.origin_rank(), 3);
 }
 
 TEST(Collectives, MoreCallsThanALineHoldsAreRefusedOrWait) {

@@ -1,5 +1,8 @@
 // Meshes that some members have and others have not, or have no more.
+#include <algorithm>
+#include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -10,12 +13,13 @@ namespace {
 
 using Made = std::shared_ptr<Future<std::shared_ptr<Mesh>>>;
 
-// Two workers, and their creations of a mesh.
+// Workers, and their creations of a mesh.
 class CreationTest : public ::testing::Test {
  protected:
-  void start(uint64_t seed) {
+  void start(uint64_t seed, int32_t size = 2, SimGroupOptions options = {}) {
     group_.reset();  // one at a time
-    group_ = std::make_unique<SimWorkerGroup>(seed, SimGroupOptions());
+    options.size = size;
+    group_ = std::make_unique<SimWorkerGroup>(seed, options);
     group_->start();
   }
   Made create(int32_t rank, Nanos timeout, std::vector<int32_t> ranks = {0, 1}) {
@@ -33,7 +37,8 @@ class CreationTest : public ::testing::Test {
     EXPECT_TRUE(group_->scheduler().run_until([&] { return first->is_done(); }, kSecond));
     EXPECT_FALSE(given_up->is_done());
     given_up->cancel();
-    expect_failure(failure_of(*given_up), Status::kCancelled, "mesh: cancelled by the caller");
+    expect_failure(failure_of(*given_up), Status::kCancelled,
+                   "mesh \"train\": mesh_create by worker \"w1\" (rank 1): cancelled by the caller");
     return first->value();
   }
   CollectiveCall sum_for_ever() {
@@ -108,6 +113,249 @@ TEST_F(CreationTest, AMemberThatHasTheMeshLaterIsNotDenied) {
     value_of(second->value()->collective(sum_for_ever()));
     value_of(sum);
   }
+}
+
+// Three workers: the first two that create a mesh of all wait for the third.
+class CreationOfThreeTest : public CreationTest {
+ protected:
+  CreationOfThreeTest() { start(1, 3); }
+  Made create_of_all(int32_t rank, Nanos timeout) { return create(rank, timeout, {0, 1, 2}); }
+};
+
+TEST_F(CreationOfThreeTest, ADeadlineBlamesTheMemberThatNeverCame) {
+  const int32_t orders[][2] = {{0, 1}, {1, 0}, {0, 2}, {2, 0}, {1, 2}, {2, 1}};
+  for (const auto& [first, second] : orders) {
+    const int32_t absent = 3 - first - second;
+    const Made given_up = create_of_all(first, 100 * kMillisecond);
+    const Made late = create_of_all(second, kSecond);
+    for (const Made& made : {given_up, late}) {
+      const Error error = failure_of(*made);
+      expect_failure(error, Status::kDeadline, fmt::format("missing: worker \"w{}\"", absent));
+      EXPECT_EQ(error.origin_rank(), absent) << error.message();
+    }
+    const std::string gave_up = fmt::format("; gave up: worker \"w{}\"", first);
+    expect_failure(failure_of(*late), Status::kDeadline, gave_up);
+  }
+}
+
+TEST_F(CreationOfThreeTest, ADeadlineWhereAllOthersGaveUpBlamesTheFirstOfThem) {
+  const Made one = create_of_all(1, 100 * kMillisecond), two = create_of_all(2, 100 * kMillisecond);
+  const Made last = create_of_all(0, kSecond);
+  for (const Made& made : {one, two}) failure_of(*made);
+  const Error error = failure_of(*last);
+  expect_failure(error, Status::kDeadline, "after 1 s: gave up: worker \"w1\" (rank 1), worker \"w2\" (rank 2)");
+  EXPECT_EQ(error.origin_rank(), 1);
+}
+
+TEST_F(CreationOfThreeTest, ALossBlamesTheMemberThatIsLost) {
+  const Made one = create_of_all(0, kForever), two = create_of_all(1, kForever);
+  group_->scheduler().run_for(100 * kMillisecond);
+  group_->kill(2);
+  for (const Made& made : {one, two}) {
+    const Error error = failure_of(*made);
+    expect_failure(error, Status::kDisconnected, "\"w2\"");
+    EXPECT_EQ(error.origin_rank(), 2);
+  }
+}
+
+// Four workers, the last of which learns that the mesh is made from the second, which stands at first. Each has created
+// another number of meshes before.
+class LateMemberTest : public CreationTest {
+ protected:
+  void create_all(Nanos standing, uint64_t max_early = SimGroupOptions().max_early) {
+    SimGroupOptions options;
+    options.lease = 60 * kSecond;
+    options.max_early = max_early;
+    start(1, 4, options);
+    for (int32_t rank = 0; rank < 4; ++rank) {
+      for (int32_t i = 0; i < rank; ++i) wait(*create(rank, kSecond, {rank}), kForever);
+    }
+    for (int32_t rank = 0; rank < 4; ++rank) made_.push_back(create(rank, kForever, {0, 1, 2, 3}));
+    ASSERT_TRUE(is_over_within(*made_[0], kSecond));
+    group_->freeze(1);
+    ASSERT_TRUE(is_over_within(*made_[2], kSecond));
+    call(0);
+    call(2);
+    group_->scheduler().run_for(standing);
+    ASSERT_FALSE(made_[3]->is_done());
+    group_->thaw(1);
+    for (const Made& made : made_) ASSERT_TRUE(is_over_within(*made, 3 * kSecond));
+    call(1);
+    call(3);
+  }
+  virtual void call(int32_t rank) { results_.push_back(mesh(rank).collective(sum_for_ever())); }
+  Mesh& mesh(int32_t rank) { return *made_[static_cast<size_t>(rank)]->value(); }
+
+  std::vector<Made> made_;
+  std::vector<Result> results_;
+};
+
+TEST_F(LateMemberTest, IsAskedForTheCreationThatItKnows) {
+  create_all(3 * kSecond);
+  for (const Result& result : results_) value_of(result);
+}
+
+TEST_F(LateMemberTest, HasWhatTheOthersSentLongBefore) {
+  create_all(30 * kSecond);
+  for (const Result& result : results_) {
+    ASSERT_TRUE(is_over_within(*result, 5 * kSecond));
+    EXPECT_EQ(result->error(), nullptr) << result->error()->message();
+  }
+}
+
+// Broadcasts of the first member, which waits for no other.
+class FarAheadTest : public LateMemberTest {
+ protected:
+  void call(int32_t rank) override {
+    for (int i = 0; i < 40; ++i) {
+      CollectiveCall call = call_of(CollectiveKind::kBroadcast, {0}, numbers({4 << 10}, 1));
+      call.timeout = kForever;
+      results_.push_back(mesh(rank).collective(call));
+    }
+  }
+};
+
+TEST_F(FarAheadTest, OfAMemberThatHasNoMeshYetEndsOnAllMembers) {
+  create_all(kSecond, uint64_t{1} << 20);
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    const Result result = mesh(rank).collective(sum_for_ever());
+    ASSERT_TRUE(is_over_within(*result, 5 * kSecond)) << rank;
+    expect_failure(failure_of(*result), Status::kOverloaded, "worker \"w0\" (rank 0) sent ");
+    EXPECT_EQ(result->error()->origin_rank(), 3);
+  }
+}
+
+// No memory for a part of a mesh that is still being made here. Of a worker that is no member it does not count.
+TEST_F(CreationTest, APartWithoutMemoryEndsTheMeshOnceItIsMade) {
+  for (const int32_t sender : {0, 2}) {
+    start(1, 3);
+    const Made first = create(0, kForever), second = create(1, kForever);
+    ASSERT_TRUE(group_->scheduler().run_until([&] { return first->is_done(); }, kSecond));
+    ASSERT_FALSE(second->is_done());
+    wire::Part outline;
+    outline.mesh = first->value()->id();
+    group_->loop(1).run([&] {
+      const Peer from = group_->worker(1).group().membership().find_by_rank(sender)->peer;
+      group_->worker(1).meshes().refuse(from, wire::Message{0, 0, {}, outline},
+                                        Error(Status::kOutOfMemory, "no memory for a part"));
+    });
+    ASSERT_TRUE(is_over_within(*second, kSecond));
+    const Result here = first->value()->collective(sum_for_ever());
+    const Result there = second->value()->collective(sum_for_ever());
+    for (const Result& result : {here, there}) {
+      ASSERT_TRUE(is_over_within(*result, 3 * kSecond));
+      if (sender == 0) {
+        expect_failure(failure_of(*result), Status::kOutOfMemory, "no memory for a part");
+      } else {
+        EXPECT_EQ(result->error(), nullptr);
+      }
+    }
+  }
+}
+
+// Creations of the same three ranks that begin, are cancelled and time out at any moment, several at a time on each
+// member, and in some runs a member that is killed.
+class BadDayTest : public CreationTest {
+ protected:
+  struct Attempt {
+    int32_t rank;
+    Made made;
+    Result result = nullptr;
+  };
+
+  int64_t any(int64_t most) { return group_->scheduler().between(0, most); }
+  bool lives(int32_t rank) const { return rank != victim_; }
+  void attempt(int32_t rank) { attempts_.push_back({rank, create(rank, (50 + any(300)) * kMillisecond, {0, 1, 2})}); }
+  void spend(uint64_t seed) {
+    attempts_.clear();
+    victim_ = -1;
+    SimGroupOptions options;
+    options.faults.drop = seed % 3 == 0 ? 0.02 : 0;
+    start(seed, 3, options);
+    for (int step = 0; step < 40; ++step) {
+      const auto rank = static_cast<int32_t>(any(2));
+      const int64_t choice = any(9);
+      if (choice < 6 && lives(rank)) attempt(rank);
+      if (choice > 7 && !attempts_.empty()) {
+        const Attempt& given_up = attempts_[static_cast<size_t>(any(static_cast<int64_t>(attempts_.size()) - 1))];
+        if (lives(given_up.rank)) given_up.made->cancel();
+      }
+      if (seed % 4 == 0 && victim_ < 0 && any(20) == 0) group_->kill(victim_ = rank);
+      group_->scheduler().run_for(any(any(1) == 0 ? 300 : 30'000) * kMicrosecond);
+    }
+    std::erase_if(attempts_, [this](const Attempt& one) { return !lives(one.rank); });
+  }
+  bool have_ended(Nanos time) {
+    return group_->scheduler().run_until(
+        [this] {
+          return std::all_of(attempts_.begin(), attempts_.end(), [](const Attempt& one) {
+            return one.made->is_done() && (one.result == nullptr || one.result->is_done());
+          });
+        },
+        time);
+  }
+  void expect_creations_to_end() {
+    ASSERT_TRUE(have_ended(6 * kSecond));
+    for (const Attempt& one : attempts_) {
+      if (one.made->error() == nullptr) continue;
+      const Status status = one.made->error()->status();
+      const bool is_right = status == Status::kDeadline || status == Status::kCancelled ||
+                            (status == Status::kDisconnected && victim_ >= 0);
+      EXPECT_TRUE(is_right) << one.made->error()->message();
+    }
+  }
+  // A mesh works for all members that have it, or for none.
+  void expect_meshes_to_agree() {
+    std::map<Id, std::vector<const Attempt*>> meshes;
+    for (Attempt& one : attempts_) {
+      if (one.made->error() != nullptr) continue;
+      one.result = one.made->value()->collective(sum_for_ever());
+      meshes[one.made->value()->id()].push_back(&one);
+    }
+    ASSERT_TRUE(have_ended(8 * kSecond));
+    for (const auto& [id, members] : meshes) {
+      for (const Attempt* one : members) {
+        const Error* const error = one->result->error();
+        EXPECT_EQ(error == nullptr, members.size() == 3) << members.size() << " have it";
+        if (error == nullptr) continue;
+        EXPECT_EQ(error->status(), Status::kDisconnected) << error->message();
+        for (const Attempt* other : members) EXPECT_NE(error->origin_rank(), other->rank) << error->message();
+      }
+      made_ += members.size() == 3 ? 1 : 0;
+      half_made_ += members.size() == 3 ? 0 : 1;
+    }
+  }
+  void expect_that_the_next_is_made() {
+    std::vector<int32_t> ranks;
+    for (const int32_t rank : {0, 1, 2}) {
+      if (lives(rank)) ranks.push_back(rank);
+    }
+    attempts_.clear();
+    for (const int32_t rank : ranks) attempts_.push_back({rank, create(rank, kForever, ranks)});
+    ASSERT_TRUE(have_ended(5 * kSecond));
+    for (Attempt& one : attempts_) one.result = one.made->value()->collective(sum_for_ever());
+    ASSERT_TRUE(have_ended(5 * kSecond));
+    for (const Attempt& one : attempts_) EXPECT_EQ(one.result->error(), nullptr);
+  }
+
+  int32_t victim_ = -1;
+  std::vector<Attempt> attempts_;
+  size_t made_ = 0, half_made_ = 0;
+};
+
+TEST_F(BadDayTest, CreationsEndAndTheNextOneIsMade) {
+  for_each_seed(300, [this](uint64_t seed) {
+    spend(seed);
+    ASSERT_NO_FATAL_FAILURE(expect_creations_to_end());
+    ASSERT_NO_FATAL_FAILURE(expect_meshes_to_agree());
+    ASSERT_NO_FATAL_FAILURE(expect_that_the_next_is_made());
+    const std::string of_victim = fmt::format("\"w{}\"", victim_);
+    for (const std::string& line : group_->log_lines()) {
+      EXPECT_TRUE(line.find(" is lost: ") == std::string::npos || line.find(of_victim) != std::string::npos) << line;
+    }
+  });
+  EXPECT_GT(made_, 0u);
+  EXPECT_GT(half_made_, 0u);
 }
 
 // A member forgets meshes that have ended, but not before it has told the others: here one that cannot be reached has

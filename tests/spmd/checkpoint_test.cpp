@@ -181,6 +181,7 @@ TEST_F(CheckpointTest, MembersThatSaveOtherValuesLearnIt) {
   for (const auto& failure : failures) {
     ASSERT_TRUE(failure);
     EXPECT_EQ(failure->status(), Status::kDiverged);
+    EXPECT_EQ(failure->origin_rank(), 0);
     EXPECT_NE(failure->message().find("\"step\" = 1"), std::string::npos) << failure->message();
   }
   EXPECT_TRUE(names().empty());

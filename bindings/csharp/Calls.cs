@@ -200,7 +200,7 @@ namespace Distag {
 
         internal T Argument<T>(int index) {
             if (typeof(T) == typeof(Call)) return (T)(object)this;
-            return Args[index] is T ? (T)Args[index] : (T)Value.As(Args[index], typeof(T), Function + ": args[" + index + "]");
+            return Value.Is<T>(Args[index]) ? (T)Args[index] : (T)Value.As(Args[index], typeof(T), Function + ": args[" + index + "]");
         }
     }
 

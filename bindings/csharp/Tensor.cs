@@ -123,7 +123,7 @@ namespace Distag {
         /// needs it, and which nothing may write until then.</summary>
         public static Tensor Borrow<T>(T[] data, params long[] shape) where T : struct {
             if (data == null) throw new ArgumentNullException("data");
-            DType dtype = DTypeOf(typeof(T));
+            DType dtype = DTypeOf(data.GetType().GetElementType());
             if (dtype == DType.Bool) throw Errors.Usage("Borrow: the runtime cannot pin a bool[]: copy it by From");
             GCHandle pinned = GCHandle.Alloc(data, GCHandleType.Pinned);
             return Borrow(pinned.AddrOfPinnedObject(), (long)data.Length * SizeOf(dtype), dtype, pinned.Free,

@@ -243,12 +243,26 @@ namespace Distag {
     public static class Value {
         /// <summary>What a call gave, as a type: numbers that fit, arrays, List and Dictionary item by item.</summary>
         public static T As<T>(object value) {
-            return value is T ? (T)value : (T)As(value, typeof(T), "");
+            return Is<T>(value) ? (T)value : (T)As(value, typeof(T), "");
         }
 
         /// <summary>The same of an answer, which is named in errors.</summary>
         internal static T Answer<T>(object value) {
-            return value is T ? (T)value : (T)As(value, typeof(T), "answer");
+            return Is<T>(value) ? (T)value : (T)As(value, typeof(T), "answer");
+        }
+
+        /// <summary>Whether it is one as it is. For the runtime a byte[] is an sbyte[] as well, with other numbers.</summary>
+        internal static bool Is<T>(object value) {
+            return value is T && !(value is Array && HasOtherItems(value.GetType(), typeof(T)));
+        }
+
+        static bool HasOtherItems(Type type, Type target) {
+            while (type.IsArray) {
+                target = target.IsArray ? target.GetElementType() : target.IsGenericType ? target.GetGenericArguments()[0] : null;
+                if (target == null) return false; // an object, or a list of them
+                type = type.GetElementType();
+            }
+            return type.IsValueType && type != target;
         }
 
         internal static object As(object value, Type target, string path) {
@@ -257,7 +271,7 @@ namespace Distag {
                 return null;
             }
             target = Nullable.GetUnderlyingType(target) ?? target;
-            if (target.IsInstanceOfType(value)) return value;
+            if (target.IsInstanceOfType(value) && !(value is Array && HasOtherItems(value.GetType(), target))) return value;
             if (value is long || value is double) return Number(value, target, path);
             var items = value as object[];
             if (items != null) return Items(items, target, path);

@@ -122,6 +122,35 @@ static class Input {
         });
     }
 
+    // For the runtime a byte[] is an sbyte[] too, an int[] a uint[], and either one an array of an enum.
+    public static void ArraysOfOtherNumbersAreRefused() {
+        var bytes = new byte[] { 1, 200 };
+        Group(worker => worker.Register<sbyte[], object>("take", x => x.Length), (a, b) => {
+            Action<string, Action> refused = (path, call) => {
+                string message = Throws<UsageException>(call).Message;
+                Check(message.Contains(path + "a System.Byte[], where a System."), message);
+            };
+            refused("answer: ", () => a.Call<sbyte[]>("b", "echo", bytes));
+            refused("answer: ", () => a.Call<IList<sbyte>>("b", "echo", bytes));
+            refused("answer[1]: ", () => a.Call<sbyte[][]>("b", "echo", (object)new object[] { new sbyte[0], bytes }));
+            refused("answer.x: ", () => a.Call<Dictionary<string, sbyte[]>>("b", "echo", new Dictionary<string, object> { { "x", bytes } }));
+            refused("take: args[0]: ", () => a.Call<object>("b", "take", bytes));
+            Same(a.Call<byte[]>("b", "echo", bytes), bytes);
+            Same(a.Call<IList<byte>>("b", "echo", bytes).ToArray(), bytes);
+            Same(a.Call<sbyte[]>("b", "echo", (object)new sbyte[] { -1, 2 }), new sbyte[] { -1, 2 });
+        });
+        foreach (Action each in new Action[] {
+            () => Value.As<uint[]>(new[] { -1 }), () => Value.As<int[]>(new[] { uint.MaxValue }), () => Value.As<ulong[]>(new[] { -1L }),
+            () => Value.As<short[]>(new[] { ushort.MaxValue }), () => Value.As<DayOfWeek[]>(new[] { 9 }), () => Value.As<int[]>(new[] { DayOfWeek.Friday }),
+            () => Value.As<sbyte[][]>(new[] { bytes }), () => Value.As<IEnumerable<sbyte[]>>(new[] { bytes }) })
+            Throws<UsageException>(each);
+        Throws<UsageException>(() => Tensor.Borrow((long[])(object)new[] { ulong.MaxValue }));
+        var nested = new[] { new[] { 1 } };
+        Check(ReferenceEquals(Value.As<object>(bytes), bytes) && ReferenceEquals(Value.As<Array>(bytes), bytes), "as they are");
+        Check(ReferenceEquals(Value.As<int[][]>(nested), nested) && ReferenceEquals(Value.As<object[]>(nested), nested), "nested ones");
+        Check(Value.As<object[]>(new[] { "x" })[0].Equals("x"), "texts");
+    }
+
     public static void StatusesPassThrough() {
         Same(((Status)1042).Name(), "USER");
         Same(((Status)1042).Class(), StatusClass.User);

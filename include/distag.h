@@ -998,7 +998,7 @@ DISTAG_API distag_status distag_invocation_defer(distag_invocation *invocation, 
 
 /* Answers with `error` when it is there and failed, else with `value` (NULL: null). A function that fails after it has
  * deferred, and before this, answers its own failure, also when it has released the reply.
- * Fails: INVALID_STATE the second time, and after the shutdown of its worker. */
+ * Fails: INVALID_STATE the second time, also after that failure, and after the shutdown of its worker. */
 DISTAG_API distag_status distag_reply_finish(distag_reply *reply, distag_value *value /* nullable */,
                                              const distag_error *error /* nullable */, distag_error *err);
 DISTAG_API int32_t distag_reply_is_cancelled(distag_reply *reply); /* 1: no caller waits any more */

@@ -217,8 +217,8 @@ namespace Distag {
     public sealed partial class Reply {
         /// <summary>Answers with `error` when it is there and failed, else with `value` (NULL: null). A function that
         /// fails after it has deferred, and before this, answers its own failure, also when it has released the reply.
-        /// Fails: INVALID_STATE the second time, and after the shutdown of its worker. 1: no caller waits any
-        /// more</summary>
+        /// Fails: INVALID_STATE the second time, also after that failure, and after the shutdown of its worker. 1: no
+        /// caller waits any more</summary>
         public bool IsCancelled {
             [MethodImpl(MethodImplOptions.NoInlining)] get { return Native.distag_reply_is_cancelled(Handle) != 0; }
         }

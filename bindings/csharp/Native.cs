@@ -1827,15 +1827,16 @@ namespace Distag.Raw {
 
         /// <summary>Answers with `error` when it is there and failed, else with `value` (NULL: null). A function that
         /// fails after it has deferred, and before this, answers its own failure, also when it has released the reply.
-        /// Fails: INVALID_STATE the second time, and after the shutdown of its worker.</summary>
+        /// Fails: INVALID_STATE the second time, also after that failure, and after the shutdown of its
+        /// worker.</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_reply_finish(ReplyHandle reply, IntPtr value, distag_error* error,
             distag_error* err);
 
         /// <summary>Answers with `error` when it is there and failed, else with `value` (NULL: null). A function that
         /// fails after it has deferred, and before this, answers its own failure, also when it has released the reply.
-        /// Fails: INVALID_STATE the second time, and after the shutdown of its worker. 1: no caller waits any
-        /// more</summary>
+        /// Fails: INVALID_STATE the second time, also after that failure, and after the shutdown of its worker. 1: no
+        /// caller waits any more</summary>
         [DllImport(SONAME, CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern int distag_reply_is_cancelled(ReplyHandle reply);
 

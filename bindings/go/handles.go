@@ -383,7 +383,8 @@ func (x *Worker) WorldSize() int {
 
 // IsCancelled: Answers with `error` when it is there and failed, else with `value` (NULL: null). A function that
 // fails after it has deferred, and before this, answers its own failure, also when it has released the reply. Fails:
-// INVALID_STATE the second time, and after the shutdown of its worker. 1: no caller waits any more.
+// INVALID_STATE the second time, also after that failure, and after the shutdown of its worker. 1: no caller waits
+// any more.
 func (x *Reply) IsCancelled() bool {
 	found := C.distag_reply_is_cancelled(x.hold())
 	x.drop()

@@ -103,7 +103,9 @@ void finish(PendingReply& reply, const distag_value* value, const distag_error* 
   const bool failed = error != nullptr && error->code != DISTAG_OK;
   const bool first = failed ? reply.fail(callback_error(error->code, *error, what))
                             : reply.finish(value == nullptr ? Value() : value->get());
-  if (!first) refuse(Status::kInvalidState, "the reply is finished already, or its worker was shut down");
+  if (!first) {
+    refuse(Status::kInvalidState, "the reply is finished already, its function failed, or its worker was shut down");
+  }
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ namespace distag {
 class PendingReply {
  public:
   virtual ~PendingReply() = default;
-  // Returns false when it was finished before, or its worker was shut down. If the request has ended otherwise
-  // (cancelled, late, caller lost), the answer is dropped and this returns true once.
+  // Returns false when it was finished before, the function has failed by itself, or its worker was shut down. If the
+  // request has ended otherwise (cancelled, late, caller lost), the answer is dropped and this returns true once.
   virtual bool finish(Value value) = 0;
   virtual bool fail(Error error) = 0;
   virtual bool is_cancelled() const = 0;

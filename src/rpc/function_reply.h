@@ -16,11 +16,12 @@ namespace distag {
 //   none     -> set        set()
 //   none     -> deferred   defer()
 //   deferred -> dropped    drop(): the deferred reply was destroyed unfinished
+//   any      -> failed     note_failed(): the function threw
 //
 // A function replies once, and not after it has returned.
 class FunctionReply {
  public:
-  enum class Kind : uint8_t { kNone, kSet, kDeferred, kDropped };
+  enum class Kind : uint8_t { kNone, kSet, kDeferred, kDropped, kFailed };
 
   // Both belong to the call that has this as a member.
   FunctionReply(const std::string& function, CallStage& stage) : function_(function), stage_(stage) {}
@@ -46,6 +47,15 @@ class FunctionReply {
     kind_ = Kind::kDropped;
     return !stage_.is_running();
   }
+  // The function has failed by itself, and its failure is about to be the answer.
+  void note_failed() {
+    MutexLock lock(mutex_);
+    kind_ = Kind::kFailed;
+  }
+  bool has_failed() const {
+    MutexLock lock(mutex_);
+    return kind_ == Kind::kFailed;
+  }
   // The function has returned.
   Kind take(Answer& answer) {
     MutexLock lock(mutex_);
@@ -57,13 +67,13 @@ class FunctionReply {
  private:
   void check_none(const char* what) const REQUIRES(mutex_) {
     if (kind_ == Kind::kNone && !stage_.has_returned()) return;
-    const char* state = kind_ == Kind::kNone ? "went out" : kind_ == Kind::kSet ? "was set" : "was deferred";
+    const char* state = kind_ == Kind::kSet ? "was set" : kind_ == Kind::kDeferred ? "was deferred" : "went out";
     fail(Status::kInvalidState, "{}: the answer of call \"{}\" {} before", what, function_, state);
   }
 
   const std::string& function_;
   CallStage& stage_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   Kind kind_ GUARDED_BY(mutex_) = Kind::kNone;
   Answer answer_ GUARDED_BY(mutex_);
 };

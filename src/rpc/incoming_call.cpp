@@ -13,32 +13,31 @@ namespace {
 // The reply that a function owes after it has returned.
 class DeferredReply final : public PendingReply {
  public:
-  DeferredReply(std::shared_ptr<GroupShared> group, std::shared_ptr<IncomingCall> call)
-      : group_(std::move(group)), call_(std::move(call)) {}
+  DeferredReply(std::shared_ptr<GroupShared> group, std::shared_ptr<IncomingCall> call, const FunctionReply& function)
+      : group_(std::move(group)), call_(std::move(call)), function_(function) {}
   ~DeferredReply() override {
     if (!is_finished_.load()) call_->drop_reply();
   }
 
   bool finish(Value value) override {
     if (is_worker_down() || is_finished_.exchange(true)) return false;
-    give([this, &value] { call_->answer(std::move(value)); });
-    return true;
+    return give([this, &value] { return call_->answer(std::move(value)); });
   }
 
   bool fail(Error error) override {
     if (is_worker_down() || is_finished_.exchange(true)) return false;
-    give([this, &error] { call_->answer(std::move(error.set_may_have_run(true))); });
-    return true;
+    return give([this, &error] { return call_->answer(std::move(error.set_may_have_run(true))); });
   }
 
   bool is_cancelled() const override { return call_->is_cancelled(); }
 
  private:
-  // A reply that fails for lack of memory may be given again.
+  // Returns false if the function has answered its own failure. A reply that fails for lack of memory may be given
+  // again.
   template <typename Give>
-  void give(Give&& answer) {
+  bool give(Give&& answer) {
     try {
-      answer();
+      return answer() || !function_.has_failed();
     } catch (...) {
       is_finished_.store(false);
       throw;
@@ -50,6 +49,7 @@ class DeferredReply final : public PendingReply {
 
   const std::shared_ptr<GroupShared> group_;
   const std::shared_ptr<IncomingCall> call_;
+  const FunctionReply& function_;  // a member of the call
   std::atomic<bool> is_finished_{false};
 };
 
@@ -80,7 +80,8 @@ void IncomingCall::set_result(Value value) { reply_.set(make_answer(*shared_, re
 
 std::shared_ptr<PendingReply> IncomingCall::defer() {
   auto self = std::static_pointer_cast<IncomingCall>(shared_from_this());
-  return reply_.defer([this, &self] { return std::make_shared<DeferredReply>(shared_->group, std::move(self)); });
+  return reply_.defer(
+      [this, &self] { return std::make_shared<DeferredReply>(shared_->group, std::move(self), reply_); });
 }
 
 void IncomingCall::drop_reply() noexcept {
@@ -139,6 +140,7 @@ void IncomingCall::run_begun(Work& work) {
   try {
     work(*this);
   } catch (...) {
+    reply_.note_failed();
     answer(current_error().set_may_have_run(true));
     return;
   }

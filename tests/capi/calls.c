@@ -64,12 +64,12 @@ static distag_status failing_silently(void *user_data, distag_invocation *invoca
   return 1234;
 }
 
+/* Fails after it has deferred if it has user data. */
 static distag_status deferring(void *user_data, distag_invocation *invocation, distag_error *err) {
   distag_reply *reply = NULL;
-  (void)user_data;
   if (distag_invocation_defer(invocation, &reply, err) != DISTAG_OK) return err->code;
   atomic_store(&kept_reply, reply);
-  return DISTAG_OK;
+  return user_data == NULL ? DISTAG_OK : distag_error_set(err, 1234, "after all");
 }
 
 /* Calls back to its caller, within the call that it answers. */
@@ -107,6 +107,7 @@ static void start(void) {
   CHECK_OK(distag_worker_register(w1, "failing", failing, NULL, NULL, NULL, &err));
   CHECK_OK(distag_worker_register(w1, "failing_silently", failing_silently, NULL, NULL, NULL, &err));
   CHECK_OK(distag_worker_register(w1, "deferring", deferring, NULL, NULL, NULL, &err));
+  CHECK_OK(distag_worker_register(w1, "failing_late", deferring, &kept_reply, NULL, NULL, &err));
   CHECK_OK(distag_worker_register(w1, "nested", nested, NULL, NULL, NULL, &err));
   CHECK_OK(distag_worker_register(w0, "home", home, NULL, NULL, NULL, &err));
   /* User data is destroyed exactly once, also when the call fails. */
@@ -208,7 +209,10 @@ static void failures(void) {
     reply = atomic_exchange(&kept_reply, NULL);
   }
   CHECK_INT(err.flags, DISTAG_ERROR_MAY_HAVE_RUN);
-  if (CHECK(reply != NULL)) distag_reply_release(reply);
+  if (!CHECK(reply != NULL)) return;
+  CHECK_OK(distag_reply_finish(reply, NULL, NULL, &err)); /* the answer is dropped, and is the first all the same */
+  CHECK_FAILS(distag_reply_finish(reply, NULL, NULL, &err), DISTAG_E_INVALID_STATE, "already");
+  distag_reply_release(reply);
 }
 
 /* The future of a call of "deferring", whose reply waits in kept_reply. */
@@ -281,8 +285,24 @@ static void deferred(void) {
   CHECK_FAILS(distag_future_wait(future, DISTAG_FOREVER, &err), DISTAG_E_CANCELLED, "cancel");
   while (distag_reply_is_cancelled(reply) == 0) {
   }
+  CHECK_OK(distag_reply_finish(reply, NULL, NULL, &err)); /* dropped */
+  CHECK_FAILS(distag_reply_finish(reply, NULL, &told, &err), DISTAG_E_INVALID_STATE, "already");
   distag_reply_release(reply);
   distag_future_release(future);
+}
+
+/* The function's own failure is the answer of its call, so the reply that it deferred comes second. */
+static void a_reply_after_the_failure_of_its_function_is_refused(void) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_error told = DISTAG_ERROR_INIT;
+  CHECK_FAILS(distag_call(w0, NULL, "w1", "failing_late", NULL, 0, NULL, NULL, &err), 1234, "after all");
+  distag_reply *reply = atomic_exchange(&kept_reply, NULL);
+  if (!CHECK(reply != NULL)) return;
+  CHECK_INT(distag_reply_is_cancelled(reply), 1);
+  CHECK_FAILS(distag_reply_finish(reply, NULL, NULL, &err), DISTAG_E_INVALID_STATE, "its function failed");
+  distag_error_set(&told, 1500, "later, and badly");
+  CHECK_FAILS(distag_reply_finish(reply, NULL, &told, &err), DISTAG_E_INVALID_STATE, "its function failed");
+  distag_reply_release(reply);
 }
 
 static void on_done(void *user_data, distag_future *future) {
@@ -377,6 +397,7 @@ int main(void) {
   calls();
   failures();
   deferred();
+  a_reply_after_the_failure_of_its_function_is_refused();
   future_callbacks();
   stats();
   shutdown();

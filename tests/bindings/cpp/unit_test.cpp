@@ -249,6 +249,22 @@ TEST(Function, follows_a_future_that_it_returns) {
   EXPECT_THROW(worker.call("follows", "double", {1}), distag::usage_error);
 }
 
+TEST(Function, that_fails_has_answered_also_where_it_deferred) {
+  distag::reply owed;
+  const distag::worker worker = started("both");
+  worker.register_function("f", [&](const distag::invocation& call) {
+    owed = call.defer();
+    throw distag::error(1234, "after all");
+  });
+  distag::status failure, refused, again;
+  worker.call<void>("both", "f", {}, failure);
+  EXPECT_EQ(static_cast<std::int32_t>(failure.code()), 1234) << failure.message();
+  owed.finish(5, refused);
+  EXPECT_EQ(refused.code(), distag::errc::invalid_state) << refused.message();
+  owed.fail(failure, again);
+  EXPECT_EQ(again.code(), distag::errc::invalid_state) << again.message();
+}
+
 TEST(Function, takes_the_value_behind_a_reference) {
   const distag::worker worker = started("behind");
   worker.register_function("sum", [](const tensor& x, int n) { return x.sum().item() * n; });

@@ -315,6 +315,21 @@ class Failures(unittest.TestCase):
                 future.result(120)
         self.assertEqual(self.unraisable, [])
 
+    def test_a_reply_is_refused_once_its_function_has_failed(self):
+        replies = []
+
+        def both():
+            replies.append(distag.current_call().defer())
+            raise ValueError("after all")
+
+        with group([both]) as (a, _):
+            with self.assertRaisesRegex(distag.UserError, "after all"):
+                a.call("b", "both")
+            for answer in (replies[0].finish, lambda: replies[0].fail(ValueError("late"))):
+                with self.assertRaisesRegex(distag.UsageError, "its function failed") as raised:
+                    answer()
+                self.assertEqual(raised.exception.code, distag.Status.INVALID_STATE)
+
     def test_an_object_answers_a_remote_call_only(self):
         with group({"give": object}) as (a, _):
             with self.assertRaises(distag.DistagError):

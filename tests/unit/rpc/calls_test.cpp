@@ -368,6 +368,24 @@ TEST(Calls, ADeferredReplyMayFail) {
   EXPECT_EQ(error.origin_rank(), 1);
 }
 
+TEST(Calls, AReplyComesSecondOnceItsFunctionHasFailed) {
+  RpcGroup group(2);
+  std::shared_ptr<PendingReply> reply;
+  bool is_finished = false;
+  group.rpc(1).register_function("fail", [&](Invocation& invocation) {
+    reply = invocation.defer();
+    if (invocation.args()[0].as_int64() != 0) is_finished = reply->finish(number(5));
+    fail(Status::kNotFound, "after all");
+  });
+  group.begin();
+  EXPECT_EQ(group.error_of(*group.start(0, "w1", "fail", {number(0)})).status(), Status::kNotFound);
+  EXPECT_FALSE(reply->finish(number(7)));
+  EXPECT_FALSE(reply->fail(Error(Status::kDenied, "x")));
+  // The other way round the failure comes second.
+  EXPECT_EQ(group.call(0, "w1", "fail", {number(1)}).as_int64(), 5);
+  EXPECT_TRUE(is_finished);
+}
+
 TEST(Calls, ADroppedReplyIsRemote) {
   RpcGroup group(2);
   group.rpc(1).register_function("drop", [](Invocation& invocation) { invocation.defer(); });

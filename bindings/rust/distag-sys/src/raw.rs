@@ -2051,12 +2051,13 @@ functions! {
     distag_invocation_defer(invocation: *mut distag_invocation, out_reply: *mut *mut distag_reply, err: *mut distag_error) -> i32;
     /// Answers with `error` when it is there and failed, else with `value` (NULL: null). A function that fails
     /// after it has deferred, and before this, answers its own failure, also when it has released the reply.
-    /// Fails: INVALID_STATE the second time, and after the shutdown of its worker.
+    /// Fails: INVALID_STATE the second time, also after that failure, and after the shutdown of its worker.
     [123, crate::library::refused(err)]
     distag_reply_finish(reply: *mut distag_reply, value: *mut distag_value, error: *const distag_error, err: *mut distag_error) -> i32;
     /// Answers with `error` when it is there and failed, else with `value` (NULL: null). A function that fails
     /// after it has deferred, and before this, answers its own failure, also when it has released the reply.
-    /// Fails: INVALID_STATE the second time, and after the shutdown of its worker. 1: no caller waits any more
+    /// Fails: INVALID_STATE the second time, also after that failure, and after the shutdown of its worker. 1: no
+    /// caller waits any more
     [124, core::mem::zeroed()]
     distag_reply_is_cancelled(reply: *mut distag_reply) -> i32;
     /// Calls a function of the worker named `to`, possibly itself, and waits for the answer. A built-in op can be

@@ -98,6 +98,24 @@ fn the_error_of_a_deferred_answer_keeps_its_code_and_rank() {
     assert!(failure.may_have_run(), "{failure}");
 }
 
+#[test]
+fn a_reply_is_refused_once_its_function_has_failed() {
+    let kept = Arc::new(Mutex::new(None));
+    let keep = kept.clone();
+    let group = Group::new(move |worker| {
+        let keep = keep.clone();
+        worker.register("both", move |call: &Call| -> Result<()> {
+            *keep.lock().unwrap() = Some(call.defer()?);
+            Err(Error::user(1234, "after all"))
+        })
+    });
+    let failure = group.a().call::<()>("b", "both", ()).unwrap_err();
+    assert_eq!(failure.code(), Code::User(1234), "{failure}");
+    let refused = kept.lock().unwrap().take().unwrap().finish(Ok(5i64)).unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidState, "{refused}");
+    assert!(refused.to_string().contains("its function failed"), "{refused}");
+}
+
 /// An error of this program, which is found again where its function ran in this process.
 #[derive(Debug, PartialEq)]
 struct NotToday(i64);

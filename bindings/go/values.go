@@ -301,7 +301,8 @@ func fromItems(value *C.distag_value) (any, error) {
 }
 
 // As converts what a call gave to a type: numbers that fit, lists and maps item by item. T is any, an own type of these
-// kinds, *Tensor, *RRef, or the type of an object.
+// kinds, *Tensor, *RRef, or the type of an object. A number is rounded to a float32; a finite one beyond its range does
+// not fit, nor does an integer that is no float64.
 func As[T any](value any) (T, error) {
 	if exact, ok := value.(T); ok {
 		return exact, nil
@@ -346,7 +347,7 @@ func convert(value any, target reflect.Value) error {
 			target.SetUint(uint64(v))
 		case target.CanFloat() && int64(float64(v)) == v && v != math.MaxInt64:
 			target.SetFloat(float64(v))
-		case target.CanInt() || target.CanUint():
+		case target.CanInt() || target.CanUint() || target.CanFloat():
 			return at(usage("%d does not fit into %v", v, target.Type()), "")
 		default:
 			return mismatch

@@ -145,6 +145,14 @@ test("values of every kind, there and back", function()
   same(type(distag.tensor(5, "int64"):item()), "number")
 end)
 
+test("numbers are rounded to a float32, to infinity too, as in Python", function()
+  same(distag.tensor({ 1e300, -1e300, 0.1, 1e-300 }):numbers(), { math.huge, -math.huge, 0.10000000149011612, 0 })
+  local x = distag.tensor({ 1, 2 })
+  x:write({ 1e300, 3 })
+  same(x:numbers(), { math.huge, 3 })
+  same(distag.tensor(1e300, "float64"):item(), 1e300)
+end)
+
 test("a wait ends with its own event", function()
   local poll, taken, last = distag.poll, 0, nil
   distag.poll = function(seconds)

@@ -7,9 +7,13 @@
 #include "base/named_future.h"
 #include "base/not_started.h"
 #include "wire/codec.h"
+#include "wire/encoder.h"
 
 namespace distag {
 namespace {
+
+// The most bytes of a reason that stands beside another one.
+constexpr size_t kMostOfReason = 200;
 
 // The answer to a late call names the members that did not come; it is awaited this much longer.
 constexpr Nanos kPatience = kSecond;
@@ -209,6 +213,7 @@ void AllGather::on_answer(const TurnPointer& turn, const Future<Value>& answer) 
       return try_to_send(turn);
     }
     EachStep each;  // without memory for the context it still fails
+    each([&error, &turn] { add_own_reason(*turn, error); });
     each([&error, &turn] {
       const bool is_late = error.status() == Status::kDeadline;
       error.add_context(describe(turn->ranks) + (is_late ? " after " + describe_time(turn->timeout) : ""));
@@ -216,6 +221,15 @@ void AllGather::on_answer(const TurnPointer& turn, const Future<Value>& answer) 
     each([&error, &turn] { turn->future->fail(std::move(error)); });  // has no effect if the values have come
   }
   send_next_soon(turn);
+}
+
+// A turn may fail before its own failure has reached all members, for instance since others do not come. Its error then
+// has both reasons.
+void AllGather::add_own_reason(const Turn& turn, Error& error) {
+  if (!turn.failure) return;
+  const std::string reason = wire::mend_text(turn.failure->message(), kMostOfReason);
+  if (error.message().find(reason) != std::string::npos) return;  // the answer of the round
+  error.add_context(fmt::format("the value of this worker cannot be sent ({}); besides", reason));
 }
 
 // Posts a task, as the code that ended the turn may be in the middle of its work.
@@ -264,8 +278,10 @@ void AllGather::on_due(const TurnPointer& turn) {
   turn->timer = 0;
   if (is_next(*turn) && try_to_go_on(turn)) return;
   std::erase(turns_.at(turn->ranks), turn);
-  turn->future->fail(Error(Status::kDeadline, fmt::format("{}: after {} an earlier one of these ranks is not complete",
-                                                          describe(turn->ranks), describe_time(turn->timeout))));
+  Error error(Status::kDeadline,
+              fmt::format("after {} an earlier one of these ranks is not complete", describe_time(turn->timeout)));
+  add_own_reason(*turn, error);
+  turn->future->fail(std::move(error.add_context(describe(turn->ranks))));
 }
 
 // The member that should answer does not, though it lives. No caller waits for the values, but the turn is not over.
@@ -273,10 +289,11 @@ void AllGather::on_late(Turn& turn) {
   assert_on_loop(shared_.loop);
   turn.timer = 0;
   const int32_t first = turn.ranks.front();
-  Error late(Status::kDeadline, fmt::format("{}: after {} there is no answer of rank {}", describe(turn.ranks),
-                                            describe_time(turn.timeout), first) +
-                                    shared_.lack_text_of_rank(first));
-  turn.future->fail(std::move(late.set_origin_rank(first)));
+  Error error(Status::kDeadline, fmt::format("after {} there is no answer of rank {}{}", describe_time(turn.timeout),
+                                             first, shared_.lack_text_of_rank(first)));
+  error.set_origin_rank(first);
+  add_own_reason(turn, error);
+  turn.future->fail(std::move(error.add_context(describe(turn.ranks))));
 }
 
 // A waiting turn leaves the queue. The turn under way withdraws its call, which ends the turn.

@@ -62,6 +62,7 @@ class AllGather : public std::enable_shared_from_this<AllGather> {
   void try_to_send(const TurnPointer& turn);
   void send(const TurnPointer& turn);
   void on_answer(const TurnPointer& turn, const Future<Value>& answer);
+  static void add_own_reason(const Turn& turn, Error& error);
   bool is_next(const Turn& turn) const;
   bool try_to_go_on(const TurnPointer& turn);
   void on_due(const TurnPointer& turn);

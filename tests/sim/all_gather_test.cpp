@@ -252,6 +252,37 @@ TEST(AllGather, AValueWhoseSourceFailsFailsOnAll) {
   }
 }
 
+// Others do not come, are lost, or an earlier gathering is not complete: the error names the unsendable value too.
+TEST(AllGather, AFailureBesideAValueThatCannotBeSentHasBothReasons) {
+  const std::map<std::string, Value> wrong{{"exceeds the limit", Value(Tensor::empty(Dtype::kFloat64, {150'000}))},
+                                           {"nests 16 deep", nested(16)},
+                                           {"lost ?? here", failing(Status::kDeadline, "lost \xff\xff here")}};
+  for (const int32_t victim : {0, 1}) {
+    for (const auto& [fault, value] : wrong) {
+      SimGroupOptions options = options_for(3);
+      options.max_message_bytes = size_t{1} << 20;
+      SimWorkerGroup group(1, options);
+      group.start();
+      const auto begin = [&group, rank = victim, given = value](Nanos timeout) {
+        return group.worker(rank).group().all_gather(given, std::nullopt, timeout);
+      };
+      Error error = failure_of(begin(2 * kSecond));
+      expect_failure(error, Status::kDeadline, "missing: ");
+      expect_failure(error, Status::kDeadline, fault);
+      const Gathered earlier = gather(group, victim, 1);
+      error = failure_of(begin(kSecond));
+      expect_failure(error, Status::kDeadline, "an earlier one");
+      if (fault != "exceeds the limit") expect_failure(error, Status::kDeadline, fault);  // found when it is sent
+      earlier->cancel();
+      const Gathered waiting = begin(30 * kSecond);
+      group.scheduler().run_for(100 * kMillisecond);
+      group.kill(2);
+      expect_failure(failure_of(waiting), Status::kDisconnected, "\"w2\"");
+      expect_failure(failure_of(waiting), Status::kDisconnected, fault);
+    }
+  }
+}
+
 // A member of a later version may fail with a status that is unknown here.
 TEST(AllGather, AnUnknownStatusOfAFailureIsRemote) {
   for (const int64_t status : {int64_t{77}, int64_t{999}, int64_t{1000}}) {

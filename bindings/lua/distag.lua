@@ -678,7 +678,7 @@ local function serving(name, content)
     if each[name] == content then return each end
   end
 end
-local function next_tag(meaning)
+local function next_tag(meaning) -- of an event; of a call, with its function
   tags = tags + 1
   waiting[tags] = meaning
   return tags
@@ -695,17 +695,23 @@ local function resume(routine, ...)
   coroutine.resume(routine, ...)
   current, scope, scopes[routine] = before, outer, scope
 end
-local posted = {} -- the numbers of the workers to which events of futures come, by their tags
+-- A future posts one event, which wakes all that wait for it. By its tag: the number of the worker to which it comes,
+-- the address of the future, and the coroutines, as a list and as keys.
+local posted = {}
+local tag_at = {} -- of the event that a future has posted, by its address
+local function take_posted(tag)
+  local wake = posted[tag]
+  posted[tag], tag_at[wake.address] = nil, nil
+  return wake
+end
 -- A worker that is gone gives no event: the coroutines that wait for one look at their futures.
 local function forget(self)
   for index = #workers, 1, -1 do
     if workers[index].number == self.number then table.remove(workers, index) end
   end
   for _, tag in ipairs(keys_of(posted)) do
-    if posted[tag] == self.number then
-      local meaning = waiting[tag]
-      posted[tag], waiting[tag] = nil, nil
-      if type(meaning) == "thread" then resume(meaning) end
+    if posted[tag] and posted[tag].worker == self.number then -- else what was woken before has taken it
+      for _, each in ipairs(take_posted(tag)) do resume(each) end
     end
   end
 end
@@ -809,13 +815,13 @@ local function take(from, timeout_ns)
   if status == K.E_INVALID_STATE then forget(from) end -- it has left
   if status == K.E_DEADLINE or status == K.E_INVALID_STATE then return false end
   check(status, from)
-  local meaning, tag = waiting[tonumber(event.tag)], tonumber(event.tag)
+  local tag = tonumber(event.tag)
   if event.kind == K.EVENT_CALL then
-    serve(meaning, event.invocation)
+    serve(waiting[tag], event.invocation)
   else
+    local wake = take_posted(tag)
     C.distag_future_release(event.future)
-    waiting[tag], posted[tag] = nil, nil
-    if type(meaning) == "thread" then resume(meaning) end -- else the loop of an await goes on
+    for _, each in ipairs(wake) do resume(each) end -- outside of coroutines the loop of an await goes on
   end
   return true
 end
@@ -845,17 +851,23 @@ function future:is_done()
   return used(C.distag_future_poll(open(self, "future")), self) == 1
 end
 function future:cancel() used(C.distag_future_cancel(open(self, "future")), self) end
--- Has an event come to the worker of a future; one that came with a value may be of any worker that serves.
-local function post(self, meaning)
-  local tag = next_tag(meaning)
+-- Has an event come to the worker of a future, which wakes this coroutine too (nil: none). A future that came with a
+-- value may be of any worker that serves. Gives whether the event is still to come: a finalizer may take it meanwhile.
+local function post(self, routine)
+  local address = tonumber(ffi.cast("uintptr_t", self.handle))
+  local tag = tag_at[address] or next_tag()
+  local wake = posted[tag] or { address = address }
+  if routine and not wake[routine] then wake[routine], wake[#wake + 1] = true, routine end
+  if posted[tag] then return true end
+  posted[tag], tag_at[address] = wake, tag
   for _, each in ipairs(workers) do
+    wake.worker = each.number
     if (self.home == 0 or self.home == each.number)
       and used(C.distag_future_post(self.handle, each.handle, tag, fresh()), self, each) == 0 then
-      posted[tag] = each.number
-      return true
+      return posted[tag] == wake
     end
   end
-  waiting[tag] = nil
+  if posted[tag] then take_posted(tag) end
   return false
 end
 -- Not compiled: failures come by futures, and each shall have its own text whatever a finalizer calls meanwhile.
@@ -869,7 +881,7 @@ jit.off(lent_value)
 local function wait_for(self)
   local routine = coroutine.running()
   local is_ours = routine and spawned[routine]
-  while not self:is_done() and post(self, is_ours and routine or true) and is_ours do coroutine.yield() end
+  while not self:is_done() and post(self, is_ours and routine or nil) and is_ours do coroutine.yield() end
   while not self:is_done() do
     if M.poll(0.02) == 0 and #workers == 0 then check(C.distag_future_wait(self.handle, -1LL, fresh()), self) end
   end

@@ -33,6 +33,16 @@ test("calls both ways, at once, nested back to the caller", function()
   end)
 end)
 
+test("one event wakes all coroutines that wait for a future", function()
+  group({ echo = echo }, function(a)
+    local future, got, events = a:call_async("b", "echo", 7), {}, 0
+    for index = 1, 20 do distag.spawn(function() got[index] = future:await() end) end
+    while #got < 20 do events = events + distag.poll(1) end
+    for _, each in ipairs(got) do same(each, 7) end
+    assert(events < 10, events .. " events") -- the call and its answer, and what is left of the start
+  end)
+end)
+
 test("functions that fail with anything", function()
   local functions = { echo = echo, text = function() error("no such user") end, number = function() error(7, 0) end,
                       nothing = function() error() end, table = function() error({}) end,

@@ -32,9 +32,9 @@ namespace Distag.Raw {
         }
 
         /// <summary>For a handle that is not the first of a call: where a later one is closed, Mono forgets to give the earlier ones
-        /// back.</summary>
-        internal void MustBeOpen(string name) {
-            if (IsClosed) throw new ObjectDisposedException(name, "use it before its Dispose");
+        /// back. An index is that in a list of this name.</summary>
+        internal void MustBeOpen(string name, int index = -1) {
+            if (IsClosed) throw new ObjectDisposedException(index < 0 ? name : name + "[" + index + "]", "use it before its Dispose");
         }
 
         internal Held Hold() {
@@ -121,7 +121,7 @@ namespace Distag.Raw {
             for (int i = 0; i < handles.Length; i++) {
                 if (tensors[i] == null && !nullable) throw new ArgumentNullException(name + "[" + i + "]");
                 if (tensors[i] == null) continue;
-                tensors[i].Kept.MustBeOpen(name + "[" + i + "]");
+                tensors[i].Kept.MustBeOpen(name, i);
                 handles[i] = tensors[i].Kept;
             }
             return handles;

@@ -43,7 +43,7 @@ func Invoke[T any](ctx context.Context, w *Worker, to, function string, args ...
 	if err != nil {
 		return *new(T), err
 	}
-	return As[T](value)
+	return answerAs[T](value)
 }
 
 // prepared is a call with all its arguments in C.

@@ -142,7 +142,7 @@ func Await[T any](ctx context.Context, x *Future) (T, error) {
 	if err != nil {
 		return *new(T), err
 	}
-	return As[T](value)
+	return answerAs[T](value)
 }
 
 // WaitAll waits for all values, in their order, or the first failure; ctx cancels those that are left.

@@ -303,13 +303,18 @@ func fromItems(value *C.distag_value) (any, error) {
 // As converts what a call gave to a type: numbers that fit, lists and maps item by item. T is any, an own type of these
 // kinds, *Tensor, *RRef, or the type of an object. A number is rounded to a float32; a finite one beyond its range does
 // not fit, nor does an integer that is no float64.
-func As[T any](value any) (T, error) {
+func As[T any](value any) (T, error) { return asAt[T]("", value) }
+
+// answerAs is As for the answer of a call, which its errors name.
+func answerAs[T any](value any) (T, error) { return asAt[T]("answer", value) }
+
+func asAt[T any](place string, value any) (T, error) {
 	if exact, ok := value.(T); ok {
 		return exact, nil
 	}
 	var target T
 	if err := convert(value, reflect.ValueOf(&target).Elem()); err != nil {
-		return target, located(at(err, "answer"))
+		return target, located(at(err, place))
 	}
 	return target, nil
 }

@@ -263,7 +263,10 @@ func TestCallsThatWaitShareOneLook(t *testing.T) {
 }
 
 func TestWrongArguments(t *testing.T) {
-	a, _ := pair(t, map[string]any{"add": func(x *distag.Tensor, by []int8, how map[string]float64) float64 { return 0 }}, nil)
+	a, _ := pair(t, map[string]any{
+		"add":  func(x *distag.Tensor, by []int8, how map[string]float64) float64 { return 0 },
+		"give": func() any { return map[string]any{"layers": []any{1, "x"}} },
+	}, nil)
 	x := must(distag.Ones([]int64{2}))
 	for _, each := range []struct {
 		args []any
@@ -313,7 +316,7 @@ func TestWrongArguments(t *testing.T) {
 		is(t, err, distag.ErrInvalidArgument, said)
 	}
 	_, err = distag.As[[]float32]([]any{1e300})
-	is(t, err, distag.ErrInvalidArgument, "answer[0]: 1e+300 does not fit into float32")
+	is(t, err, distag.ErrInvalidArgument, "INVALID_ARGUMENT: [0]: 1e+300 does not fit into float32")
 	for _, fits := range []float64{math.Inf(1), math.Inf(-1), math.MaxFloat32, math.Nextafter(math.MaxFloat32, 1e300), -1e-300} {
 		same(t, must(distag.As[float32](fits)), float32(fits))
 	}
@@ -321,9 +324,13 @@ func TestWrongArguments(t *testing.T) {
 	_, err = distag.As[float64](int64(1<<53 + 1))
 	is(t, err, distag.ErrInvalidArgument, "answer: 9007199254740993 does not fit into float64")
 	_, err = distag.As[map[string][]int8](map[string]any{"layers": []any{int64(1), "x"}})
-	is(t, err, distag.ErrInvalidArgument, "answer.layers[1]: a string, where an int8 is wanted")
+	is(t, err, distag.ErrInvalidArgument, "INVALID_ARGUMENT: .layers[1]: a string, where an int8 is wanted")
 	_, err = distag.As[int]("x")
-	is(t, err, distag.ErrInvalidArgument, "answer: a string, where an int is wanted")
+	is(t, err, distag.ErrInvalidArgument, "INVALID_ARGUMENT: a string, where an int is wanted")
+	_, err = distag.Invoke[map[string][]int8](background, a, "b", "give")
+	is(t, err, distag.ErrInvalidArgument, "answer.layers[1]: a string, where an int8 is wanted")
+	_, err = distag.Await[int](background, must(a.CallAsync(background, "b", "give")))
+	is(t, err, distag.ErrInvalidArgument, "answer: a map[string]interface {}, where an int is wanted")
 	_, err = a.NewRRef(map[string]any{"layers": []string{"\xff"}})
 	is(t, err, distag.ErrInvalidArgument, "value.layers[0]: a text that is no UTF-8")
 	for _, strange := range []any{nil, 3, func(...int) {}, func() (int, int) { return 1, 2 }, (func())(nil)} {

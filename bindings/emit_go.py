@@ -128,15 +128,19 @@ def checks_text(api):
 
 def handle_lines(handle):
     type_, c_type = OWNERS[handle["name"]], f"C.{handle['type']}"
-    yield f"// hold gives the handle of x for one call, to be followed by drop, also where it is NULL: x is closed."
-    yield f"func (x *{type_}) hold() *{c_type} {{"
+    yield "// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, or closed: f then reports that."
+    yield f"func (x *{type_}) hold(f *frame) *{c_type} {{"
     yield "\tif x == nil {"
     yield "\t\treturn nil"
     yield "\t}"
-    yield f"\treturn (*{c_type})(x.acquire())"
+    yield f"\treturn (*{c_type})(x.acquire(f, \"{handle['name']}\"))"
     yield "}"
     yield ""
-    yield f"func (x *{type_}) drop() bool {{ return x != nil && x.handle.drop() }}"
+    yield f"func (x *{type_}) drop() {{"
+    yield "\tif x != nil {"
+    yield "\t\tx.handle.drop()"
+    yield "\t}"
+    yield "}"
     yield ""
     yield f"func release{type_}(pointer unsafe.Pointer) {{"
     yield f"\tC.{handle['release']}((*{c_type})(pointer))"
@@ -175,7 +179,7 @@ def getter_lines(function, getter):
     note = f" {function['note'][:1].upper()}{function['note'][1:]}." if function["note"] else ""
     yield from comment(f"{name}: {text}{note}")
     yield f"func (x *{owner}) {name}() {type_} {{"
-    yield f"\tfound := C.{function['name']}(x.hold())"
+    yield f"\tfound := C.{function['name']}(x.hold(nil))"
     if type_ == "string":
         yield "\ttext := C.GoString(found)"
         yield "\tx.drop()"
@@ -307,11 +311,11 @@ class Op:
         go = local(name)
         if name not in attributes:
             if any(each["kind"] == "many" and each["name"] == name for each in self.inputs):
-                return [f"\theld := holdAll({go})"], ["held.pointer()", f"C.size_t(len({go}))"]
+                return [], [f"holdAll(f, {go}).pointer()", f"C.size_t(len({go}))"]
             is_optional = any(each["kind"] == "optional" and each["name"] == name for each in self.inputs)
-            closed = [f"\tif {go}.isClosed() {{", f"\t\treturn nil, closedError(\"{self.op['name']}\", \"{name}\")",
+            closed = [f"\tif {go}.isClosed() {{", f"\t\treturn nil, closedError(\"{self.op['name']}: {name}\")",
                       "\t}"]
-            return closed if is_optional else [], [f"{go}.hold()"]
+            return closed if is_optional else [], [f"{go}.hold(f)"]
         type_ = attributes[name]["type"]
         if type_ == "int64[]" and isinstance(parameter.get("length"), int):
             return [f"\t{go}Pair, err := pair(\"{self.op['name']}\", \"{name}\", {go})", "\tif err != nil {",
@@ -338,9 +342,9 @@ class Op:
         many = [local(each["name"]) for each in self.inputs if each["kind"] == "many"]
         ones = [local(each["name"]) for each in self.inputs if each["kind"] != "many"]
         if ones:
-            yield f"\tf.drop({', '.join(ones)})"
+            yield f"\tdrop({', '.join(ones)})"
         if many:
-            yield f"\tf.dropAll({many[0]})"
+            yield f"\tdropAll({many[0]})"
             yield f"\treturn f.take({many[0]}...)"
         else:
             yield f"\treturn f.take({', '.join(ones)})"

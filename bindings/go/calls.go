@@ -70,32 +70,30 @@ func (p *prepared) prepare(ctx context.Context, w *Worker, to, function string, 
 	if p.args, err = p.arguments(args); err != nil {
 		return err
 	}
-	p.context = p.record.hold()
+	if p.context = p.record.hold(nil); p.record != nil {
+		p.held = append(p.held, p.record)
+	}
+	if p.record != nil && p.context == nil {
+		return closedError("the context")
+	}
 	return nil
 }
 
 // first gives the array of arguments, which has room behind its end.
 func (p *prepared) first() **C.distag_value { return &p.args[:1][0] }
 
-func (p *prepared) finish() {
-	if p.context != nil {
-		p.record.drop()
-	}
-	p.builder.close()
-}
-
 func (w *Worker) callBlocking(ctx context.Context, to, function string, args []any) (any, error) {
 	var p prepared
-	defer p.finish()
+	defer p.close()
 	if err := p.prepare(ctx, w, to, function, args); err != nil {
 		return nil, err
 	}
 	causes.expect(to)
 	defer causes.forget(to)
 	f := newFrame()
-	f.status = C.distag_go_call_blocking(w.hold(), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.timeout,
+	f.status = C.distag_go_call_blocking(w.hold(f), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.timeout,
 		p.label, &f.value, &f.err)
-	f.drop(w)
+	drop(w)
 	value := f.value
 	if err := f.finish(); err != nil {
 		return nil, causes.find(to, err)
@@ -107,30 +105,30 @@ func (w *Worker) callBlocking(ctx context.Context, to, function string, args []a
 // CallAsync is Call without waiting; the end of ctx cancels it only while somebody waits for it with that ctx.
 func (w *Worker) CallAsync(ctx context.Context, to, function string, args ...any) (*Future, error) {
 	var p prepared
-	defer p.finish()
+	defer p.close()
 	if err := p.prepare(ctx, w, to, function, args); err != nil {
 		return nil, err
 	}
 	return beginAt(to, func(f *frame) {
-		f.status = C.distag_go_call_async(w.hold(), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.timeout,
+		f.status = C.distag_go_call_async(w.hold(f), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.timeout,
 			p.label, &f.future, &f.err)
-		f.drop(w)
+		drop(w)
 	})
 }
 
 // Remote calls a function and leaves its answer at its worker; it returns before the function ran.
 func (w *Worker) Remote(ctx context.Context, to, function string, args ...any) (*RRef, error) {
 	var p prepared
-	defer p.finish()
+	defer p.close()
 	if err := p.prepare(ctx, w, to, function, args); err != nil {
 		return nil, err
 	}
 	causes.expect(to)
 	f := newFrame()
 	var made *C.distag_rref
-	f.status = C.distag_go_remote(w.hold(), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.timeout, p.label,
+	f.status = C.distag_go_remote(w.hold(f), p.context, p.to, p.function, p.first(), C.size_t(len(args)), p.timeout, p.label,
 		&made, &f.err)
-	f.drop(w)
+	drop(w)
 	if err := f.finish(); err != nil {
 		causes.forget(to)
 		return nil, err
@@ -177,8 +175,8 @@ func (w *Worker) NewRRef(value any) (*RRef, error) {
 	}
 	f := newFrame()
 	var made *C.distag_rref
-	f.status = C.distag_rref_create(w.hold(), converted, &made, &f.err)
-	f.drop(w)
+	f.status = C.distag_rref_create(w.hold(f), converted, &made, &f.err)
+	drop(w)
 	if err := f.finish(); err != nil {
 		return nil, err
 	}
@@ -192,8 +190,8 @@ func (x *RRef) Fetch(ctx context.Context) (any, error) {
 		return nil, err
 	}
 	value, err := run(ctx, func(f *frame) {
-		f.status = C.distag_go_fetch(x.hold(), s.record.hold(), s.timeout, s.label, &f.future, &f.err)
-		f.drop(x, s.record)
+		f.status = C.distag_go_fetch(x.hold(f), s.record.hold(f), s.timeout, s.label, &f.future, &f.err)
+		drop(x, s.record)
 	})
 	return value, causes.find(x.to, err)
 }
@@ -201,12 +199,8 @@ func (x *RRef) Fetch(ctx context.Context) (any, error) {
 // Local gives the value, or the object, at its owner.
 func (x *RRef) Local() (any, error) {
 	defer x.drop()
-	pointer := x.hold()
-	if pointer == nil {
-		return nil, closedError("Local", "the reference")
-	}
 	f := newFrame()
-	f.status = C.distag_rref_get_local(pointer, &f.value, &f.err)
+	f.status = C.distag_rref_get_local(x.hold(f), &f.value, &f.err)
 	value := f.value
 	if err := f.finish(); err != nil {
 		return nil, err
@@ -267,8 +261,8 @@ func (x *Reply) Finish(value any, failure error) error {
 		var converted *C.distag_value
 		if converted, failure = b.value(value, true); failure == nil {
 			f := newFrame()
-			f.status = C.distag_reply_finish(x.hold(), converted, nil, &f.err)
-			f.drop(x)
+			f.status = C.distag_reply_finish(x.hold(f), converted, nil, &f.err)
+			drop(x)
 			failure = f.finish()
 			if failure == nil {
 				return nil
@@ -281,8 +275,8 @@ func (x *Reply) Finish(value any, failure error) error {
 	defer answer.free()
 	setError(&answer.err, failure)
 	causes.keep(x.worker.Name(), &answer.err, failure)
-	f.status = C.distag_reply_finish(x.hold(), nil, &answer.err, &f.err)
-	f.drop(x)
+	f.status = C.distag_reply_finish(x.hold(f), nil, &answer.err, &f.err)
+	drop(x)
 	return f.finish()
 }
 
@@ -337,8 +331,8 @@ func (w *Worker) Register(name string, function any, callers ...string) error {
 	}
 	own := &offered{worker: w, name: name, run: adapted}
 	f := newFrame()
-	f.status = C.distag_go_register(w.hold(), text, C.uintptr_t(cgo.NewHandle(own)), list, count, &f.err)
-	f.drop(w)
+	f.status = C.distag_go_register(w.hold(f), text, C.uintptr_t(cgo.NewHandle(own)), list, count, &f.err)
+	drop(w)
 	if err := f.finish(); err != nil {
 		return err
 	}
@@ -495,7 +489,7 @@ func (c *callContext) look() bool {
 	if c.Context.Err() != nil {
 		return true
 	}
-	cancelled := C.distag_reply_is_cancelled((*C.distag_reply)(c.reply.acquire())) != 0
+	cancelled := C.distag_reply_is_cancelled((*C.distag_reply)(c.reply.acquire(nil, ""))) != 0
 	c.reply.drop()
 	if cancelled {
 		c.cancel()

@@ -7,7 +7,7 @@ import "C"
 
 import (
 	"context"
-	"math"
+	"fmt"
 	"runtime"
 	"runtime/cgo"
 	"unsafe"
@@ -44,14 +44,12 @@ func (w *Worker) NewContext(parent context.Context) (*Context, error) { return m
 func NewContext(parent context.Context) (*Context, error) { return makeContext(parent, nil) }
 
 func makeContext(parent context.Context, w *Worker) (*Context, error) {
-	if w != nil && w.closed() {
-		return nil, closedError("NewContext", "the worker")
-	}
 	f := newFrame()
 	var made *C.distag_context
-	f.status = C.distag_context_create(w.hold(), &made, &f.err)
-	f.drop(w)
+	f.status = C.distag_context_create(w.hold(f), &made, &f.err)
+	drop(w)
 	if err := f.finish(); err != nil {
+		C.distag_context_release(made)
 		return nil, err
 	}
 	return newContext(parent, w, made), nil
@@ -97,16 +95,16 @@ func (x *Context) BackwardWith(options BackwardOptions, roots ...*Tensor) error 
 	start := func(f *frame, future **C.distag_future) {
 		remote := make([]*C.distag_rref, len(options.RemoteRoots)+1)
 		for i, each := range options.RemoteRoots {
-			remote[i] = each.hold()
+			remote[i] = each.hold(f)
 		}
-		f.status = C.distag_go_backward(x.hold(), holdAll(roots).pointer(), C.size_t(len(roots)), mode,
+		f.status = C.distag_go_backward(x.hold(f), holdAll(f, roots).pointer(), C.size_t(len(roots)), mode,
 			C.uint32_t(truth(options.RetainGraph)), C.uint32_t(truth(options.CreateGraph)), timeout,
-			holdAll(options.Seeds).pointer(), &remote[0], C.size_t(len(options.RemoteRoots)), future, &f.err)
-		f.drop(x)
-		f.dropAll(roots)
-		f.dropAll(options.Seeds)
+			holdAll(f, options.Seeds).pointer(), &remote[0], C.size_t(len(options.RemoteRoots)), future, &f.err)
+		drop(x)
+		dropAll(roots)
+		dropAll(options.Seeds)
 		for _, each := range options.RemoteRoots {
-			f.drop(each)
+			drop(each)
 		}
 	}
 	causes.expect(codeOfOps)
@@ -124,9 +122,9 @@ func (x *Context) checkRoots(options BackwardOptions, roots []*Tensor) error {
 	if options.Seeds != nil && len(options.Seeds) != len(roots) {
 		return usage("Backward: %d seeds for %d roots: give one, or nil, for each", len(options.Seeds), len(roots))
 	}
-	for _, each := range options.Seeds {
+	for i, each := range options.Seeds {
 		if each.isClosed() {
-			return closedError("Backward", "a seed")
+			return closedError(fmt.Sprintf("Backward: seed %d", i))
 		}
 	}
 	return nil
@@ -139,16 +137,16 @@ type Gradients struct{ handle }
 func (x *Context) Gradients() (*Gradients, error) {
 	if x.worker != nil && x.Done() != nil {
 		if _, err := run(x, func(f *frame) {
-			f.status = C.distag_context_settle_async(x.hold(), &f.future, &f.err)
-			f.drop(x)
+			f.status = C.distag_context_settle_async(x.hold(f), &f.future, &f.err)
+			drop(x)
 		}); err != nil {
 			return nil, err
 		}
 	}
 	f := newFrame()
 	var made *C.distag_gradients
-	f.status = C.distag_get_gradients(x.hold(), &made, &f.err)
-	f.drop(x)
+	f.status = C.distag_get_gradients(x.hold(f), &made, &f.err)
+	drop(x)
 	if err := f.finish(); err != nil {
 		return nil, err
 	}
@@ -159,6 +157,12 @@ func (x *Context) Gradients() (*Gradients, error) {
 
 // Gradient gives the gradient of one leaf.
 func (x *Context) Gradient(leaf *Tensor) (*Tensor, error) {
+	if leaf == nil {
+		return nil, usage("Gradient: the leaf is nil: give a tensor that requires a gradient")
+	}
+	if leaf.closed() {
+		return nil, closedError("Gradient: the leaf")
+	}
 	g, err := x.Gradients()
 	if err != nil {
 		return nil, err
@@ -175,7 +179,7 @@ func (x *Context) Gradient(leaf *Tensor) (*Tensor, error) {
 // Find gives the gradient of a leaf; nil when no pass has reached it.
 func (x *Gradients) Find(leaf *Tensor) *Tensor {
 	defer x.drop()
-	found := retainTensor(C.distag_gradients_find(x.hold(), leaf.hold()))
+	found := retainTensor(C.distag_gradients_find(x.hold(nil), leaf.hold(nil)))
 	leaf.drop()
 	if found == nil {
 		return nil
@@ -186,7 +190,7 @@ func (x *Gradients) Find(leaf *Tensor) *Tensor {
 // Each gives every leaf and its gradient to a function, in the order of their ids.
 func (x *Gradients) Each(use func(leaf, gradient *Tensor)) {
 	for i := 0; i < x.Count(); i++ {
-		pointer := x.hold()
+		pointer := x.hold(nil)
 		leaf := retainTensor(C.distag_gradients_get_tensor(pointer, C.size_t(i)))
 		gradient := retainTensor(C.distag_gradients_get_gradient(pointer, C.size_t(i)))
 		x.drop()
@@ -211,15 +215,15 @@ func (x *Context) Info() (ContextInfo, error) {
 	var found C.distag_context_info
 	found.struct_size = C.sizeof_distag_context_info
 	f := newFrame()
-	f.status = C.distag_context_get_info(x.hold(), &found, &f.err)
-	f.drop(x)
+	f.status = C.distag_context_get_info(x.hold(f), &found, &f.err)
+	drop(x)
 	return contextInfoOf(&found), f.finish()
 }
 
 // Report gives passes and graph of the context on this worker in JSON.
 func (x *Context) Report() (string, error) {
-	return copyText(func(buffer *C.char, capacity C.size_t, size *C.size_t, err *C.distag_error) C.distag_status {
-		return C.distag_context_copy_report(x.hold(), buffer, capacity, size, err)
+	return copyText(func(f *frame, buffer *C.char, capacity C.size_t, size *C.size_t) C.distag_status {
+		return C.distag_context_copy_report(x.hold(f), buffer, capacity, size, &f.err)
 	}, x)
 }
 
@@ -235,9 +239,6 @@ type Optimizer struct {
 // rules and defaults of PyTorch. Parameters are *Tensor, or *RRef to a tensor or a list of tensors anywhere. The worker may
 // be nil when all are tensors of this process.
 func NewOptimizer(w *Worker, kind string, parameters []any, settings map[string]float64) (*Optimizer, error) {
-	if w != nil && w.closed() {
-		return nil, closedError("NewOptimizer", "the worker")
-	}
 	var b builder
 	defer b.close()
 	given, err := b.arguments(parameters)
@@ -250,9 +251,10 @@ func NewOptimizer(w *Worker, kind string, parameters []any, settings map[string]
 	}
 	f := newFrame()
 	var made *C.distag_optimizer
-	f.status = C.distag_optimizer_create(w.hold(), name, &given[:1][0], C.size_t(len(given)), &made, &f.err)
-	f.drop(w)
+	f.status = C.distag_optimizer_create(w.hold(f), name, &given[:1][0], C.size_t(len(given)), &made, &f.err)
+	drop(w)
 	if err := f.finish(); err != nil {
+		C.distag_optimizer_release(made)
 		return nil, err
 	}
 	o := &Optimizer{handle{pointer: unsafe.Pointer(made), release: releaseOptimizer}, w}
@@ -283,16 +285,16 @@ func (x *Optimizer) Set(setting string, value float64) error {
 		return err
 	}
 	f := newFrame()
-	f.status = C.distag_optimizer_set(x.hold(), name, C.double(value), &f.err)
-	f.drop(x)
+	f.status = C.distag_optimizer_set(x.hold(f), name, C.double(value), &f.err)
+	drop(x)
 	return f.finish()
 }
 
 // Step updates each parameter with its gradient in the context, at all owners side by side.
 func (x *Optimizer) Step(c *Context) error {
 	_, err := x.operate(c, func(s *settings, future **C.distag_future, f *frame) {
-		f.status = C.distag_go_step(x.hold(), c.hold(), s.timeout, future, &f.err)
-		f.drop(x, c)
+		f.status = C.distag_go_step(x.hold(f), c.hold(f), s.timeout, future, &f.err)
+		drop(x, c)
 	})
 	return err
 }
@@ -301,8 +303,8 @@ func (x *Optimizer) Step(c *Context) error {
 func (x *Optimizer) Clip(c *Context, maxNorm float64) (float64, error) {
 	var norm C.double
 	value, err := x.operate(c, func(s *settings, future **C.distag_future, f *frame) {
-		f.status = C.distag_go_clip(x.hold(), c.hold(), C.double(maxNorm), s.timeout, future, &norm, &f.err)
-		f.drop(x, c)
+		f.status = C.distag_go_clip(x.hold(f), c.hold(f), C.double(maxNorm), s.timeout, future, &norm, &f.err)
+		drop(x, c)
 	})
 	if err != nil || x.worker == nil {
 		return float64(norm), err
@@ -314,8 +316,8 @@ func (x *Optimizer) Clip(c *Context, maxNorm float64) (float64, error) {
 func (x *Optimizer) Save(ctx context.Context) (any, error) {
 	var state *C.distag_value
 	value, err := x.operate(ctx, func(s *settings, future **C.distag_future, f *frame) {
-		f.status = C.distag_go_save(x.hold(), s.timeout, future, &state, &f.err)
-		f.drop(x)
+		f.status = C.distag_go_save(x.hold(f), s.timeout, future, &state, &f.err)
+		drop(x)
 	})
 	if err != nil || x.worker != nil {
 		return value, err
@@ -333,8 +335,8 @@ func (x *Optimizer) Load(ctx context.Context, state any) error {
 		return err
 	}
 	_, err = x.operate(ctx, func(s *settings, future **C.distag_future, f *frame) {
-		f.status = C.distag_go_load(x.hold(), given[0], s.timeout, future, &f.err)
-		f.drop(x)
+		f.status = C.distag_go_load(x.hold(f), given[0], s.timeout, future, &f.err)
+		drop(x)
 	})
 	return err
 }
@@ -368,8 +370,11 @@ func ApplyCustom(name string, op CustomOp, inputs []*Tensor, outputs int) ([]*Te
 	if missing != nil {
 		return nil, missing
 	}
-	if op == nil || outputs < 0 || outputs > math.MaxInt32 {
-		return nil, usage("%s: an op and a number of outputs from 0 to %d are wanted, not %v and %d", name, math.MaxInt32, op, outputs)
+	if op == nil {
+		return nil, usage("%s: the op is nil: give a CustomOp", name)
+	}
+	if err := checkOutputs(name, outputs); err != nil {
+		return nil, err
 	}
 	text, err := cText("op", name)
 	if err != nil {
@@ -379,9 +384,9 @@ func ApplyCustom(name string, op CustomOp, inputs []*Tensor, outputs int) ([]*Te
 	defer causes.forget(codeOfOps)
 	made := make([]*C.distag_tensor, outputs+1)
 	f := newFrame()
-	f.status = C.distag_go_apply_custom(text, C.uintptr_t(cgo.NewHandle(op)), holdAll(inputs).pointer(),
+	f.status = C.distag_go_apply_custom(text, C.uintptr_t(cgo.NewHandle(op)), holdAll(f, inputs).pointer(),
 		C.size_t(len(inputs)), &made[0], C.size_t(outputs), &f.err)
-	f.dropAll(inputs)
+	dropAll(inputs)
 	if err := f.finish(); err != nil {
 		return nil, causes.find(codeOfOps, err)
 	}
@@ -419,9 +424,9 @@ func compute(run func([]*Tensor) ([]*Tensor, error), in **C.distag_tensor, inCou
 	if failure == nil {
 		for i, slot := range made {
 			if slot.isClosed() {
-				failure = closedError("a custom op", "what it gives")
+				failure = closedError(fmt.Sprintf("a custom op gives %d tensors, and tensor %d", len(made), i))
 			} else if slot != nil {
-				unsafe.Slice(out, int(outCount))[i] = retainTensor(slot.hold())
+				unsafe.Slice(out, int(outCount))[i] = retainTensor(slot.hold(nil))
 				slot.drop()
 			}
 		}
@@ -456,16 +461,16 @@ func (x *Tensor) AddHook(hook Hook) (uint64, error) {
 	}
 	f := newFrame()
 	var id C.uint64_t
-	f.status = C.distag_go_add_hook(x.hold(), C.uintptr_t(cgo.NewHandle(hook)), &id, &f.err)
-	f.drop(x)
+	f.status = C.distag_go_add_hook(x.hold(f), C.uintptr_t(cgo.NewHandle(hook)), &id, &f.err)
+	drop(x)
 	return uint64(id), f.finish()
 }
 
 // RemoveHook removes a hook by its id.
 func (x *Tensor) RemoveHook(id uint64) error {
 	f := newFrame()
-	f.status = C.distag_tensor_remove_hook(x.hold(), C.uint64_t(id), &f.err)
-	f.drop(x)
+	f.status = C.distag_tensor_remove_hook(x.hold(f), C.uint64_t(id), &f.err)
+	drop(x)
 	return f.finish()
 }
 

@@ -43,8 +43,8 @@ func HandleCount() uint64 { return uint64(C.distag_get_handle_count()) }
 
 // HandleReport gives them in JSON; with DISTAG_VALIDATE=1 in the environment one by one.
 func HandleReport() (string, error) {
-	return copyText(func(buffer *C.char, capacity C.size_t, size *C.size_t, err *C.distag_error) C.distag_status {
-		return C.distag_copy_handle_report(buffer, capacity, size, err)
+	return copyText(func(f *frame, buffer *C.char, capacity C.size_t, size *C.size_t) C.distag_status {
+		return C.distag_copy_handle_report(buffer, capacity, size, &f.err)
 	})
 }
 
@@ -52,16 +52,16 @@ func HandleReport() (string, error) {
 func MisuseCount() uint64 { return uint64(C.distag_get_misuse_count()) }
 
 // copyText gives what a function copies, whose length may be another the next time.
-func copyText(call func(*C.char, C.size_t, *C.size_t, *C.distag_error) C.distag_status, users ...user) (string, error) {
+func copyText(call func(f *frame, buffer *C.char, capacity C.size_t, size *C.size_t) C.distag_status, users ...user) (string, error) {
 	f := newFrame()
 	defer f.free()
 	buffer := make([]byte, 4096)
 	for {
 		var size C.size_t
-		f.status = call((*C.char)(unsafe.Pointer(&buffer[0])), C.size_t(len(buffer)), &size, &f.err)
-		f.drop(users...)
-		if f.status != 0 {
-			return "", f.failure(nil)
+		f.status = call(f, (*C.char)(unsafe.Pointer(&buffer[0])), C.size_t(len(buffer)), &size)
+		drop(users...)
+		if err := f.failure(nil); err != nil {
+			return "", err
 		}
 		if int(size) < len(buffer) {
 			return string(buffer[:size]), nil

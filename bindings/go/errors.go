@@ -104,9 +104,7 @@ func usage(format string, arguments ...any) error {
 	return &Error{Code: ErrInvalidArgument, OriginRank: -1, Message: fmt.Sprintf(format, arguments...)}
 }
 
-func closedError(what, name string) error {
-	return usage("%s: %s is closed: use it before its Close", what, name)
-}
+func closedError(name string) error { return usage("%s is closed: use it before its Close", name) }
 
 func goError(err *C.distag_error, cause error) error {
 	return &Error{Code: Code(err.code), OriginRank: int(err.origin_rank), Message: C.GoString(&err.message[0]),

@@ -45,7 +45,7 @@ func (x *Future) Close() error {
 
 // IsDone tells whether it is complete.
 func (x *Future) IsDone() bool {
-	done := C.distag_future_poll(x.hold()) != 0
+	done := C.distag_future_poll(x.hold(nil)) != 0
 	x.drop()
 	return done
 }
@@ -54,8 +54,8 @@ func (x *Future) IsDone() bool {
 func (x *Future) Done() <-chan struct{} {
 	x.once.Do(func() {
 		f := newFrame()
-		f.status = C.distag_go_on_done(x.hold(), C.uintptr_t(cgo.NewHandle(x.done)), &f.err)
-		f.drop(x)
+		f.status = C.distag_go_on_done(x.hold(f), C.uintptr_t(cgo.NewHandle(x.done)), &f.err)
+		drop(x)
 		if f.finish() != nil { // closed, or without memory: the waiting goroutine must not wait for ever
 			close(x.done)
 		}
@@ -71,7 +71,7 @@ func distagGoDelete(any C.uintptr_t) { cgo.Handle(any).Delete() }
 
 // Cancel asks the operation to stop, at the callee too; the future completes with CANCELLED unless it is complete.
 func (x *Future) Cancel() {
-	C.distag_future_cancel(x.hold())
+	C.distag_future_cancel(x.hold(nil))
 	x.drop()
 }
 
@@ -81,7 +81,7 @@ func (x *Future) Wait(ctx context.Context) (any, error) {
 		return nil, err
 	}
 	f := newFrame()
-	f.status = C.distag_future_get_value(x.hold(), &f.value, &f.err)
+	f.status = C.distag_future_get_value(x.hold(f), &f.value, &f.err)
 	defer x.drop()
 	value := f.value
 	if err := f.finish(); err != nil {
@@ -119,8 +119,8 @@ func (x *Future) wait(ctx context.Context) error {
 }
 
 func (x *Future) waitInside(f *frame, timeout C.int64_t) {
-	f.status = C.distag_future_wait(x.hold(), timeout, &f.err)
-	f.drop(x)
+	f.status = C.distag_future_wait(x.hold(f), timeout, &f.err)
+	drop(x)
 }
 
 // ended gives a failure the end of its ctx as its cause.
@@ -178,6 +178,7 @@ func begin(start func(f *frame)) (*Future, error) {
 	start(f)
 	pointer := f.future
 	if err := f.finish(); err != nil {
+		C.distag_future_release(pointer)
 		return nil, err
 	}
 	return newFuture(pointer), nil
@@ -243,7 +244,7 @@ func settingsOf(ctx context.Context) (settings, error) {
 		return s, err
 	}
 	if s.record != nil && s.record.closed() {
-		return s, closedError("call", "the Context")
+		return s, closedError("the context")
 	}
 	s.timeout = timeout
 	if label, ok := ctx.Value(labelKey).(string); ok {

@@ -6,17 +6,15 @@ package distag
 import "C"
 
 import (
-	"fmt"
 	"math"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"unsafe"
 )
 
 // handle owns one reference of C. A call holds it, so that a Close on another goroutine releases it only when the call is
-// over; what is closed gives NULL, which C refuses by name.
+// over; a closed one gives NULL.
 type handle struct {
 	pointer  unsafe.Pointer
 	release  func(unsafe.Pointer)
@@ -25,21 +23,21 @@ type handle struct {
 	bytes    int64 // of C's memory, for the collector
 }
 
-// acquire is followed by drop, also where it gives NULL.
-func (h *handle) acquire() unsafe.Pointer {
-	if h.users.Add(1) < 0 {
-		return nil
+// acquire is followed by drop, also where it gives NULL. A frame notes the kind of what is closed.
+func (h *handle) acquire(f *frame, kind string) unsafe.Pointer {
+	if h.users.Add(1) >= 0 {
+		return h.pointer
 	}
-	return h.pointer
+	if f != nil {
+		f.closed = kind
+	}
+	return nil
 }
 
-// drop tells whether it is closed.
-func (h *handle) drop() bool {
-	users := h.users.Add(-1)
-	if users == math.MinInt64 {
+func (h *handle) drop() {
+	if h.users.Add(-1) == math.MinInt64 {
 		h.end()
 	}
-	return users < 0
 }
 
 func (h *handle) end() {
@@ -99,24 +97,22 @@ type frame struct {
 	value  *C.distag_value
 	future *C.distag_future
 	status C.distag_status
-	closed user // one that the call wanted to use
+	closed string // the kind of a closed handle that the call wanted to use
 }
 
 // user of a call is what it holds.
-type user interface{ drop() bool }
+type user interface{ drop() }
 
-// drop ends what began with hold. C says of one that is closed that it is NULL.
-func (f *frame) drop(users ...user) {
+// drop ends what began with hold.
+func drop(users ...user) {
 	for _, each := range users {
-		if each.drop() && f.status == C.DISTAG_E_INVALID_ARGUMENT {
-			f.closed = each
-		}
+		each.drop()
 	}
 }
 
-func (f *frame) dropAll(tensors []*Tensor) {
+func dropAll(tensors []*Tensor) {
 	for _, each := range tensors {
-		f.drop(each)
+		each.drop()
 	}
 }
 
@@ -130,17 +126,18 @@ func newFrame() *frame { return frames.Get().(*frame) }
 
 func (f *frame) free() {
 	f.err.code, f.err.origin_rank, f.err.flags, f.err.message[0] = 0, -1, 0, 0
-	f.tensor, f.value, f.future, f.closed = nil, nil, nil, nil
+	f.tensor, f.value, f.future, f.closed = nil, nil, nil, ""
 	frames.Put(f)
 }
 
-// failure is the error of the call, nil after success. It frees nothing.
+// failure is the error of the call, nil after success. It frees nothing. A call with a closed handle has failed, also
+// where C takes NULL for "none".
 func (f *frame) failure(cause error) error {
+	if f.closed != "" {
+		return closedError("the " + f.closed)
+	}
 	if f.status == 0 {
 		return nil
-	}
-	if f.closed != nil {
-		return usage("the %s is closed: use it before its Close", strings.ToLower(fmt.Sprintf("%T", f.closed)[len("*distag."):]))
 	}
 	return goError(&f.err, cause)
 }
@@ -154,11 +151,12 @@ func (f *frame) finish() error {
 
 // take gives the tensor that the call made, in the scope of the first input that has one, and ends the frame.
 func (f *frame) take(inputs ...*Tensor) (*Tensor, error) {
-	if f.status != 0 {
-		return nil, f.finish()
+	pointer := f.tensor
+	if err := f.finish(); err != nil {
+		C.distag_tensor_release(pointer)
+		return nil, err
 	}
-	made := newTensor(f.tensor)
-	f.free()
+	made := newTensor(pointer)
 	inherit(made, inputs)
 	return made, nil
 }

@@ -9,15 +9,19 @@ import "C"
 
 import "unsafe"
 
-// hold gives the handle of x for one call, to be followed by drop, also where it is NULL: x is closed.
-func (x *Tensor) hold() *C.distag_tensor {
+// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, or closed: f then reports that.
+func (x *Tensor) hold(f *frame) *C.distag_tensor {
 	if x == nil {
 		return nil
 	}
-	return (*C.distag_tensor)(x.acquire())
+	return (*C.distag_tensor)(x.acquire(f, "tensor"))
 }
 
-func (x *Tensor) drop() bool { return x != nil && x.handle.drop() }
+func (x *Tensor) drop() {
+	if x != nil {
+		x.handle.drop()
+	}
+}
 
 func releaseTensor(pointer unsafe.Pointer) {
 	C.distag_tensor_release((*C.distag_tensor)(pointer))
@@ -30,15 +34,19 @@ func retainTensor(pointer *C.distag_tensor) *C.distag_tensor {
 	return pointer
 }
 
-// hold gives the handle of x for one call, to be followed by drop, also where it is NULL: x is closed.
-func (x *Worker) hold() *C.distag_worker {
+// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, or closed: f then reports that.
+func (x *Worker) hold(f *frame) *C.distag_worker {
 	if x == nil {
 		return nil
 	}
-	return (*C.distag_worker)(x.acquire())
+	return (*C.distag_worker)(x.acquire(f, "worker"))
 }
 
-func (x *Worker) drop() bool { return x != nil && x.handle.drop() }
+func (x *Worker) drop() {
+	if x != nil {
+		x.handle.drop()
+	}
+}
 
 func releaseWorker(pointer unsafe.Pointer) {
 	C.distag_worker_release((*C.distag_worker)(pointer))
@@ -51,15 +59,19 @@ func retainWorker(pointer *C.distag_worker) *C.distag_worker {
 	return pointer
 }
 
-// hold gives the handle of x for one call, to be followed by drop, also where it is NULL: x is closed.
-func (x *Reply) hold() *C.distag_reply {
+// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, or closed: f then reports that.
+func (x *Reply) hold(f *frame) *C.distag_reply {
 	if x == nil {
 		return nil
 	}
-	return (*C.distag_reply)(x.acquire())
+	return (*C.distag_reply)(x.acquire(f, "reply"))
 }
 
-func (x *Reply) drop() bool { return x != nil && x.handle.drop() }
+func (x *Reply) drop() {
+	if x != nil {
+		x.handle.drop()
+	}
+}
 
 func releaseReply(pointer unsafe.Pointer) {
 	C.distag_reply_release((*C.distag_reply)(pointer))
@@ -72,15 +84,19 @@ func retainReply(pointer *C.distag_reply) *C.distag_reply {
 	return pointer
 }
 
-// hold gives the handle of x for one call, to be followed by drop, also where it is NULL: x is closed.
-func (x *Future) hold() *C.distag_future {
+// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, or closed: f then reports that.
+func (x *Future) hold(f *frame) *C.distag_future {
 	if x == nil {
 		return nil
 	}
-	return (*C.distag_future)(x.acquire())
+	return (*C.distag_future)(x.acquire(f, "future"))
 }
 
-func (x *Future) drop() bool { return x != nil && x.handle.drop() }
+func (x *Future) drop() {
+	if x != nil {
+		x.handle.drop()
+	}
+}
 
 func releaseFuture(pointer unsafe.Pointer) {
 	C.distag_future_release((*C.distag_future)(pointer))
@@ -93,15 +109,19 @@ func retainFuture(pointer *C.distag_future) *C.distag_future {
 	return pointer
 }
 
-// hold gives the handle of x for one call, to be followed by drop, also where it is NULL: x is closed.
-func (x *Context) hold() *C.distag_context {
+// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, or closed: f then reports that.
+func (x *Context) hold(f *frame) *C.distag_context {
 	if x == nil {
 		return nil
 	}
-	return (*C.distag_context)(x.acquire())
+	return (*C.distag_context)(x.acquire(f, "context"))
 }
 
-func (x *Context) drop() bool { return x != nil && x.handle.drop() }
+func (x *Context) drop() {
+	if x != nil {
+		x.handle.drop()
+	}
+}
 
 func releaseContext(pointer unsafe.Pointer) {
 	C.distag_context_release((*C.distag_context)(pointer))
@@ -114,15 +134,19 @@ func retainContext(pointer *C.distag_context) *C.distag_context {
 	return pointer
 }
 
-// hold gives the handle of x for one call, to be followed by drop, also where it is NULL: x is closed.
-func (x *Gradients) hold() *C.distag_gradients {
+// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, or closed: f then reports that.
+func (x *Gradients) hold(f *frame) *C.distag_gradients {
 	if x == nil {
 		return nil
 	}
-	return (*C.distag_gradients)(x.acquire())
+	return (*C.distag_gradients)(x.acquire(f, "gradients"))
 }
 
-func (x *Gradients) drop() bool { return x != nil && x.handle.drop() }
+func (x *Gradients) drop() {
+	if x != nil {
+		x.handle.drop()
+	}
+}
 
 func releaseGradients(pointer unsafe.Pointer) {
 	C.distag_gradients_release((*C.distag_gradients)(pointer))
@@ -135,15 +159,19 @@ func retainGradients(pointer *C.distag_gradients) *C.distag_gradients {
 	return pointer
 }
 
-// hold gives the handle of x for one call, to be followed by drop, also where it is NULL: x is closed.
-func (x *RRef) hold() *C.distag_rref {
+// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, or closed: f then reports that.
+func (x *RRef) hold(f *frame) *C.distag_rref {
 	if x == nil {
 		return nil
 	}
-	return (*C.distag_rref)(x.acquire())
+	return (*C.distag_rref)(x.acquire(f, "rref"))
 }
 
-func (x *RRef) drop() bool { return x != nil && x.handle.drop() }
+func (x *RRef) drop() {
+	if x != nil {
+		x.handle.drop()
+	}
+}
 
 func releaseRRef(pointer unsafe.Pointer) {
 	C.distag_rref_release((*C.distag_rref)(pointer))
@@ -156,15 +184,19 @@ func retainRRef(pointer *C.distag_rref) *C.distag_rref {
 	return pointer
 }
 
-// hold gives the handle of x for one call, to be followed by drop, also where it is NULL: x is closed.
-func (x *Optimizer) hold() *C.distag_optimizer {
+// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, or closed: f then reports that.
+func (x *Optimizer) hold(f *frame) *C.distag_optimizer {
 	if x == nil {
 		return nil
 	}
-	return (*C.distag_optimizer)(x.acquire())
+	return (*C.distag_optimizer)(x.acquire(f, "optimizer"))
 }
 
-func (x *Optimizer) drop() bool { return x != nil && x.handle.drop() }
+func (x *Optimizer) drop() {
+	if x != nil {
+		x.handle.drop()
+	}
+}
 
 func releaseOptimizer(pointer unsafe.Pointer) {
 	C.distag_optimizer_release((*C.distag_optimizer)(pointer))
@@ -177,15 +209,19 @@ func retainOptimizer(pointer *C.distag_optimizer) *C.distag_optimizer {
 	return pointer
 }
 
-// hold gives the handle of x for one call, to be followed by drop, also where it is NULL: x is closed.
-func (x *Mesh) hold() *C.distag_mesh {
+// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, or closed: f then reports that.
+func (x *Mesh) hold(f *frame) *C.distag_mesh {
 	if x == nil {
 		return nil
 	}
-	return (*C.distag_mesh)(x.acquire())
+	return (*C.distag_mesh)(x.acquire(f, "mesh"))
 }
 
-func (x *Mesh) drop() bool { return x != nil && x.handle.drop() }
+func (x *Mesh) drop() {
+	if x != nil {
+		x.handle.drop()
+	}
+}
 
 func releaseMesh(pointer unsafe.Pointer) {
 	C.distag_mesh_release((*C.distag_mesh)(pointer))
@@ -311,35 +347,35 @@ func meshStatsOf(found *C.distag_mesh_stats) MeshStats {
 
 // DType: Properties of a tensor.
 func (x *Tensor) DType() DType {
-	found := C.distag_tensor_get_dtype(x.hold())
+	found := C.distag_tensor_get_dtype(x.hold(nil))
 	x.drop()
 	return DType(found)
 }
 
 // Ndim: Properties of a tensor.
 func (x *Tensor) Ndim() int {
-	found := C.distag_tensor_get_ndim(x.hold())
+	found := C.distag_tensor_get_ndim(x.hold(nil))
 	x.drop()
 	return int(found)
 }
 
 // Count: Properties of a tensor. Elements.
 func (x *Tensor) Count() int {
-	found := C.distag_tensor_get_count(x.hold())
+	found := C.distag_tensor_get_count(x.hold(nil))
 	x.drop()
 	return int(found)
 }
 
 // Size: Properties of a tensor. Bytes, as copy_data needs.
 func (x *Tensor) Size() int {
-	found := C.distag_tensor_get_size(x.hold())
+	found := C.distag_tensor_get_size(x.hold(nil))
 	x.drop()
 	return int(found)
 }
 
 // ID: Properties of a tensor. Same id, same tensor, in this process.
 func (x *Tensor) ID() uint64 {
-	found := C.distag_tensor_get_id(x.hold())
+	found := C.distag_tensor_get_id(x.hold(nil))
 	x.drop()
 	return uint64(found)
 }
@@ -347,21 +383,21 @@ func (x *Tensor) ID() uint64 {
 // RequiresGrad: Asks for gradients with respect to this tensor (1) or not (0). Fails: INVALID_STATE when it has a
 // history, INVALID_ARGUMENT when its dtype is not a floating one. 1 also for results of such tensors.
 func (x *Tensor) RequiresGrad() bool {
-	found := C.distag_tensor_get_requires_grad(x.hold())
+	found := C.distag_tensor_get_requires_grad(x.hold(nil))
 	x.drop()
 	return found != 0
 }
 
 // FD: A descriptor that is readable while distag_worker_poll has something to run; -1 with the pool executor.
 func (x *Worker) FD() int64 {
-	found := C.distag_worker_get_fd(x.hold())
+	found := C.distag_worker_get_fd(x.hold(nil))
 	x.drop()
 	return int64(found)
 }
 
 // Name: The place of the worker in its group. NULL as long as it depends on the rank.
 func (x *Worker) Name() string {
-	found := C.distag_worker_get_name(x.hold())
+	found := C.distag_worker_get_name(x.hold(nil))
 	text := C.GoString(found)
 	x.drop()
 	return text
@@ -369,14 +405,14 @@ func (x *Worker) Name() string {
 
 // Rank: The place of the worker in its group. -1 before the start.
 func (x *Worker) Rank() int {
-	found := C.distag_worker_get_rank(x.hold())
+	found := C.distag_worker_get_rank(x.hold(nil))
 	x.drop()
 	return int(found)
 }
 
 // WorldSize: The place of the worker in its group. In an open world, the living members.
 func (x *Worker) WorldSize() int {
-	found := C.distag_worker_get_world_size(x.hold())
+	found := C.distag_worker_get_world_size(x.hold(nil))
 	x.drop()
 	return int(found)
 }
@@ -386,28 +422,28 @@ func (x *Worker) WorldSize() int {
 // INVALID_STATE the second time, also after that failure, and after the shutdown of its worker. 1: no caller waits
 // any more.
 func (x *Reply) IsCancelled() bool {
-	found := C.distag_reply_is_cancelled(x.hold())
+	found := C.distag_reply_is_cancelled(x.hold(nil))
 	x.drop()
 	return found != 0
 }
 
 // ID: The same on every worker: rank of the creator in the upper 16 bits, a counter below.
 func (x *Context) ID() uint64 {
-	found := C.distag_context_get_id(x.hold())
+	found := C.distag_context_get_id(x.hold(nil))
 	x.drop()
 	return uint64(found)
 }
 
 // Count: The leaves that were reached, in the order of their ids.
 func (x *Gradients) Count() int {
-	found := C.distag_gradients_get_count(x.hold())
+	found := C.distag_gradients_get_count(x.hold(nil))
 	x.drop()
 	return int(found)
 }
 
 // Owner: Properties of a reference. Name of the worker that has the value.
 func (x *RRef) Owner() string {
-	found := C.distag_rref_get_owner(x.hold())
+	found := C.distag_rref_get_owner(x.hold(nil))
 	text := C.GoString(found)
 	x.drop()
 	return text
@@ -415,28 +451,28 @@ func (x *RRef) Owner() string {
 
 // IsOwner: Properties of a reference. 1: this handle's worker has it.
 func (x *RRef) IsOwner() bool {
-	found := C.distag_rref_is_owner(x.hold())
+	found := C.distag_rref_is_owner(x.hold(nil))
 	x.drop()
 	return found != 0
 }
 
 // IsConfirmed: Properties of a reference. 1: the owner knows of this reference.
 func (x *RRef) IsConfirmed() bool {
-	found := C.distag_rref_is_confirmed(x.hold())
+	found := C.distag_rref_is_confirmed(x.hold(nil))
 	x.drop()
 	return found != 0
 }
 
 // ID: Properties of a reference. The same for all references to one value.
 func (x *RRef) ID() uint64 {
-	found := C.distag_rref_get_id(x.hold())
+	found := C.distag_rref_get_id(x.hold(nil))
 	x.drop()
 	return uint64(found)
 }
 
 // Spec: How a tensor lies: its mesh or line, and its spec in the first notation. NULL for one that is not sharded.
 func (x *Tensor) Spec() string {
-	found := C.distag_tensor_get_spec(x.hold())
+	found := C.distag_tensor_get_spec(x.hold(nil))
 	text := C.GoString(found)
 	x.drop()
 	return text

@@ -47,16 +47,16 @@ func (w *Worker) StartTrace(options TraceOptions) error {
 		return err
 	}
 	f := newFrame()
-	f.status = C.distag_go_start_trace(w.hold(), folder, C.uint64_t(options.MaxBytes), &f.err)
-	f.drop(w)
+	f.status = C.distag_go_start_trace(w.hold(f), folder, C.uint64_t(options.MaxBytes), &f.err)
+	drop(w)
 	return f.finish()
 }
 
 // StopTrace ends the trace, if there is one, and closes its file, as the shutdown does.
 func (w *Worker) StopTrace() error {
 	f := newFrame()
-	f.status = C.distag_worker_stop_trace(w.hold(), &f.err)
-	f.drop(w)
+	f.status = C.distag_worker_stop_trace(w.hold(f), &f.err)
+	drop(w)
 	return f.finish()
 }
 
@@ -69,15 +69,15 @@ func (w *Worker) Trace(label string) (end func(), err error) {
 	text := append([]byte(label), 0)
 	var span C.uint64_t
 	f := newFrame()
-	f.status = C.distag_trace_begin(w.hold(), (*C.char)(unsafe.Pointer(&text[0])), &span, &f.err)
-	f.drop(w)
+	f.status = C.distag_trace_begin(w.hold(f), (*C.char)(unsafe.Pointer(&text[0])), &span, &f.err)
+	drop(w)
 	if err := f.finish(); err != nil || span == 0 {
 		return func() {}, err
 	}
 	var once sync.Once
 	return func() {
 		once.Do(func() {
-			C.distag_trace_end(w.hold(), span)
+			C.distag_trace_end(w.hold(nil), span)
 			w.drop()
 		})
 	}, nil
@@ -102,9 +102,9 @@ func VisualizeSharding(spec string, shape []int64, options PictureOptions) (stri
 // Visualize draws which members hold which part of a tensor under a spec, such as "('data', None)".
 func (m *Mesh) Visualize(spec string, shape []int64, options PictureOptions) (string, error) {
 	defer m.drop()
-	mesh := m.hold()
+	mesh := m.hold(nil)
 	if mesh == nil {
-		return "", closedError("Visualize", "the mesh")
+		return "", closedError("the mesh")
 	}
 	return visualize(mesh, spec, shape, options)
 }
@@ -123,9 +123,9 @@ func visualize(mesh *C.distag_mesh, spec string, shape []int64, options PictureO
 			return "", usage("Visualize: %d is no width and no dim: give a number of 0 .. %d", number, math.MaxInt32)
 		}
 	}
-	return copyText(func(buffer *C.char, capacity C.size_t, size *C.size_t, err *C.distag_error) C.distag_status {
+	return copyText(func(f *frame, buffer *C.char, capacity C.size_t, size *C.size_t) C.distag_status {
 		return C.distag_go_visualize(mesh, text, ints(shape), C.size_t(len(shape)), C.uint32_t(options.Format),
 			C.uint32_t(truth(options.Color)), C.uint32_t(options.Width), C.uint32_t(options.Row), C.uint32_t(options.Column),
-			label, buffer, capacity, size, err)
+			label, buffer, capacity, size, &f.err)
 	})
 }

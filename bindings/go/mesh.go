@@ -29,9 +29,6 @@ func newMesh(pointer *C.distag_mesh) *Mesh {
 
 // NewMesh makes a mesh of all living members of the group, and waits until they have come.
 func (w *Worker) NewMesh(ctx context.Context, axes ...MeshAxis) (*Mesh, error) {
-	if w != nil && w.closed() {
-		return nil, closedError("NewMesh", "the worker")
-	}
 	var t texts
 	defer t.free()
 	names, shape := make([]string, len(axes)), make([]int64, len(axes))
@@ -44,8 +41,8 @@ func (w *Worker) NewMesh(ctx context.Context, axes ...MeshAxis) (*Mesh, error) {
 	}
 	var made *C.distag_mesh
 	future, err := begin(func(f *frame) {
-		f.status = C.distag_mesh_create_async(w.hold(), nil, 0, ints(shape), array, count, nil, &made, &f.future, &f.err)
-		f.drop(w)
+		f.status = C.distag_mesh_create_async(w.hold(f), nil, 0, ints(shape), array, count, nil, &made, &f.future, &f.err)
+		drop(w)
 	})
 	if err != nil {
 		return nil, err
@@ -94,8 +91,8 @@ func (m *Mesh) Collective(ctx context.Context, kind CollectiveKind, x *Tensor, o
 	c.reduction, c.dim, c.dim_to = C.uint32_t(options.Reduction), C.int64_t(options.Dim), C.int64_t(options.DimTo)
 	c.root, c.shift, c.timeout_ns = C.int64_t(options.Root), C.int64_t(options.Shift), timeout
 	value, err := run(ctx, func(f *frame) {
-		f.status = C.distag_collective_async(m.hold(), C.uint32_t(kind), axes, x.hold(), &c, &f.future, &f.err)
-		f.drop(m, x)
+		f.status = C.distag_collective_async(m.hold(f), C.uint32_t(kind), axes, x.hold(f), &c, &f.future, &f.err)
+		drop(m, x)
 	})
 	if err != nil {
 		return nil, err
@@ -108,8 +105,8 @@ func (m *Mesh) Stats() (MeshStats, error) {
 	var found C.distag_mesh_stats
 	found.struct_size = C.uint32_t(unsafe.Sizeof(found))
 	f := newFrame()
-	f.status = C.distag_mesh_get_stats(m.hold(), &found, &f.err)
-	f.drop(m)
+	f.status = C.distag_mesh_get_stats(m.hold(f), &found, &f.err)
+	drop(m)
 	return meshStatsOf(&found), f.finish()
 }
 
@@ -117,8 +114,8 @@ func (m *Mesh) Stats() (MeshStats, error) {
 func (m *Mesh) NewJointContext(parent context.Context) (*Context, error) {
 	f := newFrame()
 	var made *C.distag_context
-	f.status = C.distag_context_create_joint(m.hold(), &made, &f.err)
-	f.drop(m)
+	f.status = C.distag_context_create_joint(m.hold(f), &made, &f.err)
+	drop(m)
 	if err := f.finish(); err != nil {
 		return nil, err
 	}
@@ -134,8 +131,8 @@ func (x *Tensor) MarkSharding(m *Mesh, spec string, sourceRank int) error {
 	}
 	f := newFrame()
 	hostWait(func() {
-		f.status = C.distag_tensor_mark_sharding(x.hold(), m.hold(), text, C.int32_t(sourceRank), &f.err)
-		f.drop(x, m)
+		f.status = C.distag_tensor_mark_sharding(x.hold(f), m.hold(f), text, C.int32_t(sourceRank), &f.err)
+		drop(x, m)
 	})
 	return f.finish()
 }
@@ -148,8 +145,8 @@ func (x *Tensor) Redistribute(spec string) (*Tensor, error) {
 	}
 	f := newFrame()
 	hostWait(func() {
-		f.status = C.distag_redistribute(x.hold(), text, 0, &f.tensor, &f.err)
-		f.drop(x)
+		f.status = C.distag_redistribute(x.hold(f), text, 0, &f.tensor, &f.err)
+		drop(x)
 	})
 	return f.take(x)
 }
@@ -161,16 +158,16 @@ func (m *Mesh) FromLocal(local *Tensor, spec string, shape ...int64) (*Tensor, e
 		return nil, err
 	}
 	f := newFrame()
-	f.status = C.distag_tensor_from_local(m.hold(), local.hold(), text, ints(shape), C.size_t(len(shape)), nil, &f.tensor, &f.err)
-	f.drop(m, local)
+	f.status = C.distag_tensor_from_local(m.hold(f), local.hold(f), text, ints(shape), C.size_t(len(shape)), nil, &f.tensor, &f.err)
+	drop(m, local)
 	return f.take(local)
 }
 
 // ToLocal gives the shard of this worker as a plain tensor.
 func (x *Tensor) ToLocal() (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_tensor_to_local(x.hold(), nil, &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_tensor_to_local(x.hold(f), nil, &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
@@ -181,8 +178,8 @@ func (x *Tensor) Whole(ctx context.Context, rank int) (*Tensor, error) {
 		return nil, err
 	}
 	value, err := run(ctx, func(f *frame) {
-		f.status = C.distag_tensor_gather_async(x.hold(), C.int32_t(rank), timeout, &f.future, &f.err)
-		f.drop(x)
+		f.status = C.distag_tensor_gather_async(x.hold(f), C.int32_t(rank), timeout, &f.future, &f.err)
+		drop(x)
 	})
 	if err != nil {
 		return nil, err

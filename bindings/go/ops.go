@@ -320,120 +320,120 @@ func Randn(seed int64, shape []int64, options ...Option) (*Tensor, error) {
 // Add: a + b, elementwise, shapes broadcast.
 func (a *Tensor) Add(b *Tensor) (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_add(a.hold(), b.hold(), &f.tensor, &f.err)
-	f.drop(a, b)
+	f.status = C.distag_add(a.hold(f), b.hold(f), &f.tensor, &f.err)
+	drop(a, b)
 	return f.take(a, b)
 }
 
 // Sub: a - b, elementwise, shapes broadcast.
 func (a *Tensor) Sub(b *Tensor) (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_sub(a.hold(), b.hold(), &f.tensor, &f.err)
-	f.drop(a, b)
+	f.status = C.distag_sub(a.hold(f), b.hold(f), &f.tensor, &f.err)
+	drop(a, b)
 	return f.take(a, b)
 }
 
 // Mul: a * b, elementwise, shapes broadcast.
 func (a *Tensor) Mul(b *Tensor) (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_mul(a.hold(), b.hold(), &f.tensor, &f.err)
-	f.drop(a, b)
+	f.status = C.distag_mul(a.hold(f), b.hold(f), &f.tensor, &f.err)
+	drop(a, b)
 	return f.take(a, b)
 }
 
 // Div: a / b, elementwise, shapes broadcast; integers give floats.
 func (a *Tensor) Div(b *Tensor) (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_div(a.hold(), b.hold(), &f.tensor, &f.err)
-	f.drop(a, b)
+	f.status = C.distag_div(a.hold(f), b.hold(f), &f.tensor, &f.err)
+	drop(a, b)
 	return f.take(a, b)
 }
 
 // Maximum: The larger of a and b, elementwise, shapes broadcast; equal ones share the gradient.
 func (a *Tensor) Maximum(b *Tensor) (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_maximum(a.hold(), b.hold(), &f.tensor, &f.err)
-	f.drop(a, b)
+	f.status = C.distag_maximum(a.hold(f), b.hold(f), &f.tensor, &f.err)
+	drop(a, b)
 	return f.take(a, b)
 }
 
 // Eq: a == b as bool, elementwise, shapes broadcast; false with a NaN.
 func (a *Tensor) Eq(b *Tensor) (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_eq(a.hold(), b.hold(), &f.tensor, &f.err)
-	f.drop(a, b)
+	f.status = C.distag_eq(a.hold(f), b.hold(f), &f.tensor, &f.err)
+	drop(a, b)
 	return f.take(a, b)
 }
 
 // AddScalar: x + value, in the shape and dtype of x.
 func (x *Tensor) AddScalar(value float64) (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_add_scalar(x.hold(), C.double(value), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_add_scalar(x.hold(f), C.double(value), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
 // MulScalar: x * value, in the shape and dtype of x.
 func (x *Tensor) MulScalar(value float64) (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_mul_scalar(x.hold(), C.double(value), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_mul_scalar(x.hold(f), C.double(value), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
 // Neg: -x, in the shape of x.
 func (x *Tensor) Neg() (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_neg(x.hold(), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_neg(x.hold(f), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
 // Exp: e to the power of each element, in the shape of x.
 func (x *Tensor) Exp() (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_exp(x.hold(), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_exp(x.hold(f), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
 // Log: The natural logarithm of each element, in the shape of x.
 func (x *Tensor) Log() (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_log(x.hold(), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_log(x.hold(f), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
 // Sqrt: The square root of each element, in the shape of x.
 func (x *Tensor) Sqrt() (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_sqrt(x.hold(), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_sqrt(x.hold(f), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
 // Tanh: The hyperbolic tangent of each element, in the shape of x.
 func (x *Tensor) Tanh() (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_tanh(x.hold(), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_tanh(x.hold(f), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
 // Sigmoid: 1 / (1 + exp(-x)) of each element, in the shape of x.
 func (x *Tensor) Sigmoid() (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_sigmoid(x.hold(), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_sigmoid(x.hold(f), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
 // Relu: max(x, 0) of each element, in the shape of x; its gradient at 0 is 0.
 func (x *Tensor) Relu() (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_relu(x.hold(), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_relu(x.hold(f), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
@@ -452,8 +452,8 @@ func (x *Tensor) Sum(options ...Option) (*Tensor, error) {
 		}
 	}
 	f := newFrame()
-	f.status = C.distag_sum(x.hold(), ints(dims), C.size_t(len(dims)), truth(keepdim), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_sum(x.hold(f), ints(dims), C.size_t(len(dims)), truth(keepdim), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
@@ -472,8 +472,8 @@ func (x *Tensor) Mean(options ...Option) (*Tensor, error) {
 		}
 	}
 	f := newFrame()
-	f.status = C.distag_mean(x.hold(), ints(dims), C.size_t(len(dims)), truth(keepdim), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_mean(x.hold(f), ints(dims), C.size_t(len(dims)), truth(keepdim), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
@@ -493,8 +493,8 @@ func (x *Tensor) Max(options ...Option) (*Tensor, error) {
 		}
 	}
 	f := newFrame()
-	f.status = C.distag_max(x.hold(), ints(dims), C.size_t(len(dims)), truth(keepdim), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_max(x.hold(f), ints(dims), C.size_t(len(dims)), truth(keepdim), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
@@ -510,8 +510,8 @@ func (x *Tensor) Argmax(options ...Option) (*Tensor, error) {
 		}
 	}
 	f := newFrame()
-	f.status = C.distag_argmax(x.hold(), C.int64_t(dim), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_argmax(x.hold(f), C.int64_t(dim), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
@@ -519,35 +519,35 @@ func (x *Tensor) Argmax(options ...Option) (*Tensor, error) {
 // again.
 func (a *Tensor) Matmul(b *Tensor) (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_matmul(a.hold(), b.hold(), &f.tensor, &f.err)
-	f.drop(a, b)
+	f.status = C.distag_matmul(a.hold(f), b.hold(f), &f.tensor, &f.err)
+	drop(a, b)
 	return f.take(a, b)
 }
 
 // Linear: x weight^T + bias: [.., in], [out, in] and [out] give [.., out].
 func (x *Tensor) Linear(weight *Tensor, bias *Tensor) (*Tensor, error) {
 	if bias.isClosed() {
-		return nil, closedError("linear", "bias")
+		return nil, closedError("linear: bias")
 	}
 	f := newFrame()
-	f.status = C.distag_linear(x.hold(), weight.hold(), bias.hold(), &f.tensor, &f.err)
-	f.drop(x, weight, bias)
+	f.status = C.distag_linear(x.hold(f), weight.hold(f), bias.hold(f), &f.tensor, &f.err)
+	drop(x, weight, bias)
 	return f.take(x, weight, bias)
 }
 
 // Transpose: x with two dims swapped.
 func (x *Tensor) Transpose(dim0 int64, dim1 int64) (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_transpose(x.hold(), C.int64_t(dim0), C.int64_t(dim1), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_transpose(x.hold(f), C.int64_t(dim0), C.int64_t(dim1), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
 // Reshape: x in another shape, in which one size may be -1.
 func (x *Tensor) Reshape(shape []int64) (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_reshape(x.hold(), ints(shape), C.size_t(len(shape)), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_reshape(x.hold(f), ints(shape), C.size_t(len(shape)), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
@@ -573,8 +573,8 @@ func (x *Tensor) Slice(options ...Option) (*Tensor, error) {
 		}
 	}
 	f := newFrame()
-	f.status = C.distag_slice(x.hold(), C.int64_t(dim), C.int64_t(start), C.int64_t(stop), C.int64_t(step), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_slice(x.hold(f), C.int64_t(dim), C.int64_t(start), C.int64_t(stop), C.int64_t(step), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
@@ -589,10 +589,9 @@ func Concat(xs []*Tensor, options ...Option) (*Tensor, error) {
 			return applyOne("concat", xs, nil, nil, options)
 		}
 	}
-	held := holdAll(xs)
 	f := newFrame()
-	f.status = C.distag_concat(held.pointer(), C.size_t(len(xs)), C.int64_t(dim), &f.tensor, &f.err)
-	f.dropAll(xs)
+	f.status = C.distag_concat(holdAll(f, xs).pointer(), C.size_t(len(xs)), C.int64_t(dim), &f.tensor, &f.err)
+	dropAll(xs)
 	return f.take(xs...)
 }
 
@@ -608,8 +607,8 @@ func (x *Tensor) Softmax(options ...Option) (*Tensor, error) {
 		}
 	}
 	f := newFrame()
-	f.status = C.distag_softmax(x.hold(), C.int64_t(dim), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_softmax(x.hold(f), C.int64_t(dim), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
@@ -625,8 +624,8 @@ func (x *Tensor) LogSoftmax(options ...Option) (*Tensor, error) {
 		}
 	}
 	f := newFrame()
-	f.status = C.distag_log_softmax(x.hold(), C.int64_t(dim), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_log_softmax(x.hold(f), C.int64_t(dim), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
@@ -638,8 +637,8 @@ func (logits *Tensor) CrossEntropy(targets *Tensor, options ...Option) (*Tensor,
 		return applyOne("cross_entropy", []*Tensor{logits, targets}, []string{"weight"}, nil, options)
 	}
 	f := newFrame()
-	f.status = C.distag_cross_entropy(logits.hold(), targets.hold(), &f.tensor, &f.err)
-	f.drop(logits, targets)
+	f.status = C.distag_cross_entropy(logits.hold(f), targets.hold(f), &f.tensor, &f.err)
+	drop(logits, targets)
 	return f.take(logits, targets)
 }
 
@@ -649,8 +648,8 @@ func (a *Tensor) MseLoss(b *Tensor, options ...Option) (*Tensor, error) {
 		return applyOne("mse_loss", []*Tensor{a, b}, nil, nil, options)
 	}
 	f := newFrame()
-	f.status = C.distag_mse_loss(a.hold(), b.hold(), &f.tensor, &f.err)
-	f.drop(a, b)
+	f.status = C.distag_mse_loss(a.hold(f), b.hold(f), &f.tensor, &f.err)
+	drop(a, b)
 	return f.take(a, b)
 }
 
@@ -670,7 +669,7 @@ func (x *Tensor) Conv2d(weight *Tensor, bias *Tensor, options ...Option) (*Tenso
 		}
 	}
 	if bias.isClosed() {
-		return nil, closedError("conv2d", "bias")
+		return nil, closedError("conv2d: bias")
 	}
 	stridePair, err := pair("conv2d", "stride", stride)
 	if err != nil {
@@ -681,8 +680,8 @@ func (x *Tensor) Conv2d(weight *Tensor, bias *Tensor, options ...Option) (*Tenso
 		return nil, err
 	}
 	f := newFrame()
-	f.status = C.distag_conv2d(x.hold(), weight.hold(), bias.hold(), &stridePair[0], &paddingPair[0], &f.tensor, &f.err)
-	f.drop(x, weight, bias)
+	f.status = C.distag_conv2d(x.hold(f), weight.hold(f), bias.hold(f), &stridePair[0], &paddingPair[0], &f.tensor, &f.err)
+	drop(x, weight, bias)
 	return f.take(x, weight, bias)
 }
 
@@ -713,32 +712,32 @@ func (x *Tensor) MaxPool2d(kernel []int64, options ...Option) (*Tensor, error) {
 		return nil, err
 	}
 	f := newFrame()
-	f.status = C.distag_max_pool2d(x.hold(), &kernelPair[0], &stridePair[0], &paddingPair[0], &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_max_pool2d(x.hold(f), &kernelPair[0], &stridePair[0], &paddingPair[0], &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
 // Cast: x in another dtype.
 func (x *Tensor) Cast(dtype DType) (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_cast(x.hold(), C.distag_dtype(dtype), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_cast(x.hold(f), C.distag_dtype(dtype), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
 // Clone: x in storage of its own.
 func (x *Tensor) Clone() (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_clone(x.hold(), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_clone(x.hold(f), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
 // Detach: x without history, over the same storage.
 func (x *Tensor) Detach() (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_detach(x.hold(), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_detach(x.hold(f), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 

@@ -121,7 +121,7 @@ func (x *Tensor) Strides() []int64 {
 
 func (x *Tensor) info() (info C.distag_tensor_info) {
 	info.struct_size = C.uint32_t(unsafe.Sizeof(info))
-	C.distag_tensor_get_info(x.hold(), &info, nil)
+	C.distag_tensor_get_info(x.hold(nil), &info, nil)
 	x.drop()
 	return info
 }
@@ -131,7 +131,7 @@ func (x *Tensor) list(of func(*C.distag_tensor_info) *C.int64_t) []int64 {
 		return nil
 	}
 	defer x.drop()
-	if x.hold() == nil {
+	if x.hold(nil) == nil {
 		return nil
 	}
 	info := x.info()
@@ -148,24 +148,20 @@ func (x *Tensor) String() string { return fmt.Sprintf("Tensor(%v, shape %v)", x.
 func (x *Tensor) Item() (float64, error) {
 	f := newFrame()
 	var item C.double
-	f.status = C.distag_tensor_get_item(x.hold(), &item, &f.err)
-	f.drop(x)
+	f.status = C.distag_tensor_get_item(x.hold(f), &item, &f.err)
+	drop(x)
 	return float64(item), f.finish()
 }
 
 // Data copies all elements, row-major. T is the type of the tensor's dtype.
 func Data[T Element](x *Tensor) ([]T, error) {
-	defer x.drop()
-	if x.hold() == nil {
-		return nil, closedError("Data", "the tensor")
-	}
 	if err := checkType[T](x); err != nil {
 		return nil, err
 	}
 	data := make([]T, x.Count())
 	f := newFrame()
-	f.status = C.distag_tensor_copy_data(x.hold(), bytesOf(data), C.size_t(len(data))*C.size_t(unsafe.Sizeof(*new(T))), &f.err)
-	f.drop(x)
+	f.status = C.distag_tensor_copy_data(x.hold(f), bytesOf(data), C.size_t(len(data))*C.size_t(unsafe.Sizeof(*new(T))), &f.err)
+	drop(x)
 	if err := f.finish(); err != nil {
 		return nil, err
 	}
@@ -175,10 +171,6 @@ func Data[T Element](x *Tensor) ([]T, error) {
 // View lends the elements of this moment, row-major, to a function; they must not be written, nor kept after it. Nothing is
 // copied if x is contiguous.
 func View[T Element](x *Tensor, use func([]T) error) error {
-	defer x.drop()
-	if x.hold() == nil {
-		return closedError("View", "the tensor")
-	}
 	if err := checkType[T](x); err != nil {
 		return err
 	}
@@ -192,7 +184,7 @@ func View[T Element](x *Tensor, use func([]T) error) error {
 		return err
 	}
 	defer snapshot.Close()
-	data := C.distag_tensor_get_data(snapshot.hold())
+	data := C.distag_tensor_get_data(snapshot.hold(nil))
 	defer snapshot.drop()
 	if data == nil && snapshot.Count() > 0 {
 		return &Error{Code: ErrInvalidState, OriginRank: -1, Message: "View: the elements are not here: use ToLocal or Whole"}
@@ -201,11 +193,14 @@ func View[T Element](x *Tensor, use func([]T) error) error {
 }
 
 func checkType[T Element](x *Tensor) error {
-	if x.isClosed() {
-		return usage("the tensor is closed: use it before its Close")
-	}
-	if wanted := dtypeOf[T](); x.DType() != wanted {
-		return usage("the tensor is %v, not %v: use the type of its dtype, or Cast", x.DType(), wanted)
+	found, wanted := x.DType(), dtypeOf[T]()
+	switch {
+	case x == nil:
+		return usage("the tensor is nil: make it first")
+	case x.closed():
+		return closedError("the tensor")
+	case found != wanted:
+		return usage("the tensor is %v, not %v: use the type of its dtype, or Cast", found, wanted)
 	}
 	return nil
 }
@@ -213,16 +208,16 @@ func checkType[T Element](x *Tensor) error {
 // Snapshot makes a tensor with the values of this moment, without history; it copies nothing until one is written.
 func (x *Tensor) Snapshot() (*Tensor, error) {
 	f := newFrame()
-	f.status = C.distag_tensor_create_snapshot(x.hold(), &f.tensor, &f.err)
-	f.drop(x)
+	f.status = C.distag_tensor_create_snapshot(x.hold(f), &f.tensor, &f.err)
+	drop(x)
 	return f.take(x)
 }
 
 // SetRequiresGrad asks for gradients with respect to x, or not.
 func (x *Tensor) SetRequiresGrad(requires bool) error {
 	f := newFrame()
-	f.status = C.distag_tensor_set_requires_grad(x.hold(), truth(requires), &f.err)
-	f.drop(x)
+	f.status = C.distag_tensor_set_requires_grad(x.hold(f), truth(requires), &f.err)
+	drop(x)
 	return f.finish()
 }
 
@@ -252,24 +247,24 @@ func Write[T Element](x *Tensor, data []T) error {
 		return err
 	}
 	f := newFrame()
-	f.status = C.distag_tensor_write(x.hold(), bytesOf(data), C.size_t(len(data))*C.size_t(unsafe.Sizeof(*new(T))), &f.err)
-	f.drop(x)
+	f.status = C.distag_tensor_write(x.hold(f), bytesOf(data), C.size_t(len(data))*C.size_t(unsafe.Sizeof(*new(T))), &f.err)
+	drop(x)
 	return f.finish()
 }
 
 // Assign sets the values in place, unrecorded, to those of source, cast and broadcast.
 func (x *Tensor) Assign(source *Tensor) error {
 	f := newFrame()
-	f.status = C.distag_tensor_assign(x.hold(), source.hold(), &f.err)
-	f.drop(x, source)
+	f.status = C.distag_tensor_assign(x.hold(f), source.hold(f), &f.err)
+	drop(x, source)
 	return f.finish()
 }
 
 // AddScaled adds scale * source to the values in place, unrecorded, cast and broadcast.
 func (x *Tensor) AddScaled(source *Tensor, scale float64) error {
 	f := newFrame()
-	f.status = C.distag_tensor_add_scaled(x.hold(), source.hold(), C.double(scale), &f.err)
-	f.drop(x, source)
+	f.status = C.distag_tensor_add_scaled(x.hold(f), source.hold(f), C.double(scale), &f.err)
+	drop(x, source)
 	return f.finish()
 }
 
@@ -283,8 +278,8 @@ type Option struct {
 
 // Apply runs any built-in op by its name, with all its attributes; an input may be nil where the op says so.
 func Apply(op string, inputs []*Tensor, attributes map[string]any, outputs int) ([]*Tensor, error) {
-	if outputs < 0 || outputs > math.MaxInt32 {
-		return nil, usage("%s: a number of outputs from 0 to %d is wanted, not %d", op, math.MaxInt32, outputs)
+	if err := checkOutputs(op, outputs); err != nil {
+		return nil, err
 	}
 	var b builder
 	defer b.close()
@@ -294,7 +289,7 @@ func Apply(op string, inputs []*Tensor, attributes map[string]any, outputs int) 
 	}
 	for i, each := range inputs {
 		if each.isClosed() {
-			return nil, closedError(op, fmt.Sprintf("input %d", i))
+			return nil, closedError(fmt.Sprintf("%s: input %d", op, i))
 		}
 	}
 	name, err := cText("op", op)
@@ -303,9 +298,9 @@ func Apply(op string, inputs []*Tensor, attributes map[string]any, outputs int) 
 	}
 	made := make([]*C.distag_tensor, outputs+1)
 	f := newFrame()
-	f.status = C.distag_apply(name, holdAll(inputs).pointer(), C.size_t(len(inputs)), converted, 0, &made[0],
+	f.status = C.distag_apply(name, holdAll(f, inputs).pointer(), C.size_t(len(inputs)), converted, 0, &made[0],
 		C.size_t(outputs), &f.err)
-	f.dropAll(inputs)
+	dropAll(inputs)
 	if err := f.finish(); err != nil {
 		return nil, err
 	}
@@ -315,6 +310,13 @@ func Apply(op string, inputs []*Tensor, attributes map[string]any, outputs int) 
 		inherit(tensors[i], inputs)
 	}
 	return tensors, nil
+}
+
+func checkOutputs(op string, outputs int) error {
+	if outputs < 0 || outputs > math.MaxInt32 {
+		return usage("%s: %d outputs: give a number from 0 to %d", op, outputs, math.MaxInt32)
+	}
+	return nil
 }
 
 func applyMany(op string, inputs []*Tensor, tensors []string, given, options []Option, outputs int) ([]*Tensor, error) {
@@ -353,10 +355,10 @@ func applyOne(op string, inputs []*Tensor, tensors []string, given, options []Op
 
 type held []*C.distag_tensor
 
-func holdAll(tensors []*Tensor) held {
+func holdAll(f *frame, tensors []*Tensor) held {
 	pointers := make(held, len(tensors))
 	for i, each := range tensors {
-		pointers[i] = each.hold()
+		pointers[i] = each.hold(f)
 	}
 	return pointers
 }

@@ -107,24 +107,24 @@ func (b *builder) value(given any, objects bool) (*C.distag_value, error) {
 	case []float64:
 		f.status = C.distag_value_create_float64_list((*C.double)(bytesOf(v)), C.size_t(len(v)), &f.value, &f.err)
 	case *Tensor:
-		f.free()
-		if v == nil || v.closed() {
-			return nil, usage("a tensor that is nil or closed: use it before its Close")
-		}
-		b.held = append(b.held, v)
-		return C.distag_tensor_as_value(v.hold()), nil
+		return b.lend(v, v == nil, C.distag_tensor_as_value(v.hold(f)), f)
 	case *RRef:
-		f.free()
-		if v == nil || v.closed() {
-			return nil, usage("a reference that is nil or closed: use it before its Close")
-		}
-		b.held = append(b.held, v)
-		return C.distag_rref_as_value(v.hold()), nil
+		return b.lend(v, v == nil, C.distag_rref_as_value(v.hold(f)), f)
 	default:
 		f.free()
 		return b.other(given, objects)
 	}
 	return b.own(f)
+}
+
+// lend gives the value that is a handle of the user, and holds it until the end.
+func (b *builder) lend(owner user, isNil bool, value *C.distag_value, f *frame) (*C.distag_value, error) {
+	b.held = append(b.held, owner)
+	f.status = 0
+	if err := f.finish(); err != nil || !isNil {
+		return value, err
+	}
+	return nil, usage("a nil %T: give nil itself for null", owner)
 }
 
 func (b *builder) text(v string, f *frame) (*C.distag_value, error) {
@@ -176,7 +176,7 @@ func (b *builder) other(given any, objects bool) (*C.distag_value, error) {
 		f.status = C.distag_go_create_object(C.uintptr_t(cgo.NewHandle(given)), &f.value, &f.err)
 		return b.own(f)
 	}
-	return nil, usage("%T is no value: give numbers, text, bytes, tensors, references, lists or maps of them", given)
+	return nil, usage("%T is no value: give numbers, text, bytes, tensors, rrefs, lists or maps of them", given)
 }
 
 func (b *builder) list(v reflect.Value) (*C.distag_value, error) {

@@ -204,8 +204,8 @@ func (w *Worker) StartAsync(ctx context.Context) (*Future, error) {
 		return nil, err
 	}
 	return begin(func(f *frame) {
-		f.status = C.distag_worker_start_async(w.hold(), timeout, &f.future, &f.err)
-		f.drop(w)
+		f.status = C.distag_worker_start_async(w.hold(f), timeout, &f.future, &f.err)
+		drop(w)
 	})
 }
 
@@ -217,10 +217,20 @@ type Report struct {
 	LeakedRRefs []string
 }
 
-// Shutdown serves on until every living member of a static group shuts down too and no call is open, and leaves. When ctx
-// ends it leaves regardless. Without an end of ctx it waits for ever, so a server is Start and Shutdown. Then the Contexts of
-// the calls whose functions still run are ended; ErrDeadline names those that run on when ctx ends. A function, OnLog or
-// OnMember of this worker cannot wait for itself: it is refused, and may use ShutdownAsync.
+// Shutdown serves on until every living member of a static group shuts down too and no call is open, and leaves; in an
+// open world it leaves alone. When ctx ends it leaves regardless. Without an end of ctx it waits for ever, so a server
+// is Start and Shutdown.
+//
+// The order: the worker leaves, the Contexts of calls whose functions still run end, and Shutdown waits for these
+// functions. ErrDeadline names those that run on when ctx ends: the worker has left all the same, and a later Shutdown
+// or Close waits for them again. Futures that are open then fail with ErrCancelled. The worker stays usable for its
+// report until Close.
+//
+// With ExecutorHost this goroutine polls from then on, so functions that are due run while it waits: stop polling
+// elsewhere first. After ShutdownAsync poll until its future is done.
+//
+// From within a function, OnLog or OnMember of this worker it is refused, as it would wait for itself: use
+// ShutdownAsync.
 func (w *Worker) Shutdown(ctx context.Context) (Report, error) {
 	if who := guests.within(w); who != "" {
 		return Report{}, fromWithin("Shutdown", who, "use ShutdownAsync")
@@ -250,8 +260,8 @@ func (w *Worker) Shutdown(ctx context.Context) (Report, error) {
 func (w *Worker) leave(timeout C.int64_t) (any, error) {
 	f := newFrame()
 	hostWait(func() {
-		f.status = C.distag_worker_shutdown(w.hold(), timeout, &f.value, &f.err)
-		f.drop(w)
+		f.status = C.distag_worker_shutdown(w.hold(f), timeout, &f.value, &f.err)
+		drop(w)
 	})
 	value := f.value
 	if err := f.finish(); err != nil {
@@ -285,7 +295,8 @@ func ReportOf(value any) Report {
 	return Report{clean, missing, open, leaked}
 }
 
-// ShutdownAsync is Shutdown without waiting, also for functions that still run; only the deadline of ctx counts.
+// ShutdownAsync is Shutdown without waiting, also for functions that still run. Of ctx only the deadline counts.
+// ReportOf reads the value of the future.
 func (w *Worker) ShutdownAsync(ctx context.Context) (*Future, error) {
 	return w.shutdown(timeoutToLeave(ctx))
 }
@@ -297,14 +308,15 @@ func timeoutToLeave(ctx context.Context) C.int64_t {
 
 func (w *Worker) shutdown(timeout C.int64_t) (*Future, error) {
 	return begin(func(f *frame) {
-		f.status = C.distag_worker_shutdown_async(w.hold(), timeout, &f.future, &f.err)
-		f.drop(w)
+		f.status = C.distag_worker_shutdown_async(w.hold(f), timeout, &f.future, &f.err)
+		drop(w)
 	})
 }
 
-// Close leaves the group at once, if Shutdown has not done so, waits for functions that run, whose Contexts it ends, and
-// releases the worker. They get 5 s; ErrDeadline names those that run on. From within a function, OnLog or OnMember of this
-// worker it is refused.
+// Close leaves the group at once, unless Shutdown has done so: calls that are open fail with ErrCancelled. Then it ends
+// the Contexts of calls whose functions still run, waits up to 5 s for these functions, and releases the worker in any
+// case; ErrDeadline names the functions that run on. With ExecutorHost this goroutine polls meanwhile, as in Shutdown.
+// The second time it does nothing. From within a function, OnLog or OnMember of this worker it is refused.
 func (w *Worker) Close() error {
 	if w == nil || w.closed() {
 		return nil
@@ -333,16 +345,16 @@ func (w *Worker) Close() error {
 func (w *Worker) Poll(maxItems int, limit time.Duration) (int, error) {
 	f := newFrame()
 	var done C.size_t
-	f.status = C.distag_worker_poll(w.hold(), C.size_t(maxItems), C.int64_t(limit), &done, &f.err)
-	f.drop(w)
+	f.status = C.distag_worker_poll(w.hold(f), C.size_t(maxItems), C.int64_t(limit), &done, &f.err)
+	drop(w)
 	return int(done), f.finish()
 }
 
 // WaitForWork waits until Poll has something to run.
 func (w *Worker) WaitForWork(limit time.Duration) error {
 	f := newFrame()
-	f.status = C.distag_worker_wait(w.hold(), C.int64_t(limit), &f.err)
-	f.drop(w)
+	f.status = C.distag_worker_wait(w.hold(f), C.int64_t(limit), &f.err)
+	drop(w)
 	return f.finish()
 }
 
@@ -364,8 +376,8 @@ func (w *Worker) Unregister(name string, limit time.Duration) error {
 	own := w.functions.find(name)
 	f := newFrame()
 	hostWait(func() {
-		f.status = C.distag_worker_unregister(w.hold(), text, C.int64_t(limit), &f.err)
-		f.drop(w)
+		f.status = C.distag_worker_unregister(w.hold(f), text, C.int64_t(limit), &f.err)
+		drop(w)
 	})
 	err = f.finish()
 	if own == nil || err != nil && !errors.Is(err, ErrDeadline) {
@@ -387,8 +399,8 @@ func (w *Worker) MemberByName(name string) (Member, error) {
 	var found C.distag_member
 	found.struct_size = C.sizeof_distag_member
 	f := newFrame()
-	f.status = C.distag_worker_get_member_by_name(w.hold(), text, &found, &f.err)
-	f.drop(w)
+	f.status = C.distag_worker_get_member_by_name(w.hold(f), text, &found, &f.err)
+	drop(w)
 	return memberOf(&found), f.finish()
 }
 
@@ -398,8 +410,8 @@ func (w *Worker) Ranks(prefix string) ([]int, error) {
 	ranks := make([]C.int32_t, 65536)
 	var count C.size_t
 	f := newFrame()
-	f.status = C.distag_worker_copy_ranks(w.hold(), (*C.char)(unsafe.Pointer(&text[0])), &ranks[0], C.size_t(len(ranks)), &count, &f.err)
-	f.drop(w)
+	f.status = C.distag_worker_copy_ranks(w.hold(f), (*C.char)(unsafe.Pointer(&text[0])), &ranks[0], C.size_t(len(ranks)), &count, &f.err)
+	drop(w)
 	found := make([]int, count)
 	for i := range found {
 		found[i] = int(ranks[i])
@@ -428,8 +440,8 @@ func (w *Worker) AllGather(ctx context.Context, value any, ranks []int) ([]any, 
 		if ranks != nil {
 			first = &given[0]
 		}
-		f.status = C.distag_worker_all_gather_async(w.hold(), converted[0], first, C.size_t(len(ranks)), timeout, &f.future, &f.err)
-		f.drop(w)
+		f.status = C.distag_worker_all_gather_async(w.hold(f), converted[0], first, C.size_t(len(ranks)), timeout, &f.future, &f.err)
+		drop(w)
 	})
 	if err != nil {
 		return nil, err
@@ -442,15 +454,15 @@ func (w *Worker) Stats() (Stats, error) {
 	var found C.distag_stats
 	found.struct_size = C.sizeof_distag_stats
 	f := newFrame()
-	f.status = C.distag_worker_get_stats(w.hold(), &found, &f.err)
-	f.drop(w)
+	f.status = C.distag_worker_get_stats(w.hold(f), &found, &f.err)
+	drop(w)
 	return statsOf(&found), f.finish()
 }
 
 // Report gives members, open calls, contexts and events in JSON.
 func (w *Worker) Report() (string, error) {
-	return copyText(func(buffer *C.char, capacity C.size_t, size *C.size_t, err *C.distag_error) C.distag_status {
-		return C.distag_worker_copy_report(w.hold(), buffer, capacity, size, err)
+	return copyText(func(f *frame, buffer *C.char, capacity C.size_t, size *C.size_t) C.distag_status {
+		return C.distag_worker_copy_report(w.hold(f), buffer, capacity, size, &f.err)
 	}, w)
 }
 
@@ -461,16 +473,16 @@ func (w *Worker) GroupReport(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return copyText(func(buffer *C.char, capacity C.size_t, size *C.size_t, err *C.distag_error) (status C.distag_status) {
-		hostWait(func() { status = C.distag_worker_copy_group_report(w.hold(), timeout, buffer, capacity, size, err) })
+	return copyText(func(f *frame, buffer *C.char, capacity C.size_t, size *C.size_t) (status C.distag_status) {
+		hostWait(func() { status = C.distag_worker_copy_group_report(w.hold(f), timeout, buffer, capacity, size, &f.err) })
 		return status
 	}, w)
 }
 
 // Metrics gives the counters in the text format of Prometheus.
 func (w *Worker) Metrics() (string, error) {
-	return copyText(func(buffer *C.char, capacity C.size_t, size *C.size_t, err *C.distag_error) C.distag_status {
-		return C.distag_worker_copy_metrics(w.hold(), buffer, capacity, size, err)
+	return copyText(func(f *frame, buffer *C.char, capacity C.size_t, size *C.size_t) C.distag_status {
+		return C.distag_worker_copy_metrics(w.hold(f), buffer, capacity, size, &f.err)
 	}, w)
 }
 
@@ -483,8 +495,8 @@ func (w *Worker) SetPeers(peers map[string]string) error {
 		return t.err
 	}
 	f := newFrame()
-	f.status = C.distag_worker_set_peers(w.hold(), names, keys, count, &f.err)
-	f.drop(w)
+	f.status = C.distag_worker_set_peers(w.hold(f), names, keys, count, &f.err)
+	drop(w)
 	return f.finish()
 }
 

@@ -295,7 +295,9 @@ func TestWrongArguments(t *testing.T) {
 		"args[1].layers: a map[float64]int, whose keys are no":  map[string]any{"layers": map[float64]int{math.NaN(): 1}},
 		"args[1].layers[0]: chan int is no value":               map[string]any{"layers": []any{make(chan int)}},
 		"args[1].layers[0]: *distag.Worker is no value":         map[string]any{"layers": []any{a}},
-		"args[1].layers[0]: a tensor that is nil or closed":     map[string]any{"layers": []any{closed}},
+		"args[1].layers[0]: the tensor is closed":               map[string]any{"layers": []any{closed}},
+		"args[1].layers[0]: a nil *distag.Tensor: give nil":     map[string]any{"layers": []any{(*distag.Tensor)(nil)}},
+		"args[1].layers[0]: a nil *distag.RRef: give nil":       map[string]any{"layers": []*distag.RRef{nil}},
 		"args[1].layers[0]: a text that is no UTF-8":            map[string]any{"layers": []string{"\xff"}},
 		"args[1]" + strings.Repeat("[0]", 16) + ": nested more": deep,
 	} {

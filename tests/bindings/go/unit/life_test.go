@@ -152,14 +152,15 @@ func TestWhatIsClosedIsTold(t *testing.T) {
 	closed("the context", record.Backward(loss), first(record.Gradients()), first(record.Gradient(x)), first(record.Info()),
 		first(record.Report()))
 	closed("the future", first(future.Wait(ctx)), first(distag.WaitAll(ctx, future)))
-	closed("the re", first(reference.Local()))
-	closed("the rref", first(reference.Fetch(ctx)))
-	closed("the optimizer", sgd.Set("lr", 1), first(sgd.Clip(local, 1)), first(sgd.Save(ctx)), sgd.Load(ctx, nil))
+	closed("the rref", first(reference.Local()), first(reference.Fetch(ctx)))
+	closed("args[0]: the rref", first(w.Call(ctx, "w", "echo", reference)))
+	closed("the optimizer", sgd.Set("lr", 1), sgd.Step(local), first(sgd.Clip(local, 1)), first(sgd.Save(ctx)), sgd.Load(ctx, nil))
 	closed("the mesh", first(mesh.Collective(ctx, distag.AllReduce, other, distag.CollectiveOptions{})), first(mesh.Stats()),
 		first(mesh.NewJointContext(ctx)), other.MarkSharding(mesh, "(None)", 0), first(mesh.FromLocal(other, "(None)", 2)),
 		first(mesh.Visualize("(None)", nil, distag.PictureOptions{})))
 	ok(t, loss.Close())
 	ok(t, x.Close())
+	closed("the leaf", first(local.Gradient(x)))
 	closed("the tensor", first(x.Item()), distag.Write(x, []float32{1}), first(distag.Data[float32](x)), x.Assign(other),
 		other.Assign(x), x.AddScaled(other, 1), first(x.Snapshot()), x.SetRequiresGrad(true), first(x.Mul(other)),
 		first(other.Mul(x)), first(x.Sum()), first(x.Relu()), first(distag.Concat([]*distag.Tensor{other, x})),
@@ -167,6 +168,26 @@ func TestWhatIsClosedIsTold(t *testing.T) {
 	for _, each := range []distag.Closer{local, other} {
 		ok(t, each.Close())
 	}
+	nothingIsLeft(t)
+}
+
+// closer closes its input, which the call holds, and fails.
+type closer struct{ input *distag.Tensor }
+
+func (c closer) Forward([]*distag.Tensor) ([]*distag.Tensor, error) {
+	c.input.Close()
+	return nil, distag.Errorf(distag.ErrInvalidArgument, "of the op")
+}
+
+func (closer) Backward([]*distag.Tensor) ([]*distag.Tensor, error) { return nil, nil }
+
+// A call that could use its input fails with its own failure, also if the input is closed before it ends.
+func TestAnotherFailureIsNotBlamedOnAClose(t *testing.T) {
+	x := must(distag.Ones([]int64{2}))
+	_, err := distag.ApplyCustom("closer", closer{x}, []*distag.Tensor{x}, 1)
+	is(t, err, distag.ErrInvalidArgument, "of the op")
+	_, err = x.Sum()
+	is(t, err, distag.ErrInvalidArgument, "the tensor is closed")
 	nothingIsLeft(t)
 }
 
@@ -208,12 +229,12 @@ func TestOpsThatAreRefused(t *testing.T) {
 	x := must(distag.Parameter(distag.Ones([]int64{2})))
 	for _, outputs := range []int{-1, -2, math.MinInt, math.MaxInt} {
 		_, err := distag.Apply("relu", []*distag.Tensor{x}, nil, outputs)
-		is(t, err, distag.ErrInvalidArgument, "relu: a number of outputs")
+		is(t, err, distag.ErrInvalidArgument, fmt.Sprintf("relu: %d outputs: give a number from 0 to", outputs))
 		_, err = distag.ApplyCustom("own", &keeper{}, []*distag.Tensor{x}, outputs)
-		is(t, err, distag.ErrInvalidArgument, "own: an op and a number of outputs")
+		is(t, err, distag.ErrInvalidArgument, fmt.Sprintf("own: %d outputs: give a number from 0 to", outputs))
 	}
 	_, err := distag.ApplyCustom("own", nil, []*distag.Tensor{x}, 1)
-	is(t, err, distag.ErrInvalidArgument, "own: an op")
+	is(t, err, distag.ErrInvalidArgument, "own: the op is nil: give a CustomOp")
 	_, err = x.AddHook(nil)
 	is(t, err, distag.ErrInvalidArgument, "the hook is nil")
 	x.Close()

@@ -1348,6 +1348,7 @@ function M.scope(run)
   callable("scope: a function is wanted", run)
   scope = tensors
   local is_ok, result = pcall(run, function(each)
+    handle_of("tensor", each, "keep")
     kept[#kept + 1] = each
     return each
   end)

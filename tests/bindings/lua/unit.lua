@@ -771,6 +771,12 @@ test("ops, with attributes and without, and tensors as operands", function()
 end)
 
 test("a scope closes what was made in it, and the collector runs for what was not", function()
+  local inside
+  fails(10, "keep: a tensor is wanted, and a number is there", distag.scope, function(keep)
+    inside = distag.ones({ 1 })
+    keep(3)
+  end)
+  fails(10, "the tensor is closed", inside.item, inside)
   units.nothing_is_left()
   local kept
   distag.scope(function(keep)

@@ -1,6 +1,7 @@
 using System;
 using System.Collections.Generic;
 using System.Runtime.CompilerServices;
+using System.Runtime.InteropServices;
 using System.Threading;
 using System.Threading.Tasks;
 using Distag.Raw;
@@ -57,12 +58,14 @@ namespace Distag {
 
         /// <summary>The same with options.</summary>
         public void Backward(BackwardOptions options, params Tensor[] roots) {
+            if (options == null) throw new ArgumentNullException("options");
             if (options.Token.CanBeCanceled && hasWorker) Future.Wait(Begin(options, roots, true), options.Token);
             else Begin(options, roots, false);
         }
 
         /// <summary>The same as a task; needs a worker.</summary>
         public Task BackwardAsync(BackwardOptions options, params Tensor[] roots) {
+            if (options == null) throw new ArgumentNullException("options");
             options.Token.ThrowIfCancellationRequested();
             return Future.Start(Begin(options, roots, true), options.Token, value => true);
         }
@@ -71,7 +74,7 @@ namespace Distag {
             Tensor[] seeds = options.Seeds ?? new Tensor[0];
             if (options.Seeds != null && seeds.Length != roots.Length)
                 throw Errors.Usage("Backward: " + seeds.Length + " seeds for " + roots.Length + " roots: give one, or null, for each");
-            var references = Array.ConvertAll(options.RemoteRoots ?? new RRef[0], each => each.Handle);
+            SafeHandle[] references = RRef.HandlesOf(options.RemoteRoots ?? new RRef[0], "RemoteRoots");
             var error = new distag_error();
             IntPtr future = IntPtr.Zero;
             using (var held = new HandleArray(roots, "roots"))
@@ -171,6 +174,16 @@ namespace Distag {
 
         internal RRef(RRefHandle handle) {
             Handle = handle;
+        }
+
+        internal static SafeHandle[] HandlesOf(RRef[] references, string name) {
+            var handles = new SafeHandle[references.Length];
+            for (int i = 0; i < handles.Length; i++) {
+                if (references[i] == null) throw new ArgumentNullException(name + "[" + i + "]");
+                references[i].Handle.MustBeOpen(name, i);
+                handles[i] = references[i].Handle;
+            }
+            return handles;
         }
 
         /// <summary>Waits for the value: at its owner the value itself, elsewhere a copy.</summary>

@@ -109,6 +109,10 @@ namespace Distag {
         /// <summary>Makes a tensor over size bytes of memory of C, without a copy. It stays as it is until release runs, on any thread,
         /// also when this fails. A borrowed tensor cannot be written or stepped.</summary>
         public static Tensor Borrow(IntPtr data, long size, DType dtype, Action release, params long[] shape) {
+            if (size < 0) {
+                if (release != null) release();
+                throw Errors.Usage("Borrow: the size is " + size + ": give the bytes of the memory");
+            }
             return Made(() => {
                 var error = new distag_error();
                 IntPtr made;

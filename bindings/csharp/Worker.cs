@@ -82,8 +82,8 @@ namespace Distag {
             if (Threads < 0) throw Errors.Usage("Threads: " + Threads + " is negative: give their number, or 0 for the default");
             var made = new distag_worker_options {
                 struct_size = (uint)sizeof(distag_worker_options), executor = (uint)Executor, rank = Rank, world_size = WorldSize,
-                thread_count = (uint)Threads, log_level = (int)LogLevel, call_timeout_ns = Times.Of(CallTimeout, 0, "CallTimeout"),
-                lease_ns = Times.Of(Lease, 0, "Lease"), max_in_flight_bytes = MaxInFlightBytes, max_message_bytes = MaxMessageBytes,
+                thread_count = (uint)Threads, log_level = (int)LogLevel, call_timeout_ns = Times.InOptions(CallTimeout, "CallTimeout"),
+                lease_ns = Times.InOptions(Lease, "Lease"), max_in_flight_bytes = MaxInFlightBytes, max_message_bytes = MaxMessageBytes,
                 name = memory.Copy(Name, "Name"), rendezvous = memory.Copy(Rendezvous, "Rendezvous"), job = memory.Copy(Job, "Job"),
                 bind = memory.Copy(Bind, "Bind"), advertise = memory.Copy(Advertise, "Advertise"), no_lane = NoLane ? 1u : 0,
                 socket_engine = (uint)SocketEngine };

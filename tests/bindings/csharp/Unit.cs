@@ -63,6 +63,10 @@ static class Input {
         Check(Throws<UsageException>(() => Tensor.Apply("no_such_op", new Tensor[0])).Code == Status.NotFound, "an op");
         Throws<UsageException>(() => Tensor.Apply("relu", new[] { Tensor.Scalar(1.0) }, new Dictionary<string, object> { { "alpha", 1 } }));
         Throws<UsageException>(() => new Worker(new WorkerOptions { Lease = TimeSpan.FromSeconds(-3) }));
+        using (var hasty = new Worker(new WorkerOptions { Name = "hasty", WorldSize = 1, Rendezvous = "inproc://hasty", CallTimeout = TimeSpan.Zero })) {
+            hasty.Start(Long);
+            Throws<GaveUpException>(() => hasty.Call<Tensor>("hasty", "neg", Leaf(new object[] { 1L })));
+        }
         Check(Throws<UsageException>(() => new Worker(new WorkerOptions { Threads = -1 })).Message.Contains("-1"), "the number");
         Throws<UsageException>(() => new Worker(new WorkerOptions { WorldSize = 1, Rendezvous = "inproc://x", SocketEngine = (SocketEngine)3 }));
         Throws<UsageException>(() => new Worker(new WorkerOptions { Name = "no spaces here", Rank = 0, WorldSize = 1, Rendezvous = "inproc://x" }));
@@ -527,6 +531,22 @@ static class Misuse {
         Tensor x = Leaf(new object[] { 1L });
         Throws<ObjectDisposedException>(() => context.Backward(x.Sum()));
         Throws<ObjectDisposedException>(() => context.GetGradients());
+        using (var open = new Context()) {
+            Throws<ArgumentNullException>(() => open.Backward((BackwardOptions)null, x));
+            Throws<ArgumentNullException>(() => open.BackwardAsync(null, x));
+            var roots = new BackwardOptions { RemoteRoots = new RRef[] { null } };
+            Same(Throws<ArgumentNullException>(() => open.Backward(roots)).ParamName, "RemoteRoots[0]");
+        }
+        Group((a, b) => {
+            using (var open = new Context(a)) {
+                var roots = new BackwardOptions { RemoteRoots = new[] { a.Remote("b", "double", 1), a.Remote("b", "double", 2) } };
+                roots.RemoteRoots[1].Dispose();
+                Same(Throws<ObjectDisposedException>(() => open.Backward(roots)).ObjectName, "RemoteRoots[1]");
+            }
+        });
+        bool released = false;
+        Check(Throws<UsageException>(() => Tensor.Borrow(new IntPtr(8), -1, DType.Float64, () => released = true, 1)).Message.Contains("the size is -1"), "the size");
+        Check(released, "it was not released");
         var optimizer = new Optimizer(null, "sgd", new object[] { x });
         Throws<ObjectDisposedException>(() => optimizer.Step(context));
         Throws<ArgumentNullException>(() => optimizer.Step(null));

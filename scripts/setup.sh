@@ -11,7 +11,8 @@ packages="gcc g++ cmake ninja-build pkg-config libzmq3-dev libsodium-dev libflat
   libxtensor-dev libxsimd-dev libopenblas-dev libisal-dev libfmt-dev nlohmann-json3-dev libcurl4-openssl-dev libpmix-dev"
 bindings="python3 python3-numpy python3-pip python3-venv mypy clang libeigen3-dev libclass-loader-dev
   libignition-plugin-dev rustc cargo rustfmt rust-clippy bindgen golang-go
-  luajit lua-check love godot3-server libmujoco-dev mono-mcs mono-runtime valgrind"
+  luajit lua-check love godot3-server libmujoco-dev mono-mcs mono-runtime valgrind libnodeletlib-dev
+  libnodeletlib-tools pluginlib-dev libroscpp-dev libstd-msgs-dev python3-rosmaster"
 suite="$bindings ccache libgtest-dev librapidcheck-dev libbenchmark-dev abigail-tools mandoc doxygen iproute2
   nftables python3-zmq python3-flatbuffers"
 packaging="autopkgtest blhc build-essential debhelper diffoscope-minimal git iproute2 lintian mmdebstrap"
@@ -38,7 +39,7 @@ if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>
   elif [ "$what" != samples ]; then
     commands="$commands python3 mypy clang"
     modules="$modules eigen3 ignition-plugin1"
-    headers="$headers class_loader/class_loader/class_loader.hpp mujoco/mujoco.h"
+    headers="$headers class_loader/class_loader/class_loader.hpp mujoco/mujoco.h nodelet/nodelet.h"
   fi
   if [ "$what" = tests ] || [ "$what" = ci ]; then
     headers="$headers gtest/gtest.h rapidcheck.h benchmark/benchmark.h"

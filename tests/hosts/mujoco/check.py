@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from training import TIMES, Host, start, tell_frames  # noqa: E402
 
 LIMIT = 0.02  # mean square of the force's error; that of an untrained policy is about 0.5
-FRAMES = rf"robot: (\d+) frames, (\d+) calls of C, (\d+) block, {TIMES}, (\d+) slept, (\d+) late"
+FRAMES = rf"robot: (\d+) frames, (\d+) calls of C, (\d+) block, {TIMES}, (\d+) slept"
 LEFT = r"robot: left with 0: 0 threads, 0 descriptors, 0 handles, (\d+) steps under way"
 # Where the program is left: while its worker starts, and in each part of a step of training.
 PARTS = ("distag_remote", "distag_context_create", "distag_backward_async", "distag_optimizer_step_async")

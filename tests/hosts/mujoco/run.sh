@@ -14,7 +14,7 @@ cc $flags "$repository/samples/hosts/learner.c" -L"$build" -ldistag -o "$work/le
 
 # The sample as it is; the linker puts functions of the test before those of distag that it calls, and before its wait.
 cc $flags -Dmain=robot_main -c "$sample/main.c" -o "$work/sample.o"
-/usr/bin/python3 -B "$test/wrap.py" "$repository/bindings/api.json" "$work/sample.o" "$work/wrap.c" "$work/options" \
+/usr/bin/python3 -B "$test/../wrap.py" "$repository/bindings/api.json" "$work/sample.o" "$work/wrap.c" "$work/options" \
   distag_linear distag_mse_loss distag_optimizer_step_async distag_context_release
 cc $flags "$test/measure.c" "$work/wrap.c" "$work/sample.o" -Wl,--wrap=clock_nanosleep $(cat "$work/options") \
   -L"$build" -ldistag -lmujoco -lm -o "$work/robot"

@@ -1,5 +1,5 @@
 """Writes a C function around each function of distag that an object file calls: it says first that it is called, by
-note_call(NAME, BLOCKS), and shows its arguments to before_NAME where that is one of HOOKED.
+note_call(NAME, BLOCKS), shows its arguments to before_NAME where that is one of HOOKED, and ends with note_return().
 usage: wrap.py API OBJECT OUT_SOURCE OUT_LINKER_OPTIONS HOOKED..."""
 import json
 import subprocess
@@ -18,7 +18,9 @@ def wrap(function, hooked):
         f"{result} __wrap_{name}({declared}) {{",
         f"  note_call(\"{name}\", {int(function['blocks'])});",
         *([f"  before_{name}({given});"] if hook else []),
-        f"  {'' if result == 'void' else 'return '}__real_{name}({given});",
+        f"  {'' if result == 'void' else f'{result} result = '}__real_{name}({given});",
+        "  note_return();",
+        *(["  return result;"] if result != "void" else []),
         "}",
     ]
 
@@ -30,7 +32,7 @@ def main():
         functions = [each for each in json.load(file)["functions"] if each["name"] in symbols]
     missing = set(hooked) - {each["name"] for each in functions}
     assert functions and not missing, f"{called} does not call {sorted(missing)}"
-    lines = ["#include <distag.h>", "void note_call(const char *name, int blocks);"]
+    lines = ["#include <distag.h>", "void note_call(const char *name, int blocks);", "void note_return(void);"]
     for each in functions:
         lines += wrap(each, hooked)
     with open(source, "w", encoding="utf-8") as file:

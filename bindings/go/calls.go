@@ -229,8 +229,8 @@ func (c *Call) Caller() string { return c.caller }
 // Args gives the arguments as they came.
 func (c *Call) Args() []any { return c.args }
 
-// IsCancelled reports whether no caller waits any more.
-func (c *Call) IsCancelled() bool { return c.reply.IsCancelled() }
+// IsCancelled reports whether no caller waits any more, also because the call is answered.
+func (c *Call) IsCancelled() bool { return c.reply.IsCancelled() || c.reply.closed() }
 
 // Context ends when the call does: at its deadline, when its caller cancels, when it is answered. Calls that get it are
 // recorded in the Context of this one.

@@ -81,6 +81,9 @@ func (x *Context) Backward(roots ...*Tensor) error {
 
 // BackwardWith is Backward with options.
 func (x *Context) BackwardWith(options BackwardOptions, roots ...*Tensor) error {
+	if x == nil {
+		return usage("Backward: the Context is nil: make it by NewContext")
+	}
 	if err := x.checkRoots(options, roots); err != nil {
 		return err
 	}
@@ -135,6 +138,9 @@ type Gradients struct{ handle }
 
 // Gradients gives those of this worker, summed over the passes.
 func (x *Context) Gradients() (*Gradients, error) {
+	if x == nil {
+		return nil, usage("Gradients: the Context is nil: make it by NewContext")
+	}
 	if x.worker != nil && x.Done() != nil {
 		if _, err := run(x, func(f *frame) {
 			f.status = C.distag_context_settle_async(x.hold(f), &f.future, &f.err)
@@ -343,6 +349,12 @@ func (x *Optimizer) Load(ctx context.Context, state any) error {
 
 // operate runs by a future where there is a worker, else at once.
 func (x *Optimizer) operate(ctx context.Context, start func(*settings, **C.distag_future, *frame)) (any, error) {
+	if x == nil {
+		return nil, usage("the optimizer is nil: make it by NewOptimizer")
+	}
+	if record, ok := ctx.(*Context); ok && record == nil {
+		return nil, usage("the Context is nil: give the one of the backward pass")
+	}
 	s, err := settingsOf(ctx)
 	if err != nil {
 		return nil, err
@@ -488,6 +500,11 @@ func distagGoGiveBack(release C.uintptr_t) {
 	own := cgo.Handle(release)
 	run := own.Value().(func())
 	own.Delete()
+	giveBack(run)
+}
+
+// giveBack runs the release of borrowed memory.
+func giveBack(run func()) {
 	if run != nil {
 		protect(func() error {
 			run()

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"unicode/utf8"
 	"unsafe"
@@ -102,6 +103,14 @@ func Errorf(code Code, format string, arguments ...any) error {
 
 func usage(format string, arguments ...any) error {
 	return &Error{Code: ErrInvalidArgument, OriginRank: -1, Message: fmt.Sprintf(format, arguments...)}
+}
+
+// fits refuses a number of Go that C would cut.
+func fits(name string, number, least int) error {
+	if number < least || number > math.MaxInt32 {
+		return usage("%s: %d does not fit: from %d to %d", name, number, least, math.MaxInt32)
+	}
+	return nil
 }
 
 func closedError(name string) error { return usage("%s is closed: use it before its Close", name) }

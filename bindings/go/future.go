@@ -91,6 +91,9 @@ func (x *Future) Wait(ctx context.Context) (any, error) {
 }
 
 func (x *Future) wait(ctx context.Context) error {
+	if x == nil {
+		return usage("the future is nil: methods whose names end in Async make one")
+	}
 	if ended := ctx.Done(); ended != nil {
 		stop := make(chan struct{})
 		defer close(stop)
@@ -130,6 +133,7 @@ func ended(ctx context.Context, err error) error {
 		return err
 	}
 	own.cause = ctx.Err()
+	own.Message += ": " + own.cause.Error()
 	if own.cause == context.DeadlineExceeded {
 		own.Code = ErrDeadline
 	}

@@ -173,7 +173,7 @@ type Scope struct {
 }
 
 // NewScope makes an empty scope. Give it what it shall close by Add: x = s.Add(x), or make it the scope of a Context.
-func NewScope() *Scope { return &Scope{members: map[Closer]struct{}{}} }
+func NewScope() *Scope { return &Scope{} }
 
 // Add puts something into the scope.
 func (s *Scope) Add(members ...Closer) {
@@ -183,6 +183,9 @@ func (s *Scope) Add(members ...Closer) {
 		}
 		s.mutex.Lock()
 		closed := s.closed
+		if s.members == nil && !closed {
+			s.members = map[Closer]struct{}{}
+		}
 		if !closed {
 			s.members[member] = struct{}{}
 		}

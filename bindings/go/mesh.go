@@ -125,6 +125,9 @@ func (m *Mesh) NewJointContext(parent context.Context) (*Context, error) {
 // MarkSharding turns x, without history, into a sharded tensor, as a spec such as "('data', None)" says. sourceRank -1: each
 // member has all of it already.
 func (x *Tensor) MarkSharding(m *Mesh, spec string, sourceRank int) error {
+	if err := fits("sourceRank", sourceRank, -1); err != nil {
+		return err
+	}
 	text, err := cText("spec", spec)
 	if err != nil {
 		return err
@@ -173,6 +176,9 @@ func (x *Tensor) ToLocal() (*Tensor, error) {
 
 // Whole gives all elements as a plain tensor without history, on the member of a rank (nil elsewhere), or with -1 on all.
 func (x *Tensor) Whole(ctx context.Context, rank int) (*Tensor, error) {
+	if err := fits("rank", rank, -1); err != nil {
+		return nil, err
+	}
 	timeout, err := timeoutOf(ctx, 0)
 	if err != nil {
 		return nil, err

@@ -103,6 +103,10 @@ func create(data unsafe.Pointer, size int, dtype DType, shape []int64) (*Tensor,
 // Borrow makes a tensor over size bytes of memory of C (by C.malloc, mmap), never of Go, without a copy. The memory stays as
 // it is until release runs, on any goroutine, also when this fails. A borrowed tensor cannot be written or stepped.
 func Borrow(data unsafe.Pointer, size int, dtype DType, release func(), shape ...int64) (*Tensor, error) {
+	if size < 0 {
+		giveBack(release)
+		return nil, usage("Borrow: the size is %d: give the bytes of the memory", size)
+	}
 	f := newFrame()
 	f.status = C.distag_go_borrow(data, C.size_t(size), C.distag_dtype(dtype), ints(shape), C.size_t(len(shape)),
 		C.uintptr_t(cgo.NewHandle(release)), &f.tensor, &f.err)

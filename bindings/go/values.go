@@ -162,6 +162,9 @@ func (b *builder) other(given any, objects bool) (*C.distag_value, error) {
 	case reflect.String:
 		return b.value(v.String(), false)
 	case reflect.Slice, reflect.Array, reflect.Map:
+		if v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8 {
+			return b.value(v.Bytes(), false)
+		}
 		if b.depth++; b.depth > deepest {
 			return nil, usage("nested more than %d deep, or it contains itself: make it flat", deepest)
 		}
@@ -328,6 +331,11 @@ func withArticle(kind reflect.Type) string {
 	return "a " + name
 }
 
+// losesBits tells whether a float32 would be another number.
+func losesBits(v int64, target reflect.Value) bool {
+	return target.Kind() == reflect.Float32 && float64(float32(v)) != float64(v)
+}
+
 func convert(value any, target reflect.Value) error {
 	if value == nil {
 		switch target.Kind() {
@@ -350,7 +358,7 @@ func convert(value any, target reflect.Value) error {
 			target.SetInt(v)
 		case target.CanUint() && v >= 0 && !target.OverflowUint(uint64(v)):
 			target.SetUint(uint64(v))
-		case target.CanFloat() && int64(float64(v)) == v && v != math.MaxInt64:
+		case target.CanFloat() && int64(float64(v)) == v && v != math.MaxInt64 && !losesBits(v, target):
 			target.SetFloat(float64(v))
 		case target.CanInt() || target.CanUint() || target.CanFloat():
 			return at(usage("%d does not fit into %v", v, target.Type()), "")

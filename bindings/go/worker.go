@@ -9,7 +9,7 @@ import "C"
 import (
 	"context"
 	"errors"
-	"math"
+	"fmt"
 	"runtime/cgo"
 	"time"
 	"unsafe"
@@ -138,8 +138,8 @@ func NewWorker(options Options) (*Worker, error) {
 		name          string
 		number, least int
 	}{{"Rank", options.Rank, -1}, {"WorldSize", options.WorldSize, -1}, {"Threads", options.Threads, 0}} {
-		if each.number < each.least || each.number > math.MaxInt32 {
-			return nil, usage("%s: %d does not fit: from %d to %d", each.name, each.number, each.least, math.MaxInt32)
+		if err := fits(each.name, each.number, each.least); err != nil {
+			return nil, err
 		}
 	}
 	var t texts
@@ -406,6 +406,9 @@ func (w *Worker) MemberByName(name string) (Member, error) {
 
 // Ranks gives the ranks of the living members whose names begin with a prefix, ascending.
 func (w *Worker) Ranks(prefix string) ([]int, error) {
+	if _, err := cText("prefix", prefix); err != nil {
+		return nil, err
+	}
 	text := append([]byte(prefix), 0)
 	ranks := make([]C.int32_t, 65536)
 	var count C.size_t
@@ -433,6 +436,9 @@ func (w *Worker) AllGather(ctx context.Context, value any, ranks []int) ([]any, 
 	}
 	given := make([]C.int32_t, len(ranks)+1)
 	for i, rank := range ranks {
+		if err := fits(fmt.Sprintf("ranks[%d]", i), rank, 0); err != nil {
+			return nil, err
+		}
 		given[i] = C.int32_t(rank)
 	}
 	values, err := run(ctx, func(f *frame) {

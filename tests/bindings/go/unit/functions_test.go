@@ -2,6 +2,7 @@ package unit
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -174,10 +175,12 @@ func TestContextOfADeferredCall(t *testing.T) {
 	answered := must(a.CallAsync(background, "b", "later"))
 	call := serve()
 	ok(t, call.Context().Err())
+	same(t, call.IsCancelled(), false)
 	value := must(distag.Invoke[int](call.Context(), a, "a", "double", 4))
 	ok(t, call.Defer().Finish(value, nil))
 	same(t, must(distag.Await[int](background, answered)), 8)
 	is(t, call.Context().Err(), context.Canceled)
+	same(t, call.IsCancelled(), true)
 
 	cancelled := must(a.CallAsync(background, "b", "later"))
 	call = serve()
@@ -265,6 +268,7 @@ func TestCallsThatWaitShareOneLook(t *testing.T) {
 func TestWrongArguments(t *testing.T) {
 	a, _ := pair(t, map[string]any{
 		"add":  func(x *distag.Tensor, by []int8, how map[string]float64) float64 { return 0 },
+		"echo": func(x any) any { return x },
 		"give": func() any { return map[string]any{"layers": []any{1, "x"}} },
 	}, nil)
 	x := must(distag.Ones([]int64{2}))
@@ -319,6 +323,11 @@ func TestWrongArguments(t *testing.T) {
 	}
 	_, err = distag.As[[]float32]([]any{1e300})
 	is(t, err, distag.ErrInvalidArgument, "INVALID_ARGUMENT: [0]: 1e+300 does not fit into float32")
+	_, err = distag.As[float32](int64(1<<24 + 1))
+	is(t, err, distag.ErrInvalidArgument, "16777217 does not fit into float32")
+	_, err = distag.As[float64](int64(1<<53 + 1))
+	is(t, err, distag.ErrInvalidArgument, "9007199254740993 does not fit into float64")
+	same(t, must(distag.As[float32](int64(-1<<24))), -1<<24)
 	for _, fits := range []float64{math.Inf(1), math.Inf(-1), math.MaxFloat32, math.Nextafter(math.MaxFloat32, 1e300), -1e-300} {
 		same(t, must(distag.As[float32](fits)), float32(fits))
 	}
@@ -335,6 +344,14 @@ func TestWrongArguments(t *testing.T) {
 	is(t, err, distag.ErrInvalidArgument, "answer: a map[string]interface {}, where an int is wanted")
 	_, err = a.NewRRef(map[string]any{"layers": []string{"\xff"}})
 	is(t, err, distag.ErrInvalidArgument, "value.layers[0]: a text that is no UTF-8")
+	same(t, string(must(distag.Invoke[[]byte](background, a, "b", "echo", json.RawMessage("{}")))), "{}")
+	_, err = a.AllGather(background, 1, []int{0, 1 << 32})
+	is(t, err, distag.ErrInvalidArgument, "ranks[1]: 4294967296 does not fit")
+	_, err = x.Whole(background, 1<<32)
+	is(t, err, distag.ErrInvalidArgument, "rank: 4294967296 does not fit")
+	is(t, x.MarkSharding(nil, "()", -1<<32), distag.ErrInvalidArgument, "sourceRank: -4294967296 does not fit")
+	_, err = a.Ranks("a\x00b")
+	is(t, err, distag.ErrInvalidArgument, "prefix: \"a\\x00b\" has a NUL")
 	for _, strange := range []any{nil, 3, func(...int) {}, func() (int, int) { return 1, 2 }, (func())(nil)} {
 		is(t, a.Register("strange", strange), distag.ErrInvalidArgument, "strange")
 	}
@@ -385,18 +402,18 @@ func TestRecursionWithOneThread(t *testing.T) {
 
 func TestCancellationEndsTheWait(t *testing.T) {
 	var heard atomic.Int64
-	wait := func(ctx context.Context) error { <-ctx.Done(); heard.Add(1); return ctx.Err() }
+	begun := make(chan struct{}, 1)
+	wait := func(ctx context.Context) error { begun <- struct{}{}; <-ctx.Done(); heard.Add(1); return ctx.Err() }
 	a, _ := pair(t, map[string]any{"wait": wait}, nil)
 	quickest := time.Hour
 	for i := 0; i < 5; i++ {
 		ctx, cancel := context.WithCancel(background)
-		begin := time.AfterFunc(20*time.Millisecond, cancel)
-		started := time.Now()
+		var cancelled atomic.Int64
+		go func() { <-begun; cancelled.Store(time.Now().UnixNano()); cancel() }() // a call that has not begun never runs
 		_, err := a.Call(ctx, "b", "wait")
 		is(t, err, context.Canceled)
-		is(t, err, distag.ErrCancelled)
-		begin.Stop()
-		if took := time.Since(started) - 20*time.Millisecond; took < quickest {
+		is(t, err, distag.ErrCancelled, "cancelled by the caller: context canceled")
+		if took := time.Since(time.Unix(0, cancelled.Load())); took < quickest {
 			quickest = took
 		}
 	}

@@ -117,6 +117,26 @@ func TestCloseOfNothing(t *testing.T) {
 	ok(t, scope.Close())
 }
 
+// A nil Context, optimizer or future is an error, and the zero Scope is an empty one.
+func TestUseOfNothing(t *testing.T) {
+	var none *distag.Context
+	x := must(distag.Ones([]int64{1}))
+	is(t, none.Backward(x), distag.ErrInvalidArgument, "the Context is nil")
+	_, err := none.Gradient(x)
+	is(t, err, distag.ErrInvalidArgument, "the Context is nil")
+	sgd := must(distag.NewOptimizer(nil, "sgd", []any{x}, nil))
+	is(t, sgd.Step(none), distag.ErrInvalidArgument, "the Context is nil")
+	ok(t, sgd.Close())
+	sgd = nil
+	is(t, sgd.Step(none), distag.ErrInvalidArgument, "the optimizer is nil")
+	_, err = distag.WaitAll(background, []*distag.Future{nil}...)
+	is(t, err, distag.ErrInvalidArgument, "the future is nil")
+	var scope distag.Scope
+	scope.Add(x)
+	ok(t, scope.Close())
+	nothingIsLeft(t)
+}
+
 // After a Close each method says what is closed.
 func TestWhatIsClosedIsTold(t *testing.T) {
 	w := must(distag.NewWorker(distag.Options{Name: "w", WorldSize: 1, Rendezvous: "inproc://told"}))
@@ -259,6 +279,10 @@ func TestBorrow(t *testing.T) {
 	gone := make(chan struct{})
 	_, err := distag.Borrow(nil, 16, distag.Float64, func() { close(gone) }, -1)
 	is(t, err, distag.ErrInvalidArgument)
+	<-gone
+	gone = make(chan struct{})
+	_, err = distag.Borrow(unsafe.Pointer(&memory), -1, distag.Float64, func() { close(gone) }, 1)
+	is(t, err, distag.ErrInvalidArgument, "the size is -1")
 	<-gone
 }
 

@@ -10,6 +10,10 @@ inline constexpr size_t kHugeBlockBytes = size_t{32} << 20;
 // Bytes that the machine has, swap included. An allocator may promise more; the process dies when it uses that.
 size_t machine_memory();
 
+// The remedy when the system gives no memory, for texts.
+inline constexpr const char* kMemoryCure =
+    "raise the limit of memory (ulimit -v), or of mappings (vm.max_map_count) where much is mapped";
+
 // Separate pages, which go back to the system as soon as they are unmapped, whatever malloc keeps. nullptr when there
 // are none. `size` is a multiple of kPageBytes.
 inline constexpr size_t kPageBytes = size_t{4} << 10;

@@ -25,7 +25,7 @@ size_t capacity_for(size_t size) {
 
 std::byte* make_block(size_t capacity) {
   void* memory = map_pages(capacity);
-  if (memory == nullptr) fail(Status::kOutOfMemory, "no memory for a payload of {} bytes", capacity);
+  if (memory == nullptr) fail(Status::kOutOfMemory, "no memory for a payload of {} bytes: {}", capacity, kMemoryCure);
   if (capacity >= kHugeBlockBytes) prefer_huge_pages(memory, capacity);
   return static_cast<std::byte*>(memory);
 }

@@ -1,8 +1,10 @@
 #include "session/receiver.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
+#include "base/memory.h"
 #include "base/violation.h"
 
 namespace distag {
@@ -16,13 +18,18 @@ void take_ack(PeerRecord& record, uint64_t number) {
   if (!record.outgoing.on_ack(number)) violation("it acknowledged {}, which was never sent", number);
 }
 
+bool has_lost(const Frames& frames) {
+  return std::any_of(frames.begin(), frames.end(), [](const Frame& frame) { return frame.is_lost(); });
+}
+
 // Puts the whole payload into its places. Returns the shortage if there was no memory; only a long header is left then,
-// if there is one.
+// if there is one. A chunk that is lost is a matter of its transfer.
 std::optional<Error> take_payload(PeerRecord& record, const Peer& self, const wire::Arrival& arrival, Frames& frames,
                                   std::vector<Task>& rest) {
   Frame long_header;
   try {
-    if (record.transfers.assemble(arrival, frames, long_header, rest)) return std::nullopt;
+    const bool is_whole = record.transfers.assemble(arrival, frames, long_header, rest);
+    if (arrival.is_chunk() || (is_whole && !has_lost(frames))) return std::nullopt;
   } catch (const Violation&) {
     throw;
   } catch (...) {
@@ -36,8 +43,8 @@ std::optional<Error> take_payload(PeerRecord& record, const Peer& self, const wi
   }
   // The transfers are taken: nothing may throw from here on.
   try {
-    return Error(Status::kOutOfMemory,
-                 fmt::format("{} has no memory for what {} sent", describe_peer(self), describe_peer(record.peer)));
+    return Error(Status::kOutOfMemory, fmt::format("{} has no memory for what {} sent: {}", describe_peer(self),
+                                                   describe_peer(record.peer), kMemoryCure));
   } catch (const std::bad_alloc&) {
     return Error(Status::kOutOfMemory, "no memory");
   }

@@ -39,21 +39,31 @@ void Transfers::add(const wire::Chunk& chunk) {
     violation("a chunk at {} of {} of transfer {}, of which {} of {} bytes have come", chunk.offset, chunk.total,
               chunk.transfer, partial.received, partial.whole.size());
   }
-  if (partial.loans) {
+  if (chunk.piece.is_lost()) {
+    give_up(partial);
+  } else if (partial.loans) {
     const bool is_behind = chunk.piece.is_loan() && chunk.piece.data() == partial.whole.data() + partial.received;
     if (!is_behind) move_to_memory(partial);
   }
   add_to(partial, chunk.piece);
 }
 
-// If there is no memory to hold a loan, the frame is given up, and take() reports the shortage.
+// take() reports the shortage.
+void Transfers::give_up(Partial& partial) {
+  partial.whole = Frame::lost(partial.whole.size());
+  partial.memory = nullptr;
+  partial.loans = nullptr;
+  partial.lent = {};
+  partial.copied = 0;
+}
+
+// If there is no memory to hold a loan, the frame is given up.
 void Transfers::add_to(Partial& partial, const Frame& piece) {
   if (partial.loans) {
     try {
       partial.loans->push_back(piece.owner());
     } catch (const std::bad_alloc&) {
-      partial.whole = Frame(nullptr, partial.whole.size(), nullptr);
-      partial.loans = nullptr;
+      give_up(partial);
     }
   } else if (partial.memory) {
     std::memcpy(partial.memory.get() + partial.received, piece.data(), piece.size());
@@ -106,7 +116,9 @@ void Transfers::begin(const wire::Chunk& chunk) {
   const auto total = static_cast<size_t>(chunk.total);
   Partial partial;
   try {
-    if (keeps_loans_ && chunk.piece.is_loan()) {
+    if (chunk.piece.is_lost()) {
+      partial.whole = Frame::lost(total);
+    } else if (keeps_loans_ && chunk.piece.is_loan()) {
       partial.loans = std::make_shared<Owners>();
       partial.whole = Frame(chunk.piece.data(), total, partial.loans).as_loan();
     } else if (keeps_whole_ && chunk.piece.size() == total) {
@@ -116,7 +128,7 @@ void Transfers::begin(const wire::Chunk& chunk) {
       partial.whole = Frame(partial.memory.get(), total, partial.memory);
     }
   } catch (...) {
-    partial.whole = Frame(nullptr, total, nullptr);  // the message that names the transfer reports the shortage
+    partial.whole = Frame::lost(total);  // the message that names the transfer reports the shortage
   }
   try {
     partial_.emplace(chunk.transfer, std::move(partial));
@@ -145,7 +157,7 @@ std::optional<Frame> Transfers::take(uint64_t transfer, std::vector<Task>& rest)
 // Copies large frames to payload memory, as long as there is some.
 void Transfers::move_to_memory(Frames& frames) const {
   for (Frame& frame : frames) {
-    if (frame.size() < kLargeFrameBytes || (frame.is_loan() && keeps_loans_)) continue;
+    if (frame.size() < kLargeFrameBytes || frame.is_lost() || (frame.is_loan() && keeps_loans_)) continue;
     try {
       std::shared_ptr<std::byte> bytes = memory_.allocate(frame.size());
       std::memcpy(bytes.get(), frame.data(), frame.size());

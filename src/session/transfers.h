@@ -16,7 +16,7 @@ namespace distag {
 // the whole frame itself if it need not move. Loans that lie one behind the other form the whole frame in place. A
 // transfer begins with its first chunk, grows without a gap, and ends with the message that names it or when it is
 // abandoned; its id is never used again. On the loop. Throws Violation for an invalid sender, but nothing for a
-// shortage here: the message that names the transfer reports that.
+// shortage here, nor for a piece that is lost: the message that names the transfer reports that.
 class Transfers {
  public:
   // At most `limit` bytes at a time, in transfers that no message has named yet.
@@ -44,6 +44,7 @@ class Transfers {
   };
 
   static void add_to(Partial& partial, const Frame& piece);
+  static void give_up(Partial& partial);
   static void copy_lent(Partial& partial, size_t most);
   static void leave_rest(Partial& partial, std::vector<Task>& rest);
   void move_to_memory(Partial& partial);

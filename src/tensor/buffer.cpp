@@ -61,7 +61,7 @@ void* allocate_block(size_t size) {
     }
     if (owner != nullptr) block = reinterpret_cast<void*>(align_up(reinterpret_cast<uintptr_t>(owner)));
   }
-  if (block == nullptr) fail(Status::kOutOfMemory, "no memory for a buffer of {} bytes", size);
+  if (block == nullptr) fail(Status::kOutOfMemory, "no memory for a buffer of {} bytes: {}", size, kMemoryCure);
   std::memcpy(static_cast<std::byte*>(block) + kOwnerAt, &owner, sizeof owner);
   return block;
 }

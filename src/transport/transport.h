@@ -28,6 +28,8 @@ class Frame {
       : data_(static_cast<const std::byte*>(data)), size_(size), owner_(std::move(owner)) {}
   static Frame copy_of(const void* data, size_t size);
   static Frame of(std::vector<std::byte> bytes);
+  // Received bytes for which this side had no memory: the frame has a size, and no data.
+  static Frame lost(size_t size) { return Frame(nullptr, size, nullptr); }
   // The same bytes, as a loan.
   Frame as_loan() const {
     Frame loan = *this;
@@ -39,6 +41,7 @@ class Frame {
   size_t size() const { return size_; }
   const std::shared_ptr<const void>& owner() const { return owner_; }
   bool is_loan() const { return is_loan_; }
+  bool is_lost() const { return data_ == nullptr && size_ != 0; }
 
  private:
   const std::byte* data_ = nullptr;
@@ -94,7 +97,7 @@ class Connection {
   virtual uint64_t heard_bytes() const = 0;
 };
 
-// Messages have at least one frame.
+// Messages have at least one frame. Frames behind the first may be lost, where this worker had no memory for them.
 struct AcceptorEvents {
   std::function<void(const ConnectionToken& from, Frames frames)> on_message;
   // Bytes of an unfinished message have come. A transport whose messages take no time need not call it.

@@ -4,8 +4,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "base/each_step.h"
@@ -19,15 +17,16 @@ constexpr uint64_t kLargestBlock = uint64_t{1} << 40;
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() { close(); }
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
   int fd() const { return fd_; }
+  void close() noexcept {
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  }
 
  private:
-  const int fd_;
+  int fd_;
 };
 
 }  // namespace
@@ -35,10 +34,12 @@ class Descriptor {
 struct Borrower::Mapping {
   const std::shared_ptr<BorrowedRoom> room;
   const size_t size;
+  Descriptor memory;  // until it is mapped
   const std::byte* data = nullptr;
 
   // Throws PROTOCOL if the blocks of all peers would take too many addresses.
-  Mapping(std::shared_ptr<BorrowedRoom> room_, size_t size_) : room(std::move(room_)), size(size_) {
+  Mapping(std::shared_ptr<BorrowedRoom> room_, size_t size_, Descriptor memory_)
+      : room(std::move(room_)), size(size_), memory(std::move(memory_)) {
     if (room->take(size)) return;
     fail(Status::kProtocol, "a block of a lane, of {} bytes: all blocks that a worker borrows take at most {}", size,
          BorrowedRoom::kMost);
@@ -48,6 +49,16 @@ struct Borrower::Mapping {
   ~Mapping() {
     if (data != nullptr) munmap(const_cast<std::byte*>(data), size);
     room->give_back(size);
+  }
+
+  // False: the system has no mapping or no addresses for it now.
+  bool map() noexcept {
+    if (data != nullptr) return true;
+    void* const begin = mmap(nullptr, size, PROT_READ, MAP_SHARED, memory.fd(), 0);
+    if (begin == MAP_FAILED) return false;
+    data = static_cast<const std::byte*>(begin);
+    memory.close();
+    return true;
   }
 };
 
@@ -76,7 +87,7 @@ void Borrower::tidy() {
 }
 
 void Borrower::take(const ShownBlock& block, int memory_fd) {
-  const Descriptor descriptor(memory_fd);
+  Descriptor descriptor(memory_fd);
   if (block.size == 0) {
     const auto found = blocks_.find(block.id);
     if (found == blocks_.end()) fail(Status::kProtocol, "block {} of a lane is gone that was never there", block.id);
@@ -93,21 +104,15 @@ void Borrower::take(const ShownBlock& block, int memory_fd) {
   if (seals < 0 || (seals & F_SEAL_FUTURE_WRITE) == 0) {
     fail(Status::kProtocol, "block {} of a lane is no memory that others can map to read alone", block.id);
   }
-  auto mapping = std::make_shared<Mapping>(room_, block.size);
-  void* const memory = mmap(nullptr, block.size, PROT_READ, MAP_SHARED, memory_fd, 0);
-  if (memory == MAP_FAILED) {
-    fail(Status::kOutOfMemory,
-         "mmap of a block of a lane: {}: raise ulimit -v, or vm.max_map_count where much is mapped",
-         std::strerror(errno));
-  }
-  mapping->data = static_cast<const std::byte*>(memory);
+  auto mapping = std::make_shared<Mapping>(room_, block.size, std::move(descriptor));
+  mapping->map();
   blocks_.emplace(block.id, Block{std::move(mapping)});
 }
 
 std::optional<LentPlace> Borrower::find(const std::byte* data, size_t size) const {
   for (const auto& [id, block] : blocks_) {
     const Mapping& mapping = *block.mapping;
-    if (data < mapping.data || data >= mapping.data + mapping.size) continue;
+    if (mapping.data == nullptr || data < mapping.data || data >= mapping.data + mapping.size) continue;
     const auto offset = static_cast<size_t>(data - mapping.data);
     if (size <= mapping.size - offset) return LentPlace{id, offset};
   }
@@ -120,10 +125,14 @@ Frame Borrower::read(const Loan& loan, size_t size) {
   if ((loan.number & kGivenBack) != 0) return read_given_back(loan, size);
   const auto found = blocks_.find(loan.block);
   if (found == blocks_.end()) fail(Status::kProtocol, "a loan in block {} of a lane, which was not shown", loan.block);
-  const std::shared_ptr<const Mapping>& mapping = found->second.mapping;
+  const std::shared_ptr<Mapping>& mapping = found->second.mapping;
   if (loan.offset > mapping->size || size > mapping->size - loan.offset) {
     fail(Status::kProtocol, "loan {} of {} bytes at {} is outside of its block of {} bytes", loan.number, size,
          loan.offset, mapping->size);
+  }
+  if (!mapping->map()) {
+    memory_->returned(loan.number).store(1, std::memory_order_release);
+    return Frame::lost(size).as_loan();
   }
   found->second.is_fresh = found->second.is_present = true;
   const std::byte* const data = mapping->data + loan.offset;

@@ -34,7 +34,9 @@ class BorrowedRoom {
 
 // The loans of the other side of a lane: the blocks that it has shown, mapped for reading. A frame keeps its block
 // mapped, even after the lane is gone, and notifies the lender when its last owner goes, on any thread. Memory that the
-// other side gives back is this worker's own. The Borrower itself: one thread.
+// other side gives back is this worker's own. A block that cannot be mapped for want of mappings or addresses is tried
+// again with each loan in it; until then its loans go back at once, and their frames are lost. The Borrower itself: one
+// thread.
 class Borrower final : public LoanReader {
  public:
   // `background`: unmaps memory, as that may take long; nullptr: it is unmapped on the thread that frees it.
@@ -58,7 +60,7 @@ class Borrower final : public LoanReader {
  private:
   struct Mapping;
   struct Block {
-    std::shared_ptr<const Mapping> mapping;
+    std::shared_ptr<Mapping> mapping;
     bool is_fresh = false;  // a loan in it has come since the last tidy()
     bool is_present = false;
   };

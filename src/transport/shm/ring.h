@@ -58,6 +58,7 @@ class RingReader {
   }
   // `count`: at most the available bytes.
   void read(void* to, size_t count) noexcept;
+  void skip(size_t count) noexcept { read_ += count; }
   // Gives the room back to the writer.
   void release() noexcept { counts_.read.store(read_, std::memory_order_seq_cst); }
   // Bytes that are written from now on are ignored.

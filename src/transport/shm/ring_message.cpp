@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <span>
 #include <utility>
 
@@ -22,10 +23,13 @@ constexpr uint32_t kLoanBit = 1u << 31;
 
 constexpr size_t align_up(size_t size) { return (size + kAlignment - 1) & ~(kAlignment - 1); }
 
-std::shared_ptr<std::byte> make_block(size_t size) {
+// nullptr: there is no memory.
+std::shared_ptr<std::byte> make_block(size_t size) noexcept try {
   auto room = std::make_shared_for_overwrite<std::byte[]>(size + kAlignment);
   auto* const aligned = reinterpret_cast<std::byte*>(align_up(reinterpret_cast<uintptr_t>(room.get())));
   return {std::move(room), aligned};
+} catch (const std::bad_alloc&) {
+  return nullptr;
 }
 
 }  // namespace
@@ -100,7 +104,12 @@ std::optional<Frames> RingMessageReader::next(size_t most) {
     const size_t left = (is_loan ? sizeof loan_ : frames_[current_].size()) - done_;
     const size_t wanted = std::min(left, most);
     const size_t count = std::min(wanted, ring_.available(wanted));
-    ring_.read((is_loan ? reinterpret_cast<std::byte*>(&loan_) : places_[current_]) + done_, count);
+    std::byte* const place = is_loan ? reinterpret_cast<std::byte*>(&loan_) : places_[current_];
+    if (place == nullptr) {
+      ring_.skip(count);
+    } else {
+      ring_.read(place + done_, count);
+    }
     done_ += count;
     most -= count;
     if (count < left) break;
@@ -159,28 +168,27 @@ void RingMessageReader::make_frames() {
     }
     if (size < kLargeBytes) small_bytes += align_up(size);
   }
-  const std::shared_ptr<std::byte> block = small_bytes == 0 ? nullptr : make_block(small_bytes);
   frames_.clear();
   frames_.reserve(sizes.size());
   places_.clear();
   places_.reserve(sizes.size());
+  std::shared_ptr<std::byte> block = small_bytes == 0 ? nullptr : make_block(small_bytes);
+  const bool is_short = small_bytes != 0 && block == nullptr;
   size_t offset = 0;
   for (const uint32_t word : sizes) {
     const size_t size = word & ~kLoanBit;
-    if ((word & kLoanBit) != 0) {
+    if ((word & kLoanBit) != 0 || size == 0) {
       places_.push_back(nullptr);
-      frames_.push_back(Frame(nullptr, size, nullptr).as_loan());  // until its loan has been read
+      frames_.push_back(size == 0 ? Frame() : Frame::lost(size).as_loan());  // until its loan has been read
       continue;
     }
-    std::shared_ptr<std::byte> owner = size < kLargeBytes ? block : make_block(size);
-    std::byte* const place = size == 0 ? nullptr : owner.get() + (size < kLargeBytes ? offset : 0);
-    if (size < kLargeBytes) offset += align_up(size);
+    const bool shares_block = size < kLargeBytes && !is_short;
+    std::shared_ptr<std::byte> owner = shares_block ? block : make_block(size);
+    if (owner == nullptr && frames_.empty()) throw std::bad_alloc();  // nothing shows what the message is
+    std::byte* const place = owner == nullptr ? nullptr : owner.get() + (shares_block ? offset : 0);
+    if (shares_block) offset += align_up(size);
     places_.push_back(place);
-    if (size == 0) {
-      frames_.emplace_back();
-    } else {
-      frames_.emplace_back(place, size, std::move(owner));
-    }
+    frames_.push_back(place == nullptr ? Frame::lost(size) : Frame(place, size, std::move(owner)));
   }
   current_ = 0;
   done_ = 0;

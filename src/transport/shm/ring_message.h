@@ -72,8 +72,9 @@ class RingMessageReader {
   bool is_under_way() const noexcept { return is_under_way_ || head_done_ != 0; }
   void freeze() { ring_.freeze(); }
   // The next whole message, once all of it was read; reads at most `most` bytes now. Small frames lie together in one
-  // block, each aligned to 64 bytes; a large one has its own. Throws PROTOCOL for an invalid or too large message, and
-  // bad_alloc; then the ring cannot be used any more.
+  // block, each aligned to 64 bytes; a large one has its own. Without memory for a frame other than the first, that
+  // frame is lost. Throws PROTOCOL for an invalid or too large message, and bad_alloc; then the ring cannot be used any
+  // more.
   std::optional<Frames> next(size_t most = SIZE_MAX);
 
  private:

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -200,6 +201,9 @@ Frames ZmtpReader::pack(const Frames& frames) {
 }
 
 std::span<std::byte> ZmtpReader::room() {
+  if (in_large_ && parts_.back().opened.is_lost()) {
+    return std::span(buffer_.get(), std::min(kBufferBytes, parts_.back().size - large_filled_));
+  }
   if (in_large_) return std::span(parts_.back().own_block.get(), parts_.back().size).subspan(large_filled_);
   if (begin_ > 0) {
     std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
@@ -372,11 +376,18 @@ bool ZmtpReader::take_box(std::span<const std::byte> boxed, bool& is_last) {
   return true;
 }
 
-// Takes the bytes of the frame that are in the buffer already.
+// Takes the bytes of the frame that are in the buffer already. Without memory the frame is lost. The first frame has to
+// be there, as it says what the message is, and a box, as it has to be opened.
 void ZmtpReader::begin_large(size_t size) {
-  parts_.push_back({0, size, make_frame_block(size), {}});
+  parts_.push_back({0, size, nullptr, {}});
+  try {
+    parts_.back().own_block = make_frame_block(size);
+  } catch (const std::bad_alloc&) {
+    if (curve_ || parts_.size() == 1) throw;
+    parts_.back().opened = Frame::lost(size);
+  }
   large_filled_ = std::min(size, buffered().size());
-  std::memcpy(parts_.back().own_block.get(), buffered().data(), large_filled_);
+  if (parts_.back().own_block) std::memcpy(parts_.back().own_block.get(), buffered().data(), large_filled_);
   begin_ += large_filled_;
   in_large_ = true;
 }
@@ -390,7 +401,7 @@ Frames ZmtpReader::finish_message() {
   Frames frames;
   frames.reserve(parts_.size());
   for (Part& part : parts_) {
-    if (curve_) {
+    if (curve_ || part.opened.is_lost()) {
       frames.push_back(std::move(part.opened));
     } else if (part.own_block) {
       const std::byte* const data = part.own_block.get();

@@ -73,7 +73,7 @@ class ZmtpReader {
     size_t offset = 0;  // in small_
     size_t size = 0;
     std::shared_ptr<std::byte> own_block;  // of a large frame
-    Frame opened;                          // the frame itself, with a key
+    Frame opened;                          // the frame itself, with a key, or if it is lost
   };
 
   std::span<const std::byte> buffered() const { return {buffer_.get() + begin_, end_ - begin_}; }
@@ -102,7 +102,7 @@ class ZmtpReader {
   std::vector<Part> parts_;
   std::vector<std::byte> small_;
   size_t message_bytes_ = 0;
-  // The frame under way is large: its bytes are received into their final place.
+  // The frame under way is large: its bytes are received into their final place, or into the buffer if it is lost.
   bool in_large_ = false;
   bool large_has_more_ = false;
   size_t large_filled_ = 0;

@@ -107,6 +107,30 @@ TEST(Transfers, APieceThatLiesElsewhereMovesTheFrameToMemory) {
   }
 }
 
+// There was no memory for one piece, at each place in turn: the frame is lost, and all else goes back.
+TEST(Transfers, APieceThatIsLostLosesTheFrameAlone) {
+  for (size_t lost = 0; lost < 5; ++lost) {
+    for (const bool is_lent : {false, true}) {
+      FramePool memory;
+      Transfers transfers(1 << 20, memory, false, true);
+      Lender lender(5 * kPiece);
+      for (size_t i = 0; i < 5; ++i) {
+        Frame piece = lender.lend(i * kPiece, kPiece);
+        if (!is_lent) piece = Frame::copy_of(piece.data(), kPiece);
+        if (i == lost) piece = is_lent ? Frame::lost(kPiece).as_loan() : Frame::lost(kPiece);
+        transfers.add(chunk(i * kPiece, 5 * kPiece, std::move(piece)));
+      }
+      EXPECT_EQ(lender.out, 0);
+      EXPECT_FALSE(take(transfers)) << "piece " << lost;
+      wire::Chunk next = chunk(0, kPiece, lender.lend(0, kPiece));
+      next.transfer = 2;
+      transfers.add(next);
+      std::vector<Task> rest;
+      EXPECT_TRUE(transfers.take(2, rest));
+    }
+  }
+}
+
 // A move copies a bit at a time, so that no step takes long, and leaves the rest to a task that may take long.
 TEST(Transfers, ALargeFrameThatMovesIsWhole) {
   constexpr size_t kLarge = size_t{3} << 20;

@@ -1,5 +1,6 @@
 // Frames that a lane lends instead of sending them.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstring>
@@ -117,6 +118,41 @@ class ShmLoansTest : public ::testing::Test {
   std::optional<Listening> listening_;
   std::optional<Dialled> dialled_;
 };
+
+// The system has no addresses, as it may have no mappings: the frame is lost, its loan goes back, the lane stays, and
+// the block is mapped as soon as it can be.
+TEST_F(ShmLoansTest, AFrameWhoseBlockCannotBeMappedIsLostUntilItCan) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer maps memory of its own";
+#endif
+  const Lent first(kMiB, 5);
+  const Lent second(kMiB, 6);
+  ASSERT_EQ(shared_memory::find(first.bytes, 1)->block->id(), shared_memory::find(second.bytes, 1)->block->id());
+  rlimit before{};
+  getrlimit(RLIMIT_AS, &before);
+  rlimit none = before;
+  none.rlim_cur = 1;
+  setrlimit(RLIMIT_AS, &none);
+  EXPECT_TRUE(send({Frame::copy_of("head", 4), first.frame()}));
+  Frames frames = receive();
+  setrlimit(RLIMIT_AS, &before);
+  ASSERT_EQ(frames.size(), 2u);
+  EXPECT_EQ(testing::text_of(frames[0]), "head");
+  EXPECT_TRUE(frames[1].is_lost());
+  EXPECT_EQ(frames[1].size(), kMiB);
+  EXPECT_TRUE(comes_to(0));
+  EXPECT_TRUE(*first.is_back);
+  EXPECT_EQ(borrowed_blocks(), 0u);
+  ASSERT_TRUE(send({Frame::copy_of("head", 4), second.frame()}));
+  frames = receive();
+  ASSERT_EQ(frames.size(), 2u);
+  ASSERT_TRUE(frames[1].is_loan());
+  ASSERT_FALSE(frames[1].is_lost());
+  EXPECT_EQ(frames[1].data()[kMiB - 1], std::byte{6});
+  EXPECT_EQ(report().open, 1u) << "the lane has stayed";
+  frames.clear();
+  EXPECT_TRUE(comes_to(0));
+}
 
 TEST_F(ShmLoansTest, ALargeFrameIsReadWhereItLies) {
   const Lent lent(kMiB, 5);

@@ -15,6 +15,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kLongestEndpoint = 1024;
+constexpr size_t kLongestRefusal = RankTable::kLongestRefusal;
 
 Json member_to_json(const wire::Member& member) {
   return Json{{"rank", member.rank},
@@ -69,6 +70,14 @@ wire::Member member_from_json(const Json& json, int32_t world_size) {
           number_of<uint64_t>(json.at("max_message_bytes"), 0, UINT64_MAX)};
 }
 
+Json refused_to_json(const RankTable::Book& book) {
+  Json all = Json::array();
+  for (const RankTable::Refused& one : book.refused) {
+    all.push_back(Json{{"name", one.name}, {"text", one.text}, {"place", one.place}});
+  }
+  return all;
+}
+
 Json book_to_json(const RankTable::Book& book) {
   Json seats = Json::array();
   for (const auto& [rank, seat] : book.seats) {
@@ -80,7 +89,24 @@ Json book_to_json(const RankTable::Book& book) {
               {"seats", std::move(seats)},
               {"withdrawn", book.withdrawn},
               {"generations", book.generations},
-              {"misled", {{"name", book.misled.name}, {"world_size", book.misled.world_size}}}};
+              {"misled", {{"name", book.misled.name}, {"world_size", book.misled.world_size}}},
+              {"refused", refused_to_json(book)},
+              {"forgotten", book.forgotten}};
+}
+
+// Older versions wrote none.
+void read_refused(const Json& json, RankTable::Book& book) {
+  if (!json.contains("refused")) return;
+  const Json& all = json.at("refused");
+  if (all.size() > RankTable::kMostRefused) fail(Status::kProtocol, "{} refused workers", all.size());
+  for (const Json& one : all) {
+    const auto name = one.at("name").get<std::string>();
+    const auto place = one.at("place").get<std::string>();
+    if (place.size() > kLongestRefusal) fail(Status::kProtocol, "a place of {} bytes", place.size());
+    book.refused.push_back(
+        {name.empty() ? name : name_of(one.at("name")), text_of(one.at("text"), kLongestRefusal), place});
+  }
+  book.forgotten = number_of<size_t>(json.at("forgotten"), 0, SIZE_MAX);
 }
 
 // Each name, rank and incarnation occurs once; no generation is above the last one given.
@@ -115,6 +141,7 @@ RankTable::Book book_from_json(const Json& json, int32_t world_size) {
     const auto size = number_of<int32_t>(misled.at("world_size"), -1, INT32_MAX);
     if (size != 0) book.misled = {name_of(misled.at("name")), size};
   }
+  read_refused(json, book);
   check_seats(book, world_size);
   return book;
 }
@@ -155,6 +182,16 @@ void check_same_group(const std::string& where, GroupRecord& record, const wire:
   each([&theirs, &join] { theirs.check(join); });
   record.book = theirs.book();
   each.check();
+}
+
+// Another world size is in the record already.
+bool note_refused(const std::string& where, GroupRecord& record, const wire::Join& join, const Error& why) {
+  if (record.book.has_met || record.protocol != join.protocol) return false;
+  if (record.job == join.job && record.world_size != join.world_size) return true;
+  RankTable theirs(where, record.job, record.world_size, record.book);
+  theirs.note_refused(join, why);
+  record.book = theirs.book();
+  return true;
 }
 
 }  // namespace distag

@@ -25,4 +25,8 @@ GroupRecord read_group_record(const std::string& text);
 // INVALID_ARGUMENT (another world size, which is then noted in the record).
 void check_same_group(const std::string& where, GroupRecord& record, const wire::Join& join);
 
+// Notes in the record that the joiner was refused with `why`, for those who wait for the missing members. True: the
+// record is to be written. A worker of another version may not write it, and no one waits in a group that has met.
+bool note_refused(const std::string& where, GroupRecord& record, const wire::Join& join, const Error& why);
+
 }  // namespace distag

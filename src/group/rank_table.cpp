@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/cut_text.h"
 #include "group/rendezvous.h"
 
 namespace distag {
@@ -128,11 +129,14 @@ void RankTable::add(const wire::Member& member) {
   Peer peer = to_peer(member);
   if (peer.rank < 0) peer.rank = rank_for(peer.name);
   if (peer.name.empty()) peer.name = default_name(peer.rank);
-  std::erase_if(refused_, [&peer](const Refused& refused) { return refused.name == peer.name; });
+  std::erase_if(book_.refused, [&peer](const Refused& refused) { return refused.name == peer.name; });
   peer.generation = ++book_.generations[peer.name];
   book_.withdrawn.erase(peer.rank);
   book_.seats[peer.rank] = Seat{std::move(peer), false};
-  if (!is_open() && std::cmp_equal(book_.seats.size(), world_size_)) book_.has_met = true;
+  if (is_open() || !std::cmp_equal(book_.seats.size(), world_size_)) return;
+  book_.has_met = true;
+  book_.refused.clear();
+  book_.forgotten = 0;
 }
 
 void RankTable::remove(Incarnation incarnation) {
@@ -217,12 +221,14 @@ void RankTable::note_refused(Refused refused) {
   if (const std::string where = fmt::format("rendezvous \"{}\": ", where_); refused.text.starts_with(where)) {
     refused.text.erase(0, where.size());
   }
-  std::erase_if(refused_, [&refused](const Refused& other) { return other.text == refused.text; });
-  if (refused_.size() == kMostRefused) {
-    refused_.pop_front();
-    ++forgotten_;
+  refused.text = cut_middle(refused.text, kLongestRefusal);
+  refused.place = cut_middle(refused.place, kLongestRefusal);
+  std::erase_if(book_.refused, [&refused](const Refused& other) { return other.text == refused.text; });
+  if (book_.refused.size() == kMostRefused) {
+    book_.refused.pop_front();
+    ++book_.forgotten;
   }
-  refused_.push_back(std::move(refused));
+  book_.refused.push_back(std::move(refused));
 }
 
 void RankTable::note_refused(const std::string& name, std::string text) {
@@ -241,16 +247,16 @@ void RankTable::note_refused(const wire::Join& join, const Error& error) {
 
 std::string RankTable::list_refused() const {
   std::string text;
-  for (const Refused& refused : refused_) {
+  for (const Refused& refused : book_.refused) {
     text += fmt::format("{}{}{}", text.empty() ? "" : "; ", refused.text, refused.place);
   }
-  if (!text.empty() && forgotten_ > 0) text += fmt::format("; and {} more", forgotten_);
+  if (!text.empty() && book_.forgotten > 0) text += fmt::format("; and {} more", book_.forgotten);
   return text;
 }
 
 Error RankTable::missing_error() const {
   const Error error = error_of_ranks();
-  if (!refused_.empty()) {
+  if (!book_.refused.empty()) {
     return Error(error.status(), fmt::format("{}; refused meanwhile: {}", error.message(), list_refused()));
   }
   const Misled& misled = book_.misled;

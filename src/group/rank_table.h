@@ -31,12 +31,23 @@ class RankTable {
     std::string name;
     int32_t world_size = 0;  // 0: there was none
   };
+  // A worker that may not join, and the reason.
+  struct Refused {
+    std::string name;  // empty: it gave none
+    std::string text;
+    std::string place;  // appended to the text, but not compared with others
+  };
+  static constexpr size_t kMostRefused = 8;
+  static constexpr size_t kLongestRefusal = 512;  // bytes of a text, or of a place
+
   struct Book {
     bool has_met = false;                         // a static group: all ranks have been there at once
     std::map<int32_t, Seat> seats;                // by rank
     std::set<int32_t> withdrawn;                  // ranks that came, and went before all had come
     std::map<std::string, uint64_t> generations;  // number of joins by name
     Misled misled;
+    std::deque<Refused> refused = {};  // the last ones, until the group has met
+    size_t forgotten = 0;              // number of refused workers before those
   };
 
   // `where` is the uri, for messages. `world_size` -1 means an open group.
@@ -75,13 +86,6 @@ class RankTable {
   const Book& book() const { return book_; }
 
  private:
-  struct Refused {
-    std::string name;
-    std::string text;
-    std::string place;  // appended to the text, but not compared with others
-  };
-  static constexpr size_t kMostRefused = 8;
-
   void note_refused(Refused refused);
   std::string list_refused() const;
   const Seat* seat_of(const std::string& name) const;
@@ -94,8 +98,6 @@ class RankTable {
   const std::string job_;
   const int32_t world_size_;
   Book book_;
-  std::deque<Refused> refused_;  // the last refused workers
-  size_t forgotten_ = 0;         // number of refused workers before those
 };
 
 // A group as a member knows it, merged with the book that its rendezvous has now. The rendezvous may have lost some of

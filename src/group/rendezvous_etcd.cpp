@@ -130,7 +130,7 @@ class EtcdJoining final : public JoiningElsewhere {
   void give_up_place();
   void wait();
 
-  void refuse(const wire::Join& join, const GroupRecord& group, Error error);
+  void refuse(const wire::Join& join, std::optional<GroupRecord> group, const Error& error);
   void enter(etcd::Entry entry);
   void become_member(const RankTable& table);
   void fail_for(Error error);
@@ -283,17 +283,17 @@ void EtcdJoining::come_in() {
     try {
       check_same_group(uri(), *group, join);
     } catch (...) {
-      return refuse(join, *group, current_error());
+      return refuse(join, std::move(group), current_error());
     }
   }
   RankTable table = this->table();
   try {
     table.check(join);
   } catch (...) {
-    if (table.find_rival(join.member) == nullptr) throw;
     refusal_ = current_error();
+    if (table.find_rival(join.member) == nullptr) return refuse(join, std::move(group), *refusal_);
     if (patience_ == 0) patience_ = deadline_after(loop_.now(), lease_.time() + kSecond);
-    if (loop_.now() >= patience_) throw;
+    if (loop_.now() >= patience_) return refuse(join, std::move(group), *refusal_);
     return wait();
   }
   refusal_.reset();
@@ -307,11 +307,12 @@ void EtcdJoining::come_in() {
   enter(std::move(entry));
 }
 
-// Called for another world size: the record names this worker to the others, which will miss it.
-void EtcdJoining::refuse(const wire::Join& join, const GroupRecord& group, Error error) {
-  if (group.job != join.job || group.world_size == join.world_size) return fail_for(std::move(error));
-  client_->call(kTransaction, etcd::replace_group(prefix(), view_->group_revision, write_group_record(group)),
-                [this, error = std::move(error)](const std::string& body) -> Task {
+// The record names this worker to the others, which will miss it.
+void EtcdJoining::refuse(const wire::Join& join, std::optional<GroupRecord> group, const Error& error) {
+  refusal_ = error;
+  if (!group || !note_refused(uri(), *group, join, error)) return fail_for(error);
+  client_->call(kTransaction, etcd::replace_group(prefix(), view_->group_revision, write_group_record(*group)),
+                [this, error](const std::string& body) -> Task {
                   return [this, error, is_told = etcd::read_succeeded(body)] { is_told ? fail_for(error) : go_on(); };
                 });
 }

@@ -96,23 +96,27 @@ class FileJoining final : public JoiningElsewhere {
     std::optional<GroupRecord> record = read_group(group_path());
     if (record && rank_table(record).is_deserted()) record.reset();
     const wire::Join join = join_message();
-    if (record) check_group(*record, join);
     RankTable group = rank_table(record);
-    group.check(join);
+    check(group, record, join);
     group.add(join.member);
     take_seat(group);
     write_group({join.job, join.protocol, join.world_size, group.book()});
     lock_.unlock(kMutex);
   }
 
-  // Throws when the others expect another group.
-  void check_group(GroupRecord record, const wire::Join& join) {
-    EachStep each;
-    each([&] { check_same_group(uri(), record, join); });
-    each([&] {  // for the workers that will miss this one
-      if (record.job == join.job && record.world_size != join.world_size) write_group(record);
-    });
-    each.check();
+  // Throws when this worker may not join; those who wait for it find the reason in the record.
+  void check(RankTable& group, std::optional<GroupRecord>& record, const wire::Join& join) {
+    try {
+      if (record) check_same_group(uri(), *record, join);
+      group.check(join);
+    } catch (...) {
+      const Error why = current_error();
+      EachStep each;
+      each([&] {
+        if (record && note_refused(uri(), *record, join, why)) write_group(*record);
+      });
+      throw why;
+    }
   }
 
   // Takes the mutex, whose file must not have been removed meanwhile. Returns false to try again.

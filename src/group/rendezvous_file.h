@@ -10,7 +10,7 @@ namespace distag {
 // "file:///dir": workers that share a file system meet in a directory. What a killed job has left there does not
 // matter.
 //
-//   group   the record of the group (group_record.h), replaced as a whole by each worker that joins
+//   group   the record of the group (group_record.h), replaced as a whole by each worker that joins or is refused
 //   lock    byte ranges of it are locked: one while the group changes, and one by each member as long as it lives
 //   draft   the next record, which becomes the group by a rename
 //

@@ -73,6 +73,12 @@ TEST(GroupRecord, RefusesEachThingThatNoGroupCouldSay) {
       {"/book/generations/c d", 1},
       {"/book/misled/world_size", -2},
       {"/book/misled", Json::object({{"name", ""}, {"world_size", 4}})},
+      {"/book/refused", Json::array({Json::object({{"name", "x"}, {"text", ""}, {"place", ""}})})},
+      {"/book/refused", Json::array({Json::object({{"name", "x y"}, {"text", "no"}, {"place", ""}})})},
+      {"/book/refused", Json::array({Json::object({{"name", "x"}, {"text", std::string(513, 't')}, {"place", ""}})})},
+      {"/book/refused", Json::array({Json::object({{"name", "x"}, {"text", "no"}, {"place", std::string(513, 'p')}})})},
+      {"/book/refused", Json(9, Json::object({{"name", "x"}, {"text", "no"}, {"place", ""}}))},
+      {"/book/forgotten", -1},
   };
   const std::string sound = write_group_record(record_of_two(2));
   EXPECT_NO_THROW(read_group_record(sound));
@@ -86,6 +92,66 @@ TEST(GroupRecord, RefusesEachThingThatNoGroupCouldSay) {
       EXPECT_EQ(error.status(), Status::kProtocol) << one.where << " = " << one.value;
     }
   }
+}
+
+GroupRecord record_that_waits() {
+  RankTable table("here", "job", 2);
+  table.add({0, "a", "sim://a", 10, 0, 100});
+  return {"job", 7, 2, table.book()};
+}
+
+wire::Join join_of(const std::string& name) {
+  wire::Join join;
+  join.job = "job";
+  join.protocol = 7;
+  join.world_size = 2;
+  join.member = {1, name, "sim://" + name, 12, 0, 100};
+  join.host = std::string(600, 'h');
+  join.process = 3;
+  return join;
+}
+
+TEST(GroupRecord, KeepsTheLastRefusalsEachOnce) {
+  GroupRecord record = record_that_waits();
+  for (int i = 0; i < 12; ++i) {
+    const Error why(Status::kInvalidState, fmt::format("rendezvous \"here\": {} {}", i / 2, std::string(600, 't')));
+    EXPECT_TRUE(note_refused("here", record, join_of("x"), why));
+    record = read_group_record(write_group_record(record));
+  }
+  EXPECT_EQ(record.book.refused.size(), 6u);
+  for (int i = 6; i < 20; ++i) note_refused("here", record, join_of("x"), {Status::kDenied, std::to_string(i)});
+  record = read_group_record(write_group_record(record));
+  EXPECT_EQ(record.book.refused.size(), RankTable::kMostRefused);
+  EXPECT_EQ(record.book.forgotten, 12u);
+  EXPECT_EQ(record.book.refused.back().text, "19 (at sim://x)");
+}
+
+// A worker of another version does not know what the others can read, and no member waits in a group that has met.
+TEST(GroupRecord, NotesARefusalOnlyForMembersThatWait) {
+  const Error why(Status::kInvalidState, "no");
+  wire::Join join = join_of("x");
+  GroupRecord met = record_of_two(2);
+  EXPECT_FALSE(note_refused("here", met, join, why));
+  GroupRecord record = record_that_waits();
+  join.protocol = 8;
+  EXPECT_FALSE(note_refused("here", record, join, why));
+  EXPECT_TRUE(met.book.refused.empty() && record.book.refused.empty());
+}
+
+TEST(GroupRecord, ARefusalIsForgottenOnceTheWorkerOrAllHaveCome) {
+  GroupRecord record = record_that_waits();
+  record.world_size = 3;
+  for (const char* name : {"x", "y"}) {
+    wire::Join join = join_of(name);
+    join.world_size = 3;
+    note_refused("here", record, join, {Status::kInvalidState, name});
+  }
+  RankTable table("here", "job", 3, record.book);
+  table.add({1, "x", "sim://x", 12, 0, 100});
+  ASSERT_EQ(table.book().refused.size(), 1u);
+  EXPECT_EQ(table.book().refused.front().name, "y");
+  table.add({2, "z", "sim://z", 13, 0, 100});
+  EXPECT_TRUE(table.book().refused.empty());
 }
 
 TEST(GroupRecord, RefusesWhatIsNoRecordAtAll) {

@@ -110,6 +110,22 @@ TEST_F(RendezvousEtcdTest, AnotherSizeIsRefusedAndTheOthersLearnOfItIfTheyWaitIn
       << waiting.error().message();
 }
 
+TEST_F(RendezvousEtcdTest, TheOthersLearnWhoWasRefusedIfTheyWaitInVain) {
+  Joiner& waiting = add(0, 2, 20 * kSecond);
+  pass(100 * kMillisecond);
+  JoinRequest same_name = meeting().request(1, 2);
+  same_name.self.name = "w0";
+  same_name.host = "host7";
+  same_name.process = 77;
+  EXPECT_EQ(meeting().add(same_name).error().status(), Status::kInvalidState);
+  const std::string message = waiting.error().message();
+  EXPECT_TRUE(has(message,
+                  "rank 1 of a world of 2 did not come in time; refused meanwhile: the name \"w0\" is in use "
+                  "by rank 0"))
+      << message;
+  EXPECT_TRUE(has(message, "(process 77 of host host7)")) << message;
+}
+
 TEST_F(RendezvousEtcdTest, AnotherJobUnderThePrefixIsDenied) {
   add(0, 2);
   pass(100 * kMillisecond);

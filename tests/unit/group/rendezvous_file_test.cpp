@@ -182,6 +182,32 @@ TEST_F(RendezvousFileTest, AnotherSizeIsRefusedAndTheOthersLearnOfItIfTheyWaitIn
   EXPECT_EQ(files(), 0u);
 }
 
+TEST_F(RendezvousFileTest, TheOthersLearnWhoWasRefusedIfTheyWaitInVain) {
+  JoinRequest request = meeting().request(0, 2);
+  request.deadline = meeting().scheduler.now() + 5 * kSecond;
+  Joiner& waiting = meeting().add(request);
+  for (int i = 0; i < 2; ++i) {  // started twice
+    JoinRequest same_name = meeting().request(1, 2);
+    same_name.self.name = "w0";
+    same_name.self.endpoint = "sim://other";
+    same_name.host = "host7";
+    same_name.process = 77;
+    EXPECT_EQ(meeting().add(same_name).error().status(), Status::kInvalidState);
+  }
+  JoinRequest other_job = meeting().request(1, 2);
+  other_job.job = "another";
+  EXPECT_EQ(meeting().add(other_job).error().status(), Status::kDenied);
+  const std::string message = waiting.error().message();
+  EXPECT_TRUE(
+      message.starts_with(fmt::format("rendezvous \"{}\": rank 1 of a world of 2 did not come in time; refused "
+                                      "meanwhile: the name \"w0\" is in use by rank 0 (at sim://other) "
+                                      "(process 77 of host host7); ",
+                                      uri())))
+      << message;
+  EXPECT_NE(message.find("another"), std::string::npos) << message;
+  EXPECT_EQ(message.find("host7"), message.rfind("host7")) << message;
+}
+
 TEST_F(RendezvousFileTest, AnotherJobIsDeniedAndTheGroupGoesOn) {
   meeting().add(0, 2);
   JoinRequest other = meeting().request(1, 2);

@@ -24,9 +24,10 @@ bool contains(const Error& error, const std::string& text) { return error.messag
 
 class RrefsTest : public ::testing::Test {
  protected:
-  void make(int32_t size = 3, uint64_t seed = 1, uint64_t max_in_flight = 0) {
+  void make(int32_t size = 3, uint64_t seed = 1, uint64_t max_in_flight = 0, bool is_open = false) {
     SimGroupOptions options;
     options.size = size;
+    options.is_open = is_open;
     options.max_in_flight = max_in_flight;
     group_.reset();
     group_ = std::make_unique<SimWorkerGroup>(seed, options);
@@ -273,6 +274,43 @@ TEST_F(RrefsTest, AReferenceToAValueOfAWorkerThatHasLeftIsPassedOn) {
     }
     kept_[2] = Value();
   });
+}
+
+// A worker that leaves in good order takes the calls that make values until a moment of its end, and then refuses them.
+// References of both kinds are passed on while it leaves and after; a fetch fails once it has left.
+TEST_F(RrefsTest, AReferenceThatALeavingWorkerRefusedIsPassedOn) {
+  int refused = 0;
+  for_each_seed(40, [this, &refused](uint64_t seed) {
+    make(3, seed, 0, true);
+    auto& scheduler = group_->scheduler();
+    std::vector<Ref> references;
+    const auto pass_on = [this](const Ref& reference) {
+      group_->call(0, 2, "keep", {as_value(reference)});
+      return as_rref(kept_[2]);
+    };
+    const auto over = group_->worker(1).shutdown(kSecond);
+    try {
+      for (int i = 0; i < 20; ++i) {
+        references.push_back(remote(0, 1, "make", {whole(1)}));
+        scheduler.run_for(scheduler.between(0, 100 * kMillisecond));
+        pass_on(references.back());
+      }
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), Status::kDisconnected) << error.message();
+      EXPECT_TRUE(contains(error, "w1")) << "of the call to the worker that leaves: " << error.message();
+    }
+    wait(*over, kForever);
+    settle();
+    for (const Ref& reference : references) {
+      const Ref kept = pass_on(reference);
+      EXPECT_EQ(error_of([&] { fetch(2, kept); }).status(), Status::kDisconnected);
+      const Error error = error_of([&] { fetch(0, reference); });
+      EXPECT_EQ(error.status(), Status::kDisconnected) << error.message();
+      refused += reference->failure() ? 1 : 0;
+    }
+    kept_[2] = Value();
+  });
+  EXPECT_GT(refused, 0);
 }
 
 TEST_F(RrefsTest, AFailureThatNobodyRefersToIsLogged) {

@@ -71,7 +71,7 @@ std::optional<int64_t> MeshWaiting::find_absent(const OpenCollective& call) cons
   return members.front();
 }
 
-// The latest report of the member; nullptr: there is none, or it was about earlier calls, since which it may have come.
+// The latest report of the member; nullptr without one, or if it was about earlier calls, since which it may have come.
 const LineState::Whereabouts* MeshWaiting::report_of(int64_t position, const OpenCollective& call) const {
   const LineState& state = lines_.at(call.line);
   const auto found = state.where.find(position);

@@ -148,6 +148,9 @@ void Receiver::take_numbered(PeerRecord& record, const wire::Arrival& arrival, F
     take_ack(record, arrival.ack());
     return;
   }
+  // Nothing says what the message is, so it cannot be refused: it has to come again.
+  const bool has_header = !arrival.is_long() || arrival.long_transfer() != 0 || frames.empty();
+  if (!has_header && frames.front().is_lost()) throw std::bad_alloc();
   // Everything that may fail for lack of memory comes first: the places where the message may have to wait, then its
   // payload, then the message itself.
   if (spare_.empty()) spare_ = Inbox::make_place();  // while nothing of the message has taken effect

@@ -159,6 +159,9 @@ void SimLink::put(Direction& direction, Frames frames, const std::string& from, 
     if (scheduler.chance(network_.faults.vanish)) return;
     if (scheduler.chance(network_.faults.flip)) network_.damage(frames);
   }
+  for (size_t i = 1; network_.faults.lose > 0 && i < frames.size(); ++i) {
+    if (scheduler.chance(network_.faults.lose)) frames[i] = Frame::lost(frames[i].size());
+  }
   direction.queue.push_back(std::move(frames));
   const Nanos delay = network_.delay() + static_cast<Nanos>(bytes) * network_.faults.delay_per_kib / 1024;
   direction.last = std::max(direction.last, scheduler.now() + delay);

@@ -23,6 +23,7 @@ struct SimFaults {
   double no_descriptor = 0;  // chance for each dial that it is refused at once, as no descriptor is left for it
   double flip = 0;    // chance for each message that bits of a byte flip on its way, where a transport is not exact
   double vanish = 0;  // chance for each message that it never comes, though the connection stays; the same
+  double lose = 0;    // chance for each frame behind the first that there is no memory for it where it arrives
   double would_block = 0;   // chance for each send to be told to come back later
   Nanos delay_per_kib = 0;  // the larger, the later
   size_t capacity = 1000;   // messages on their way in one direction of a connection

@@ -139,6 +139,36 @@ TEST_F(InboxTest, MorePiecesThanAHeaderCanName) {
   }
 }
 
+// A payload without memory is refused by what its message asks for. A long header without memory comes again.
+TEST_F(InboxTest, MessagesWhoseFramesFindNoMemoryAreRefusedOrComeAgain) {
+  meet();
+  network.faults.lose = 0.3;
+  const size_t calls = 100;
+  for (size_t i = 0; i < calls; ++i) {
+    wire::Call call = text_call(a, i % 4 == 0 ? kLong / 2 : 10);  // the long ones have a header of that length
+    if (i % 4 == 1) call.args = {Value::bytes(Value::Bytes(kLong / 4, std::byte{7}))};
+    if (i % 4 == 2) call.args = {Value::bytes(Value::Bytes(3 * kLong, std::byte{7}))};
+    a.send(b.id(), call);
+  }
+  ASSERT_TRUE(
+      run_until([this] { return b.messages.size() + b.unstored.size() == 1 + calls && a.is_drained(); }, 600 * kSecond))
+      << b.messages.size() << " and " << b.unstored.size();
+  EXPECT_GT(b.unstored.size(), 10u);
+  EXPECT_TRUE(a.lost.empty() && b.lost.empty());
+  std::vector<uint64_t> numbers;
+  for (const wire::Message& each : b.messages) {
+    if (std::holds_alternative<wire::Call>(each.body)) numbers.push_back(std::get<wire::Call>(each.body).call.counter);
+  }
+  EXPECT_TRUE(std::is_sorted(numbers.begin(), numbers.end()));
+  for (const auto& [outline, why] : b.unstored) {
+    ASSERT_TRUE(std::holds_alternative<wire::Call>(outline.body));
+    EXPECT_EQ(why.status(), Status::kOutOfMemory);
+    numbers.push_back(std::get<wire::Call>(outline.body).call.counter);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  EXPECT_EQ(numbers, count_to(calls)) << "each once";
+}
+
 TEST_F(InboxTest, AViolationThatTheDecoderFindsEndsThePeer) {
   // The text arrives with a byte that is not UTF-8: bytes change behind the sender's checks.
   auto bytes = std::make_shared<std::string>(kLong / 2, 't');

@@ -325,6 +325,34 @@ TEST_F(CheckpointTest, ASecondReadThatFailsOnOneMemberFailsOnAll) {
   EXPECT_NE(failure_of([&] { group.run(save); }), "no failure") << "the mesh has ended";
 }
 
+// A read of parts of two rows begins the second one within another piece: the rest of the first piece is read before,
+// for its sum.
+TEST_F(CheckpointTest, APieceThatIsReadInPartIsCheckedWhole) {
+  constexpr int64_t kColumns = int64_t{3} << 19;  // 12 MiB: three pieces
+  MeshGroup group({1});
+  group.run([&](Member& member) {
+    Tensor w = Tensor::empty(Dtype::kInt64, {2, kColumns});
+    std::memset(w.mutable_data(), 0, w.byte_size());
+    SeededRandom random(1);
+    spmd::save_checkpoint(member.line, folder_, Value::map({{"w", Value(w)}}), 0, random);
+  });
+  const std::string file = folder_ + "/" + names().back();
+  const spmd::StoredElements stored(folder_, spmd::index_in(folder_));
+  const layout::Box half{{0, 0}, {2, kColumns / 2}};  // 6 MiB of each row
+  const auto failure = [&] {
+    spmd::ReadBlock block;
+    return failure_of([&] { stored.read("w", half, {nullptr, {kColumns / 2, 1}}, block); });
+  };
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(file));
+  const int64_t begin = size - 2 * kColumns * 8;
+  EXPECT_EQ(failure(), "no failure");
+  for (const int64_t place : {5 << 20, 7 << 20}) {  // wanted, and not
+    put(file, begin + place, 1);
+    EXPECT_NE(failure().find("entry \"w\" has another crc32 in its bytes from 4194304 on"), std::string::npos) << place;
+    put(file, begin + place, 0);
+  }
+}
+
 // More files than stay open; one is replaced when all are checked.
 TEST_F(CheckpointTest, AFailureAfterTheFirstElementIsWrittenTellsIt) {
   const auto write = [&](const std::string& name, const std::string& entry, int64_t count) {

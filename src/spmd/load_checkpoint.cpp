@@ -87,25 +87,35 @@ void check_elements(const StoredElements& stored, const Targets& targets, const 
   }
 }
 
+// The elements of this member that are new when a load fails.
+enum class Written { kNone, kSome, kAll };
+
 // Writes all targets in one instant: their readers wait while files are read. Takes no memory for elements once the
 // first is written.
-void write_elements(const StoredElements& stored, const Targets& targets, ReadBlock& block) {
+void write_elements(const StoredElements& stored, const Targets& targets, ReadBlock& block, Written& written) {
   std::vector<Tensor> memory;
   for (const Target& target : targets) memory.push_back(target.memory);
   const TensorWriter writer(memory);
-  bool is_begun = false;
   try {
     for (size_t i = 0; i < targets.size(); ++i) {
       if (memory[i].count() == 0) continue;
       std::byte* const first = memory[i].mutable_data();
-      is_begun = true;
+      written = Written::kSome;
       stored.read(targets[i].path, targets[i].box, {first, memory[i].strides()}, block);
     }
   } catch (...) {
-    if (!is_begun) throw;
-    throw current_error().add_context(
-        "elements that were whole cannot be read again, and some tensors may have new or damaged elements");
+    if (written == Written::kNone) throw;
+    throw current_error().add_context("elements that were whole cannot be read again");
   }
+  if (written == Written::kSome) written = Written::kAll;
+}
+
+// Says in the error what the load has left in the tensors of this member.
+[[noreturn]] void fail_after(Written written, Error error, bool is_alone) {
+  if (written == Written::kSome) throw error.add_context("some tensors may have new or damaged elements");
+  if (written == Written::kAll) throw error.add_context("the tensors here have their new elements");
+  if (is_alone) throw error;
+  throw error.add_context("the tensors here are as before, those of other members may have new elements");
 }
 
 // Makes the elements of a tensor that `into` lacks, where they are wanted. An entry of a dtype that tensors lack has
@@ -195,6 +205,22 @@ void meet(CallOnLine& call, Nanos timeout) {
   if (timeout == 0) call.wait_for_ever();
 }
 
+// A failure ends the mesh: other members may have written theirs.
+void write_on_all(CallOnLine& call, const StoredElements& stored, const Targets& targets, ReadBlock& block) {
+  Written own = Written::kNone;
+  try {
+    const Outcomes written = agree(call, 0, [&]() -> std::vector<int64_t> {
+      write_elements(stored, targets, block, own);
+      return {};
+    });
+    if (!written.failure) return;
+    call.end_mesh(*written.failure);
+    throw *written.failure;
+  } catch (...) {
+    fail_after(own, current_error(), false);
+  }
+}
+
 // `failure`: an earlier one of this member.
 Value load_items(CallOnLine& call, const std::string& folder, const Targets& targets,
                  const std::optional<Error>& failure, Nanos timeout) {
@@ -217,13 +243,8 @@ Value load_items(CallOnLine& call, const std::string& folder, const Targets& tar
       return {};
     });
     if (!checked.failure) {
-      const Outcomes written = agree(call, 0, [&]() -> std::vector<int64_t> {
-        write_elements(*stored, targets, block);
-        return {};
-      });
-      if (!written.failure) return result;
-      call.end_mesh(*written.failure);  // other members have written theirs
-      throw *written.failure;
+      write_on_all(call, *stored, targets, block);
+      return result;
     }
     last = checked.failure;
     if (last->status() != Status::kNotFound) break;
@@ -291,7 +312,12 @@ Value load_checkpoint_alone(const std::string& folder, const Value& into) {
     checked = stored;
     return result_of(stored, targets, folder);
   });
-  write_elements(*checked, targets, block);  // once: a failure may leave tensors with new elements
+  Written written = Written::kNone;
+  try {
+    write_elements(*checked, targets, block, written);  // once: a failure may leave tensors with new elements
+  } catch (...) {
+    fail_after(written, current_error(), true);
+  }
   return result;
 }
 

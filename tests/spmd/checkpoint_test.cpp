@@ -9,19 +9,23 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <latch>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "base/random.h"
 #include "spmd/checkpoint_files.h"
 #include "spmd/marking.h"
 #include "spmd/mesh_group.h"
+#include "spmd/sharding.h"
 #include "spmd/tensors.h"
 #include "store/safetensors.h"
 #include "support/expect.h"
 #include "support/tensors.h"
+#include "tensor/access.h"
 #include "tensor/deferred.h"
 
 namespace distag::testing {
@@ -288,7 +292,7 @@ TEST_F(CheckpointTest, ElementsThatChangeAfterTheirCheckAreRefusedByName) {
   for (const uint8_t element : values_of<uint8_t>(mask)) EXPECT_LE(element, 1) << "no bool";
 }
 
-// The part of the second member changes when that has checked it.
+// The part of the second member changes when that has checked it: the first has its new elements by then.
 TEST_F(CheckpointTest, ASecondReadThatFailsOnOneMemberFailsOnAll) {
   MeshGroup group({2});
   const auto save = [&](Member& member) {
@@ -308,21 +312,109 @@ TEST_F(CheckpointTest, ASecondReadThatFailsOnOneMemberFailsOnAll) {
     ASSERT_NE(place, std::string::npos);
     put(path, static_cast<int64_t>(place), 1);
   };
+  std::vector<double> of_first;
   const auto failures = group.try_run([&](Member& member) {
     Tensor w = counting({8});
     spmd::mark_sharding(w, member.line, "('x',)", -1);
     const auto after_w = std::make_shared<AtMaking>([&] {
       if (member.position() == 1) damage();
     });
+    const Tensor part = spmd::Sharding::of(w)->lying().shard;
     const Tensor z = Tensor::deferred(Dtype::kFloat64, {1}, after_w);
-    load_checkpoint(member.line, folder_, Value::map({{"w", Value(w)}, {"z", Value(z)}}), 0);
+    try {
+      load_checkpoint(member.line, folder_, Value::map({{"w", Value(w)}, {"z", Value(z)}}), 0);
+    } catch (...) {
+      if (member.position() == 0) of_first = values_of<double>(part);
+      throw;
+    }
   });
+  const char* const left[] = {"the tensors here have their new elements: elements that were whole",
+                              "some tensors may have new or damaged elements: elements that were whole"};
+  for (size_t i = 0; i < failures.size(); ++i) {
+    ASSERT_TRUE(failures[i]);
+    EXPECT_NE(failures[i]->message().find(left[i]), std::string::npos) << failures[i]->message();
+    EXPECT_EQ(failures[i]->origin_rank(), 1);
+  }
+  EXPECT_EQ(of_first, (std::vector<double>{1000, 1001, 1002, 1003}));
+  EXPECT_NE(failure_of([&] { group.run(save); }), "no failure") << "the mesh has ended";
+}
+
+// The mesh ends while the second member waits to write, as a thread of its host holds its part.
+TEST_F(CheckpointTest, AMeshThatEndsWithinAWriteLeavesNewElementsAndSaysSo) {
+  MeshGroup group({2});
+  std::latch has_read(1);
+  std::latch is_held(1);
+  std::latch has_ended(1);
+  Tensor first;
+  Tensor second;
+  std::thread host([&] {
+    has_read.wait();
+    const TensorWriter writer(second);
+    is_held.count_down();
+    while (values_of<double>(first.hold())[0] != 1000) std::this_thread::yield();
+    wait(*group.program(0).mesh().end(Error(Status::kCancelled, "the host has enough")), kForever);
+    has_ended.wait();
+  });
+  const auto failures = group.try_run([&](Member& member) {
+    Tensor w = counting({4}, 1000);
+    spmd::mark_sharding(w, member.line, "('x',)", -1);
+    SeededRandom random(1);
+    spmd::save_checkpoint(member.line, folder_, Value::map({{"w", Value(w)}, {"z", Value(counting({1}))}}), 0, random);
+    Tensor into = counting({4});
+    spmd::mark_sharding(into, member.line, "('x',)", -1);
+    (member.position() == 0 ? first : second) = spmd::Sharding::of(into)->lying().shard;
+    const auto after_w = std::make_shared<AtMaking>([&] {
+      if (member.position() == 0) return;
+      has_read.count_down();
+      is_held.wait();
+    });
+    const Tensor z = Tensor::deferred(Dtype::kFloat64, {1}, after_w);
+    try {
+      load_checkpoint(member.line, folder_, Value::map({{"w", Value(into)}, {"z", Value(z)}}), 0);
+    } catch (...) {
+      if (member.position() == 0) has_ended.count_down();
+      throw;
+    }
+  });
+  host.join();
   for (const auto& failure : failures) {
     ASSERT_TRUE(failure);
-    EXPECT_NE(failure->message().find("may have new or damaged elements"), std::string::npos) << failure->message();
-    EXPECT_EQ(failure->origin_rank(), 1);
+    EXPECT_EQ(failure->message().find("the tensors here have their new elements: "), 0u) << failure->message();
+    EXPECT_NE(failure->message().find("the host has enough"), std::string::npos) << failure->message();
   }
-  EXPECT_NE(failure_of([&] { group.run(save); }), "no failure") << "the mesh has ended";
+  EXPECT_EQ(values_of<double>(second), (std::vector<double>{1002, 1003}));
+}
+
+// The second member has no elements of these tensors. The first one's change when it has checked them.
+TEST_F(CheckpointTest, AMemberThatHasWrittenNothingWhenAnotherFailsSaysSo) {
+  MeshGroup group({2});
+  const auto failures = group.try_run([&](Member& member) {
+    const auto part_of = [&](const Tensor& tensor) {
+      spmd::mark_sharding(tensor, member.line, "('x',)", -1);
+      return spmd::Sharding::of(tensor)->lying();
+    };
+    const Tensor w = counting({1}, 1000);
+    const Tensor z = counting({1});
+    part_of(w);
+    const spmd::Lying part = part_of(z);
+    SeededRandom random(1);
+    spmd::save_checkpoint(member.line, folder_, Value::map({{"w", Value(w)}, {"z", Value(z)}}), 0, random);
+    const auto after_w = std::make_shared<AtMaking>([&] {
+      for (const std::string& name : names()) {
+        if (name.ends_with(".safetensors")) put(folder_ + "/" + name, -16, 1);
+      }
+    });
+    const Tensor shard = Tensor::deferred(Dtype::kFloat64, part.shard.shape(), after_w);
+    const Tensor into = spmd::make_sharded(member.line, {}, {1}, part.spec, shard);
+    load_checkpoint(member.line, folder_, Value::map({{"w", Value(w)}, {"z", Value(into)}}), 0);
+  });
+  const char* const left[] = {"some tensors may have new or damaged elements: ",
+                              "the tensors here are as before, those of other members may have new elements: "};
+  for (size_t i = 0; i < failures.size(); ++i) {
+    ASSERT_TRUE(failures[i]);
+    EXPECT_EQ(failures[i]->message().find(left[i]), 0u) << failures[i]->message();
+    EXPECT_EQ(failures[i]->origin_rank(), 0);
+  }
 }
 
 // A read of parts of two rows begins the second one within another piece: the rest of the first piece is read before,

@@ -76,6 +76,16 @@ TEST(BatchAgreementTest, BatchesThatDifferAreToldWithBoth) {
   EXPECT_NE(dtypes.failure->message().find("rank 1 int64[4]"), std::string::npos) << dtypes.failure->message();
 }
 
+TEST(BatchAgreementTest, ElementsThatDifferAreToldWithBothAndTheRankOfTheFirst) {
+  std::vector<BatchWord> words(3, batch_of({4}));
+  for (size_t i = 0; i < words.size(); ++i) words[i].elements = i == 0 ? 0 : i;  // the first has none to compare
+  const Agreement found = agreed(BatchMode::kGlobal, words);
+  ASSERT_TRUE(found.failure);
+  EXPECT_EQ(found.failure->status(), Status::kDiverged);
+  EXPECT_EQ(found.failure->message(), "batch 7: rank 1 and rank 2 give other elements for the same rows");
+  EXPECT_EQ(found.failure->origin_rank(), 1);
+}
+
 TEST(BatchAgreementTest, MembersWithoutRowsTakeShapeAndDtypeFromOthers) {
   const Agreement found = agreed(BatchMode::kRows, {batch_of({2, 3}), batch_of({2, 3}), word_of(Kind::kNothing)});
   ASSERT_FALSE(found.failure);

@@ -105,7 +105,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   void set_doing(const std::string& line, std::string text);
   // See MeshWaiting.
   void ask_missing(const std::string& line) { parts_.waiting.ask_missing(line); }
-  std::string describe_missing(const std::string& line) const { return parts_.waiting.describe_missing(line); }
+  MeshWaiting::Missing missing(const std::string& line) const { return parts_.waiting.missing(line); }
   // Ends the mesh for a failure that the others cannot know, in a call of that line.
   void end_alone(Error error, const std::string& line) { parts_.end.end_alone(std::move(error), line); }
 

@@ -172,16 +172,17 @@ void MeshWaiting::ask_missing(const std::string& line) {
   if (state != nullptr && !state->open.empty()) ask_where(state->oldest());
 }
 
-std::string MeshWaiting::describe_missing(const std::string& line) const {
+MeshWaiting::Missing MeshWaiting::missing(const std::string& line) const {
   assert_on_loop(place_.environment.loop);
-  std::string members;
+  Missing found;
   const LineState* state = std::as_const(lines_).find(line);
-  if (state == nullptr || state->open.empty()) return members;
+  if (state == nullptr || state->open.empty()) return found;
   for (const int64_t position : state->oldest().missing()) {
-    members +=
-        (members.empty() ? "" : ", ") + place_.describe_member(position) + whereabouts_of(position, state->oldest());
+    found.text +=
+        (found.text.empty() ? "" : ", ") + place_.describe_member(position) + whereabouts_of(position, state->oldest());
   }
-  return members;
+  if (const auto absent = find_absent(state->oldest())) found.rank = place_.rank_of(*absent);
+  return found;
 }
 
 Heard MeshWaiting::on_where(int64_t from, const wire::Where& where) {

@@ -26,10 +26,14 @@ class MeshWaiting {
   void start_timer(const std::shared_ptr<OpenCollective>& call);
   Heard on_where(int64_t from, const wire::Where& where);
   Heard on_here(int64_t from, const wire::Here& here);
-  // Ask the members for which the first open call waits where they are; and describe what they reported: empty when no
-  // call waits.
+  // The members for which a call waits.
+  struct Missing {
+    std::string text;   // with what they reported; empty: no call waits
+    int32_t rank = -1;  // as in deadlines of the mesh; -1: none is known
+  };
+  // Ask the members for which the first open call waits where they are; and give what is known of them.
   void ask_missing(const std::string& line);
-  std::string describe_missing(const std::string& line) const;
+  Missing missing(const std::string& line) const;
   // Adds the oldest calls under way until there are that many.
   void describe(std::vector<WaitingCollective>& waiting, size_t most) const;
 

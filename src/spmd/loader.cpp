@@ -501,20 +501,25 @@ void Loader::Waiting::end_late() {
   if (future->is_done()) return;
   BatchQueue& queue = loader->queue_;
   queue.forget(future, loader->mesh().loop().now());
-  future->fail(Error(Status::kDeadline, fmt::format("batch {} is not ready after {}: waits for {}", queue.next(),
-                                                    describe_time(timeout), loader->why_late())));
+  const auto [text, rank] = loader->awaited();
+  Error late(Status::kDeadline,
+             fmt::format("batch {} is not ready after {}: waits for {}", queue.next(), describe_time(timeout), text));
+  future->fail(late.set_origin_rank(rank));
 }
 
-std::string Loader::why_late() const {
+MeshWaiting::Missing Loader::awaited() const {
   const uint64_t next = queue_.next();
   if (progress_.to_tell > next) {
-    const std::string members = mesh().describe_missing(name_);
-    return members.empty() ? "parts that are on their way" : members;
+    MeshWaiting::Missing members = mesh().missing(name_);
+    if (members.text.empty()) members.text = "parts that are on their way";
+    return members;
   }
   const std::string own = mesh().describe_member(line_.program->position());
+  const int32_t rank = mesh().shape().ranks()[static_cast<size_t>(line_.program->position())];
   const auto running = progress_.running.find(progress_.to_tell);
-  if (running == progress_.running.end()) return own + ", which has not begun to make it";
-  return fmt::format("{}, whose source has run since {}", own, describe_time(mesh().loop().now() - running->second));
+  if (running == progress_.running.end()) return {own + ", which has not begun to make it", rank};
+  return {fmt::format("{}, whose source has run since {}", own, describe_time(mesh().loop().now() - running->second)),
+          rank};
 }
 
 }  // namespace distag::spmd

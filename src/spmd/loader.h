@@ -98,7 +98,7 @@ class Loader : public std::enable_shared_from_this<Loader> {
   void on_line_ended(const Error& error);
   void on_closed();
   void close_lines();
-  std::string why_late() const;
+  MeshWaiting::Missing awaited() const;
 
   struct Counts {
     std::atomic<uint64_t> dropped{0};

@@ -165,6 +165,7 @@ static void late(members *group, int32_t rank) {
     CHECK_FAILS(distag_loader_next(loader, 300 * DISTAG_MILLISECOND, &batch, &err), DISTAG_E_DEADLINE,
                 "worker \"w1\" (rank 1)");
     CHECK(strstr(err.message, "source") != NULL);
+    CHECK_INT(err.origin_rank, 1);
   }
   CHECK_FAILS(distag_loader_next(loader, 0, &batch, &err), DISTAG_E_DEADLINE, "worker \"w1\" (rank 1)");
   CHECK_OK(distag_loader_next_async(loader, DISTAG_FOREVER, &future, &err));

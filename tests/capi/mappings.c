@@ -57,10 +57,10 @@ static distag_status call(distag_worker *worker, const char *function, distag_te
   return err.code;
 }
 
-typedef struct plan {
+typedef struct shortage {
   int way;
   int32_t lacking; /* the rank that lacks mappings */
-} plan;
+} shortage;
 
 /* A small call takes memory too, of which there may be none left without a mapping. */
 static void expect_small(distag_status status, const char *what) {
@@ -93,14 +93,14 @@ enum { kPasses = 2 };
 /* Memory of earlier messages may serve once more. */
 static int may_reuse;
 
-static void expect_lack(distag_status status, const plan *plan, const char *what) {
+static void expect_lack(distag_status status, const shortage *plan, const char *what) {
   if (status == DISTAG_OK && may_reuse) return;
   if (CHECK_INT(status, DISTAG_E_OUT_OF_MEMORY) && CHECK(strstr(err.message, "max_map_count") != NULL)) return;
   fprintf(stderr, "%s over %s, rank %d lacks: %s\n", what, kNames[plan->way], (int)plan->lacking, err.message);
 }
 
 /* The forward of all passes goes before the lack. */
-static void backward(distag_worker *worker, const plan *plan, distag_tensor *x) {
+static void backward(distag_worker *worker, const shortage *plan, distag_tensor *x) {
   distag_context *contexts[kPasses] = {NULL};
   distag_value *answers[kPasses] = {NULL}, *arg = distag_tensor_as_value(x);
   distag_tensor *losses[kPasses] = {NULL}, *y = NULL;
@@ -125,7 +125,7 @@ static void backward(distag_worker *worker, const plan *plan, distag_tensor *x) 
 }
 
 /* Both members call. A mesh is made by both, so that none calls before the lack is there. */
-static void reduce(distag_worker *worker, const plan *plan, int32_t rank) {
+static void reduce(distag_worker *worker, const shortage *plan, int32_t rank) {
   static const int64_t shape[] = {2};
   distag_mesh_options options = DISTAG_MESH_OPTIONS_INIT;
   distag_mesh *mesh = NULL;
@@ -149,7 +149,7 @@ static void reduce(distag_worker *worker, const plan *plan, int32_t rank) {
   }
 }
 
-static void lack(distag_worker *worker, const plan *plan) {
+static void lack(distag_worker *worker, const shortage *plan) {
   const int64_t count = kCount;
   distag_tensor *large = NULL, *small = NULL;
   CHECK_OK(distag_full(3, DISTAG_FLOAT32, &count, 1, &large, &err));
@@ -176,7 +176,7 @@ static void lack(distag_worker *worker, const plan *plan) {
 }
 
 static int live(const char *rendezvous, int32_t rank, int32_t count, void *data) {
-  const plan *const plan = data;
+  const shortage *const plan = data;
   const int64_t elements = kCount;
   distag_worker *worker = NULL;
   distag_worker_options options = group_options(rank, count, rendezvous);
@@ -201,7 +201,7 @@ static int live(const char *rendezvous, int32_t rank, int32_t count, void *data)
   return check_failures != 0;
 }
 
-static int try_plan(plan *plan) {
+static int try_plan(shortage *plan) {
   processes group;
   CHECK_INT(processes_start(&group, 2, live, plan), 0);
   CHECK_INT(processes_end(&group, -1), 0);
@@ -214,7 +214,7 @@ int main(void) {
     return 0;
   }
   for (int i = 0; i < 2 * kWays; ++i) {
-    plan plan = {i / 2, i % 2};
+    shortage plan = {i / 2, i % 2};
     if (fork() == 0) _exit(try_plan(&plan));
   }
   for (int status = 0; wait(&status) > 0;) CHECK_INT(status, 0);

@@ -352,7 +352,9 @@ TEST_F(CheckpointTest, AMeshThatEndsWithinAWriteLeavesNewElementsAndSaysSo) {
     const TensorWriter writer(second);
     is_held.count_down();
     while (values_of<double>(first.hold())[0] != 1000) std::this_thread::yield();
-    wait(*group.program(0).mesh().end(Error(Status::kCancelled, "the host has enough")), kForever);
+    Mesh& mesh = group.program(0).mesh();
+    mesh.end(Error(Status::kCancelled, "the host has enough"));
+    wait(*mesh.when_ended(), kForever);
     has_ended.wait();
   });
   const auto failures = group.try_run([&](Member& member) {

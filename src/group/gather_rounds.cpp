@@ -301,12 +301,13 @@ void GatherRounds::answer(PendingReply& reply, const Error* why) noexcept {
   each([&reply] { reply.fail(Error(Status::kOutOfMemory, "no memory")); });
 }
 
-void GatherRounds::fail_round(const Ranks& ranks, const Error& error) {
+void GatherRounds::fail_round(const Ranks& ranks, const Error& error, int32_t origin) {
   Round round = std::move(rounds_.at(ranks));
   rounds_.erase(ranks);
   for (const auto& [rank, contribution] : round.came) {
     if (contribution.timer != 0) shared_.loop.cancel_timer(contribution.timer);
-    contribution.reply->fail(error);
+    Error why = error;
+    contribution.reply->fail(std::move(why.set_origin_rank(origin)));
   }
 }
 
@@ -322,7 +323,7 @@ void GatherRounds::on_peer_gone(const Peer& peer, const Error& error) {
   // A restarted worker under this rank may still come.
   const auto latest = shared_.membership.find_by_rank(peer.rank);
   if (latest && latest->peer.incarnation != peer.incarnation) return;
-  for (const Ranks& ranks : hit) fail_round(ranks, error);
+  for (const Ranks& ranks : hit) fail_round(ranks, error, peer.rank);
 }
 
 void GatherRounds::stop() {

@@ -96,7 +96,7 @@ class GatherRounds {
   void remove(Round& round, int32_t rank);
   void complete(const Ranks& ranks);
   static void answer(PendingReply& reply, const Error* why) noexcept;
-  void fail_round(const Ranks& ranks, const Error& error);
+  void fail_round(const Ranks& ranks, const Error& error, int32_t origin);
 
   GroupShared& shared_;
   const Spread spread_;

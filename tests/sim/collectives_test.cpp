@@ -777,7 +777,7 @@ TEST(Collectives, ADeadlineTellsWhereTheMissingMemberIs) {
 }
 
 // A mesh of two rows and two columns, and calls of it in which members wait for others.
-class ReportsTest : public ::testing::Test {
+class OldReportsTest : public ::testing::Test {
  protected:
   Result row(int32_t rank) { return begin(rank, 1, kForever); }
   Result column(int32_t rank, Nanos timeout = kForever) { return begin(rank, 0, timeout); }
@@ -793,7 +793,7 @@ class ReportsTest : public ::testing::Test {
 };
 
 // w2 waited for w3 in an earlier call, to which w3 has come since. Now w2 stands, and reports nothing.
-TEST_F(ReportsTest, OfAnEarlierCallBlameNoMemberThatHasCome) {
+TEST_F(OldReportsTest, OfAnEarlierCallBlameNoMemberThatHasCome) {
   const Result waiting = row(2);
   for (const int32_t rank : {0, 1}) row(rank);
   const Result first = column(0);
@@ -811,7 +811,7 @@ TEST_F(ReportsTest, OfAnEarlierCallBlameNoMemberThatHasCome) {
 }
 
 // The oldest call of the line, which asks for all, has more time than this one.
-TEST_F(ReportsTest, ComeForACallThatIsNotTheOldest) {
+TEST_F(OldReportsTest, ComeForACallThatIsNotTheOldest) {
   for (const int32_t rank : {2, 0, 1}) row(rank);
   column(0);
   members_.group().scheduler().run_for(2200 * kMillisecond);

@@ -140,8 +140,8 @@ TEST_F(CreationOfThreeTest, ADeadlineBlamesTheMemberThatNeverCame) {
 
 TEST_F(CreationOfThreeTest, ADeadlineWhereAllOthersGaveUpBlamesTheFirstOfThem) {
   const Made one = create_of_all(1, 100 * kMillisecond), two = create_of_all(2, 100 * kMillisecond);
-  const Made last = create_of_all(0, kSecond);
   for (const Made& made : {one, two}) failure_of(*made);
+  const Made last = create_of_all(0, kSecond);
   const Error error = failure_of(*last);
   expect_failure(error, Status::kDeadline, "after 1 s: gave up: worker \"w1\" (rank 1), worker \"w2\" (rank 2)");
   EXPECT_EQ(error.origin_rank(), 1);
@@ -220,8 +220,8 @@ TEST_F(FarAheadTest, OfAMemberThatHasNoMeshYetEndsOnAllMembers) {
   for (int32_t rank = 0; rank < 4; ++rank) {
     const Result result = mesh(rank).collective(sum_for_ever());
     ASSERT_TRUE(is_over_within(*result, 5 * kSecond)) << rank;
-    expect_failure(failure_of(*result), Status::kOverloaded, "worker \"w0\" (rank 0) sent ");
-    EXPECT_EQ(result->error()->origin_rank(), 3);
+    expect_failure(failure_of(*result), Status::kOverloaded, "worker \"w0\" (rank 0) ");
+    EXPECT_TRUE(result->error()->origin_rank() == 1 || result->error()->origin_rank() == 3) << "who had no room first";
   }
 }
 

@@ -304,8 +304,8 @@ func fromItems(value *C.distag_value) (any, error) {
 }
 
 // As converts what a call gave to a type: numbers that fit, lists and maps item by item. T is any, an own type of these
-// kinds, *Tensor, *RRef, or the type of an object. A number is rounded to a float32; a finite one beyond its range does
-// not fit, nor does an integer that is no float64.
+// kinds, *Tensor, *RRef, or the type of an object. A float64 is rounded to a float32. A finite one beyond its range does
+// not fit, nor does an integer that would lose digits.
 func As[T any](value any) (T, error) { return asAt[T]("", value) }
 
 // answerAs is As for the answer of a call, which its errors name.

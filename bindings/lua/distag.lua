@@ -479,8 +479,8 @@ local function ints(what, given)
   return found, count
 end
 
--- Copies a number, or nested tables of numbers, into a new tensor; dtype is "float32" unless it is given. Each number is
--- rounded to a float32 as Python and torch do: one beyond its range is infinite there.
+-- Copies a number, or nested tables of numbers, into a new tensor; dtype is "float32" unless it is given. Numbers are
+-- rounded to it as Python and torch do: one beyond its range is infinite there.
 function M.tensor(given, dtype)
   local code = DTYPES[dtype or "float32"] or refuse("tensor: no dtype " .. tostring(dtype))
   local shape, items, place = {}, {}, out("tensor")

@@ -4,8 +4,10 @@
 #include <new>
 #include <utility>
 
+#include "base/each_step.h"
 #include "base/memory.h"
 #include "base/violation.h"
+#include "session/obstacle.h"
 
 namespace distag {
 namespace {
@@ -159,7 +161,18 @@ void Receiver::take_numbered(PeerRecord& record, const wire::Arrival& arrival, F
   if (!arrival.is_chunk() && (is_large || !record.inbox.is_empty())) place = Inbox::make_place();
   std::vector<Task> rest;
   std::optional<Error> shortage = take_payload(record, shared_.config.self, arrival, frames, rest);
-  // The transfers that the message names are used up now, so it cannot come again.
+  // The transfers that the message names are used up now, so it cannot come again. Without a header that went ahead
+  // nothing says what it asks for, and all messages behind it would wait for good.
+  const bool is_used_up = arrival.transfer_count() != 0 || arrival.long_transfer() != 0;
+  if (shortage && arrival.is_long() && frames.empty() && is_used_up) {
+    Error why(Status::kDisconnected, "no memory");
+    EachStep each;  // the transfers are taken: nothing may throw from here on
+    each([&] {
+      why = loss_error(record, shared_, Status::kDisconnected,
+                       std::string("this worker had no memory for the header of a message from it: ") + kMemoryCure);
+    });
+    return standings_.lose(record, std::move(why), wire::RefuseReason::kFenced);
+  }
   const bool takes_long = arrival.is_long() || !rest.empty() || (!shortage && arrival.takes_long(frames));
   bool waits = !place.empty() && (takes_long || !record.inbox.is_empty());
   Inbox::Decoded decoded;

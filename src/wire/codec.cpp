@@ -450,7 +450,10 @@ Message Arrival::decode_outline(const Frame& long_header) const {
   return decode({&long_header, is_long() ? size_t{1} : 0}, true);
 }
 
+// A frame that is lost has no bytes; as a chunk it is a matter of its transfer.
 Message Arrival::decode(std::span<const Frame> payload, bool is_outline) const {
+  const auto is_lost = [](const Frame& frame) { return frame.is_lost(); };
+  if (!is_chunk() && std::any_of(payload.begin(), payload.end(), is_lost)) throw std::bad_alloc();
   Message message;
   message.number = number();
   message.ack = ack();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <vector>
 
 #include "base/violation.h"
@@ -69,6 +70,19 @@ TEST(Loans, ALargeCopyIsMadeOffTheLoop) {
     const Arrival arrival(encoded.header, Limits());
     EXPECT_FALSE(arrival.takes_long(encoded.payload));
     EXPECT_EQ(arrival.takes_long({encoded.payload[0].as_loan()}), dtype == Dtype::kInt64);
+  }
+}
+
+// A stranger's message is decoded without a look at its frames before.
+TEST(Loans, AFrameThatIsLostIsNeverRead) {
+  for (const Dtype dtype : {Dtype::kBool, Dtype::kInt64, Dtype::kFloat64}) {
+    Reply reply;
+    reply.call = {7, 1};
+    reply.result = Value(Tensor::empty(dtype, {kCount}));
+    const Encoded encoded = encode({4, 3, {}, reply}, Limits());
+    const Frame lost = Frame::lost(encoded.payload[0].size());
+    EXPECT_THROW(decode(encoded.header, {lost}, Limits()), std::bad_alloc);
+    EXPECT_THROW(decode(encoded.header, {lost.as_loan()}, Limits()), std::bad_alloc);
   }
 }
 

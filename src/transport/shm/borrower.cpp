@@ -8,6 +8,8 @@
 
 #include "base/each_step.h"
 #include "base/error.h"
+#include "base/memory.h"
+#include "transport/socket/descriptors.h"
 
 namespace distag {
 namespace {
@@ -105,7 +107,10 @@ void Borrower::take(const ShownBlock& block, int memory_fd) {
     fail(Status::kProtocol, "block {} of a lane is no memory that others can map to read alone", block.id);
   }
   auto mapping = std::make_shared<Mapping>(room_, block.size, std::move(descriptor));
-  mapping->map();
+  if (!mapping->map() && !has_descriptors(kDialReserve)) {  // a block that is not mapped keeps its descriptor
+    fail(Status::kOutOfMemory, "a block of a lane cannot be mapped, and too few descriptors are left to keep it: {}",
+         kMemoryCure);
+  }
   blocks_.emplace(block.id, Block{std::move(mapping)});
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "base/shared_memory.h"
@@ -130,6 +131,7 @@ TEST_F(ShmLoansTest, AFrameWhoseBlockCannotBeMappedIsLostUntilItCan) {
   ASSERT_EQ(shared_memory::find(first.bytes, 1)->block->id(), shared_memory::find(second.bytes, 1)->block->id());
   rlimit before{};
   getrlimit(RLIMIT_AS, &before);
+  const std::shared_ptr<void> restored(nullptr, [before](void*) { setrlimit(RLIMIT_AS, &before); });
   rlimit none = before;
   none.rlim_cur = 1;
   setrlimit(RLIMIT_AS, &none);

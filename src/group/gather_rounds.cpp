@@ -316,6 +316,7 @@ void GatherRounds::on_peer_gone(const Peer& peer, const Error& error) {
   std::vector<Ranks> hit;
   for (auto& [ranks, round] : rounds_) {
     if (!std::binary_search(ranks.begin(), ranks.end(), peer.rank)) continue;
+    round.gave_up.erase(peer.rank);
     const auto came = round.came.find(peer.rank);
     if (came != round.came.end() && came->second.from == peer.incarnation) remove(round, peer.rank);
     hit.push_back(ranks);

@@ -139,7 +139,8 @@ RankTable::Book book_from_json(const Json& json, int32_t world_size) {
   if (json.contains("misled")) {  // older versions wrote none
     const Json& misled = json.at("misled");
     const auto size = number_of<int32_t>(misled.at("world_size"), -1, INT32_MAX);
-    if (size != 0) book.misled = {name_of(misled.at("name")), size};
+    const bool has_name = size > 0 || misled.at("name") != "";  // who expects an open world may have none
+    if (size != 0) book.misled = {has_name ? name_of(misled.at("name")) : "", size};
   }
   read_refused(json, book);
   check_seats(book, world_size);

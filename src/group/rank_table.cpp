@@ -5,6 +5,7 @@
 
 #include "base/cut_text.h"
 #include "group/rendezvous.h"
+#include "wire/encoder.h"
 
 namespace distag {
 
@@ -221,8 +222,9 @@ void RankTable::note_refused(Refused refused) {
   if (const std::string where = fmt::format("rendezvous \"{}\": ", where_); refused.text.starts_with(where)) {
     refused.text.erase(0, where.size());
   }
-  refused.text = cut_middle(refused.text, kLongestRefusal);
-  refused.place = cut_middle(refused.place, kLongestRefusal);
+  // Records are UTF-8.
+  refused.text = wire::mend_text(cut_middle(refused.text, kLongestRefusal), kLongestRefusal);
+  refused.place = wire::mend_text(cut_middle(refused.place, kLongestRefusal), kLongestRefusal);
   std::erase_if(book_.refused, [&refused](const Refused& other) { return other.text == refused.text; });
   if (book_.refused.size() == kMostRefused) {
     book_.refused.pop_front();

@@ -32,6 +32,13 @@ TEST(GroupRecord, ComesBackAsItWas) {
   EXPECT_EQ(back.book.seats.at(1).peer.incarnation, 18446744073709551615u);
 }
 
+// In an open world a worker may have no name. One that comes to a group of another size is in its record.
+TEST(GroupRecord, AWorkerWithoutANameIsReadBack) {
+  GroupRecord record = record_of_two(2);
+  record.book.misled = {"", -1};
+  EXPECT_EQ(read_group_record(write_group_record(record)).book.misled.world_size, -1);
+}
+
 // Each changes one thing of a record that is sound.
 TEST(GroupRecord, RefusesEachThingThatNoGroupCouldSay) {
   struct Case {

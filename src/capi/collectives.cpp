@@ -1,6 +1,8 @@
 // Collectives on plain tensors.
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 
 #include "autograd/autograd.h"
 #include "base/host_code.h"
@@ -72,6 +74,20 @@ std::shared_ptr<Future<Tensor>> begin(distag_mesh& mesh, const Given& given, boo
   }
 }
 
+// A turn on a line that lasts until the end of the mesh is asked for, after a lack of memory: no other call comes
+// before.
+class OpenTurn {
+ public:
+  void begin(const spmd::Line& line, const char* call) {
+    turns_ = line.program->turns_of(line.name);
+    turn_.emplace(*turns_, call);
+  }
+
+ private:
+  std::shared_ptr<MeshLine> turns_;
+  std::optional<MeshLine::Turn> turn_;
+};
+
 // A lack of memory ends the mesh with that failure: the others cannot know that this member has not made the call.
 template <typename Call>
 void end_when_short(distag_mesh& mesh, Call call) {
@@ -93,16 +109,16 @@ distag_status distag_collective(distag_mesh* mesh, uint32_t kind, const char* ax
     const auto held = Ref<distag_mesh>::share(&need(mesh, "mesh"));
     need_pointer(out_y, "out_y");
     check_can_wait();
+    Tensor y;
+    OpenTurn turn;
     end_when_short(*held, [&] {
-      const spmd::Line line = held->shared()->line(held->line_name());
-      const auto turns = line.program->turns_of(line.name);
-      const MeshLine::Turn turn(*turns, "distag_collective");
+      turn.begin(held->shared()->line(held->line_name()), "distag_collective");
       const Lead lead(held->shared()->worker()->core().loop());
       const auto result = begin(*held, {kind, axes, x, options}, true);
       wait(*result, kForever);
-      const Tensor& y = result->value();
-      if (y) *out_y = make_tensor(y);
+      y = result->value();
     });
+    if (y) *out_y = make_tensor(y);
   });
 }
 
@@ -113,10 +129,9 @@ distag_status distag_collective_async(distag_mesh* mesh, uint32_t kind, const ch
   return guard(__func__, err, [=] {
     distag_mesh& live = need(mesh, "mesh");
     need_pointer(out_future, "out_future");
+    OpenTurn turn;
     end_when_short(live, [&] {
-      const spmd::Line line = live.shared()->line(live.line_name());
-      const auto turns = line.program->turns_of(line.name);
-      const MeshLine::Turn turn(*turns, "distag_collective_async");
+      turn.begin(live.shared()->line(live.line_name()), "distag_collective_async");
       auto future = Future<Value>::make();
       future->set_operation("collective");
       live.shared()->need_mesh();

@@ -32,7 +32,7 @@ struct LineState {
   struct Whereabouts {
     wire::Here here;
     Nanos heard = kNotYet;
-    Nanos asked = kNotYet;  // for other members that wait for it
+    Nanos asked = kNotYet;  // when it was last asked
   };
   struct Waiting {
     CollectiveCall call;

@@ -16,8 +16,9 @@ namespace distag {
 // Calls that wait for other members: for how long, and where those members are. On the loop.
 //
 // A call has a timer from start_timer() until it ends: again and again the oldest call of its line asks the missing
-// members where they are, and at its deadline the mesh ends with what they have reported. The latest report of each
-// member counts, with the time at which it came, unless it is older than the call.
+// members where they are, any other call those that have reported nothing since it began, and at its deadline the mesh
+// ends with what they have reported. The latest report of each member counts, with the time at which it came, unless it
+// is older than the call.
 class MeshWaiting {
  public:
   MeshWaiting(const MeshPlace& place, MeshLines& lines, MeshEnd& end, MeshMatching& matching)

@@ -15,6 +15,7 @@ namespace {
 
 constexpr Nanos kEarlyLife = 10 * kSecond;
 constexpr size_t kMostEarlyBytes = size_t{1} << 20;  // for each sender
+constexpr size_t kMostEarlyMessages = 4096;          // the same; each costs a look at all
 constexpr size_t kMostBytesWhileCreating = size_t{256} << 20;
 constexpr size_t kNoteBytes = 256;
 constexpr size_t kMostEnded = 64;
@@ -283,11 +284,13 @@ Heard Meshes::keep(const Id& mesh, const Peer& from, const wire::Body& body) {
                               describe_peer(self_)));
       error.set_origin_rank(self_.rank);
       group_.send(from, wire::MeshEnd{mesh, std::move(error), true}, nullptr);
-      std::erase_if(early_, [&mesh](const Early& early) { return early.mesh == mesh; });
+      std::erase_if(early_, [&mesh, &from](const Early& early) {
+        return early.mesh == mesh && early.from.incarnation == from.incarnation;
+      });
       return Heard::kHandled;
     }
   }
-  return keep_early({mesh, from, body, std::nullopt, 0, 0, bytes_of(body)});
+  return keep_early({mesh, from, body, std::nullopt, 0, 0, sizeof(Early) + bytes_of(body)});
 }
 
 // The others may have learned before this worker that the mesh is made, and be in its first calls.
@@ -298,20 +301,24 @@ Heard Meshes::keep_early(Early early) {
     return kept.expires <= now && !may_be_awaited;
   });
   uint64_t bytes = early.bytes;
+  size_t messages = 0;
   for (const Early& kept : early_) {
     if (kept.from.incarnation != early.from.incarnation) continue;
     bytes += kept.bytes;
+    ++messages;
     if (kept.mesh == early.mesh && kept.refused) return Heard::kRefused;
   }
   const bool is_creating = !creations_.empty();
   const uint64_t most =
       is_creating ? std::min<uint64_t>(kMostBytesWhileCreating, environment_.max_early) : kMostEarlyBytes;
-  if (bytes > most) {
-    if (!is_creating || bytes - early.bytes > most + kMostEarlyBytes) return Heard::kStale;
-    early.refused = Error(Status::kOverloaded,
-                          fmt::format("{} sent {} bytes before {} had this mesh, which keeps {}: call something before "
-                                      "that for which all wait, as an all_reduce",
-                                      describe_peer(early.from), bytes, describe_peer(self_), most));
+  if (bytes > most || messages >= kMostEarlyMessages) {
+    const bool has_no_room = bytes - early.bytes > most + kMostEarlyBytes || messages >= 2 * kMostEarlyMessages;
+    if (!is_creating || has_no_room) return Heard::kStale;
+    early.refused = Error(
+        Status::kOverloaded,
+        fmt::format("{} sent {} messages of {} bytes before {} had this mesh; at most {} messages, of {} bytes, are "
+                    "kept until then: begin with a call for which all members wait, such as an all_reduce",
+                    describe_peer(early.from), messages + 1, bytes, describe_peer(self_), kMostEarlyMessages, most));
     early.body = wire::Body();
     early.bytes = kNoteBytes;
   }

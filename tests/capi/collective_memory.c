@@ -6,17 +6,7 @@
 
 #include "capi/check.h"
 #include "capi/support/members.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HAS_OWN_MALLOC 0 /* the sanitizer's is in its place */
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define HAS_OWN_MALLOC 0
-#endif
-#endif
-#ifndef HAS_OWN_MALLOC
-#define HAS_OWN_MALLOC 1
-#endif
+#include "capi/support/own_malloc.h"
 
 enum { kSize = 2, kShort = 1 };
 

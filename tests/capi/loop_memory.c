@@ -11,17 +11,7 @@
 
 #include "capi/check.h"
 #include "capi/support/group.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HAS_OWN_MALLOC 0 /* the sanitizer's is in its place */
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define HAS_OWN_MALLOC 0
-#endif
-#endif
-#ifndef HAS_OWN_MALLOC
-#define HAS_OWN_MALLOC 1
-#endif
+#include "capi/support/own_malloc.h"
 
 static _Thread_local int is_loop;
 static atomic_int left;        /* allocations until one fails; 0: none does */

@@ -215,7 +215,9 @@ int main(void) {
   }
   for (int i = 0; i < 2 * kWays; ++i) {
     shortage plan = {i / 2, i % 2};
-    if (fork() == 0) _exit(try_plan(&plan));
+    const pid_t child = fork();
+    if (child == 0) _exit(try_plan(&plan));
+    CHECK(child > 0);
   }
   for (int status = 0; wait(&status) > 0;) CHECK_INT(status, 0);
   return check_end();

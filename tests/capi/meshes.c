@@ -631,7 +631,7 @@ static void never_coming(members *group, int32_t rank) {
   distag_mesh *mesh = NULL;
   distag_mesh_options options = DISTAG_MESH_OPTIONS_INIT;
   if (rank == 3) return;
-  options.timeout_ns = (rank == 2 ? 50 : 400) * DISTAG_MILLISECOND;
+  options.timeout_ns = (rank == 2 ? 2 : 6) * DISTAG_SECOND;
   CHECK_FAILS(distag_mesh_create(group->workers[rank], NULL, 0, shape, kNames, 2, &options, &mesh, &err),
               DISTAG_E_DEADLINE, "worker \"w3\" (rank 3)");
   CHECK_INT(err.origin_rank, 3);

@@ -65,6 +65,12 @@ class Host:
     def count(self, pattern):
         return sum(bool(re.search(pattern, line)) for line in self.lines)
 
+    def check_gradients(self, limit):
+        """Those of the first step are those of the whole model in one process, and its loss is far above the limit."""
+        found = self.find(r"gradients of the first step differ by (\S+), the largest is (\S+), its loss ([\d.]+)")
+        assert float(found[1]) < 1e-6 and float(found[2]) > 0.01, found[0]
+        assert float(found[3]) > 2 * limit, found[0]
+
     def until_loss(self, limit, after_step=0):
         return self.until(self.progress, lambda match: float(match[3]) < limit and int(match[2]) > after_step)
 

@@ -20,9 +20,7 @@ TRIES = 5  # an answer may come between the signal and the end of the loop: the 
 def train(distag, learner, robot):
     host = Host.run("robot", distag, learner, robot)
     first_learner = int(host.until(r"learner (\d+)")[1])
-    gradients = host.find(r"gradients of the first step differ by (\S+), the largest is (\S+), its loss ([\d.]+)")
-    assert float(gradients[1]) < 1e-6 and float(gradients[2]) > 0.01, gradients[0]
-    assert float(gradients[3]) > 2 * LIMIT, gradients[0]
+    host.check_gradients(LIMIT)
     trained, _ = host.lose_learner(first_learner, LIMIT)
     frames = host.leave(int(host.find(r"robot: process (\d+)")[1]), FRAMES)
     assert host.count(LEFT) == 1 and int(frames[3]) == 0, host.lines

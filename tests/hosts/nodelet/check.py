@@ -72,9 +72,7 @@ def train(distag, work):
     loaded = [load("Cart"), load("Robot")]
     host = Host.run("robot", distag, os.path.join(work, "learner"), [NODELET, "manager", "__name:=manager"])
     learner = int(host.until(r"learner (\d+)")[1])
-    gradients = host.find(r"gradients of the first step differ by (\S+), the largest is (\S+), its loss ([\d.]+)")
-    assert float(gradients[1]) < 1e-6 and float(gradients[2]) > 0.01, gradients[0]
-    assert float(gradients[3]) > 2 * LIMIT, gradients[0]
+    host.check_gradients(LIMIT)
     trained, _ = host.lose_learner(learner, LIMIT)
     frames = host.leave(int(host.find(r"robot: process (\d+)")[1]), FRAMES)
     assert int(frames[3]) == 0 and host.count("left with 0 handles") == 1, host.lines
@@ -119,7 +117,7 @@ def reload(work):
         assert held[0] > before[0] == 0 and held[1] > before[1], (held, before)
         interrupt(robot)
         learner.finish()
-        manager.find(FRAMES)
+        assert int(manager.until(FRAMES)[3]) == 0, manager.lines  # told in the shutdown
         end, now = time.monotonic() + PATIENCE, count(manager)
         while now[:2] != before[:2] or now[2] > before[2] + OF_ROS:  # what has ended is there for a moment longer
             assert time.monotonic() < end, f"round {index}: {now} threads, descriptors, sockets; {before} before"

@@ -110,8 +110,10 @@ namespace Distag {
         /// also when this fails. A borrowed tensor cannot be written or stepped.</summary>
         public static Tensor Borrow(IntPtr data, long size, DType dtype, Action release, params long[] shape) {
             if (size < 0) {
-                if (release != null) release();
-                throw Errors.Usage("Borrow: the size is " + size + ": give the bytes of the memory");
+                var wrong = Errors.Usage("Borrow: the size is " + size + ": give the bytes of the memory");
+                try { if (release != null) release(); }
+                catch (Exception failure) { throw new AggregateException(wrong, failure); }
+                throw wrong;
             }
             return Made(() => {
                 var error = new distag_error();

@@ -101,6 +101,9 @@ func VisualizeSharding(spec string, shape []int64, options PictureOptions) (stri
 
 // Visualize draws which members hold which part of a tensor under a spec, such as "('data', None)".
 func (m *Mesh) Visualize(spec string, shape []int64, options PictureOptions) (string, error) {
+	if m == nil {
+		return "", usage("the mesh is nil: make it by NewMesh, or use VisualizeSharding")
+	}
 	defer m.drop()
 	mesh := m.hold(nil)
 	if mesh == nil {

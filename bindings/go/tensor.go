@@ -306,6 +306,9 @@ func Apply(op string, inputs []*Tensor, attributes map[string]any, outputs int) 
 		C.size_t(outputs), &f.err)
 	dropAll(inputs)
 	if err := f.finish(); err != nil {
+		for _, each := range made[:outputs] { // an input that was closed meanwhile counts as left out
+			C.distag_tensor_release(each)
+		}
 		return nil, err
 	}
 	tensors := make([]*Tensor, outputs)

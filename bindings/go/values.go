@@ -162,7 +162,7 @@ func (b *builder) other(given any, objects bool) (*C.distag_value, error) {
 	case reflect.String:
 		return b.value(v.String(), false)
 	case reflect.Slice, reflect.Array, reflect.Map:
-		if v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8 {
+		if v.Kind() == reflect.Slice && v.Type().Elem() == reflect.TypeOf(byte(0)) {
 			return b.value(v.Bytes(), false)
 		}
 		if b.depth++; b.depth > deepest {

@@ -77,8 +77,8 @@ def load(mesh: Mesh | None, directory: str | os.PathLike[str], into: Any = None,
     them as they were, unless a file cannot be read again, or another save, whose optimizers do not fit, comes in
     between: the message says then that tensors may have new or damaged elements. Gives all that was saved, in which
     other tensors are deferred: mark or read them. Tensors are not copied; the old states of optimizers are kept until
-    the end. After Ctrl-C the load goes on behind, and ends with all loaded or, after a failure, with all as it was: do
-    not touch `into` before. Without a mesh this process reads alone. Else collective."""
+    the end. After Ctrl-C the load goes on behind, and how it ends is not told: do not use `into` after that, or use
+    load_async, whose result can be asked for again. Without a mesh this process reads alone. Else collective."""
     handle = None if mesh is None else mesh_of(mesh, "load")
     path, limit = _path(directory), limit_ns(timeout)
     targets = _targets_of(into)

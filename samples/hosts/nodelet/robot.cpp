@@ -49,7 +49,8 @@ class Robot : public nodelet::Nodelet {
       distag::status err;
       started.get(err);
       is_started_ = err.ok();
-      NODELET_ERROR_COND(err && !is_leaving_, "robot: no learner came: %s", err.message());
+      NODELET_ERROR_COND(err && !is_leaving_, "robot: does not train: load this nodelet again with its learner: %s",
+                         err.message());
     });
     force_ = getNodeHandle().advertise<std_msgs::Float32>("force", 1);
     observations_ = getNodeHandle().subscribe("observation", 1, &Robot::observe, this);
@@ -77,7 +78,11 @@ class Robot : public nodelet::Nodelet {
   }
 
   void observe(const std_msgs::Float32MultiArray &message) {
-    if (message.data.size() != kInputs) throw ros::Exception("an observation has four numbers");
+    if (message.data.size() != kInputs) {
+      NODELET_ERROR_THROTTLE(1, "robot: an observation of %zu numbers is ignored: publish %d", message.data.size(),
+                             kInputs);
+      return;
+    }
     State state;
     std::copy(message.data.begin(), message.data.end(), state.begin());
     const float force = std::tanh(0.25f * state[0] + 1.2f * state[1] + 0.8f * state[2] + 0.75f * state[3]);
@@ -96,7 +101,8 @@ class Robot : public nodelet::Nodelet {
         distag::status err;
         const auto answer = done.get(err);
         if (err) return;
-        answer_ = static_cast<float>(answer.item(err)), answered_at_ = asked_at;
+        const auto learned = static_cast<float>(answer.item(err));
+        if (!err) answer_ = learned, answered_at_ = asked_at;
       });
     } catch (const distag::error &) {
       is_asking_ = false;  // a step of training says why

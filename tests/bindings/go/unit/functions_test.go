@@ -342,6 +342,7 @@ func TestWrongArguments(t *testing.T) {
 	_, err = a.NewRRef(map[string]any{"layers": []string{"\xff"}})
 	is(t, err, distag.ErrInvalidArgument, "value.layers[0]: a text that is no UTF-8")
 	same(t, string(must(distag.Invoke[[]byte](background, a, "b", "echo", json.RawMessage("{}")))), "{}")
+	same(t, must(distag.Invoke[[]colour](background, a, "b", "echo", []colour{7}))[0], 7)
 	_, err = a.AllGather(background, 1, []int{0, 1 << 32})
 	is(t, err, distag.ErrInvalidArgument, "ranks[1]: 4294967296 does not fit")
 	_, err = x.Whole(background, 1<<32)
@@ -491,3 +492,6 @@ func TestMembersAreSeen(t *testing.T) {
 	same(t, fmt.Sprint(must(a.Ranks(""))), "[0 1]")
 	same(t, fmt.Sprint(must(a.Ranks("b"))), "[1]")
 }
+
+// A slice of it is a list of numbers, as []byte alone is bytes.
+type colour uint8

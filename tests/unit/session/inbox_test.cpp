@@ -172,6 +172,24 @@ TEST_F(InboxTest, MessagesWhoseFramesFindNoMemoryAreRefusedOrComeAgain) {
   EXPECT_EQ(numbers, count_to(calls)) << "each once";
 }
 
+// Nothing says which call its message belongs to, and it cannot come again.
+TEST_F(InboxTest, AHeaderInPiecesThatFindsNoMemoryLosesThePeer) {
+  meet();
+  network.faults.lose = 1;
+  wire::Call call = text_call(a, 1);
+  call.args = {Value::list(Value::List(400'000, Value(0.5)))};
+  a.send(b.id(), call);
+  a.say(b, 2);
+  ASSERT_TRUE(run_until([this] { return !b.lost.empty() && !a.lost.empty(); }));
+  EXPECT_EQ(b.lost.front().second.status(), Status::kDisconnected);
+  EXPECT_NE(b.lost.front().second.message().find("no memory for the header"), std::string::npos)
+      << b.lost.front().second.message();
+  EXPECT_NE(a.lost.front().second.message().find("no memory for the header"), std::string::npos)
+      << a.lost.front().second.message();
+  EXPECT_TRUE(b.unstored.empty());
+  EXPECT_EQ(b.heard, count_to(1));
+}
+
 TEST_F(InboxTest, AViolationThatTheDecoderFindsEndsThePeer) {
   // The text arrives with a byte that is not UTF-8: bytes change behind the sender's checks.
   auto bytes = std::make_shared<std::string>(kLong / 2, 't');

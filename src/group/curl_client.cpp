@@ -21,55 +21,71 @@ constexpr Nanos kConnectTimeout = 2 * kSecond;
 constexpr int kLongestPoll = 1000;  // milliseconds; a wake-up ends it
 constexpr int kPollOfEnd = 20;
 
-// The functions of libcurl, loaded into this process.
+// The functions of libcurl for one request.
+struct EasyCurl {
+  explicit EasyCurl(const SharedLibrary& library) {
+    library.find("curl_easy_init", init);
+    library.find("curl_easy_setopt", setopt);
+    library.find("curl_easy_getinfo", getinfo);
+    library.find("curl_easy_strerror", strerror);
+    library.find("curl_easy_cleanup", cleanup);
+    library.find("curl_slist_append", slist_append);
+    library.find("curl_slist_free_all", slist_free_all);
+  }
+
+  decltype(&curl_easy_init) init = nullptr;
+  decltype(&curl_easy_setopt) setopt = nullptr;
+  decltype(&curl_easy_getinfo) getinfo = nullptr;
+  decltype(&curl_easy_strerror) strerror = nullptr;
+  decltype(&curl_easy_cleanup) cleanup = nullptr;
+  decltype(&curl_slist_append) slist_append = nullptr;
+  decltype(&curl_slist_free_all) slist_free_all = nullptr;
+};
+
+// The functions of libcurl for all requests together.
+struct MultiCurl {
+  explicit MultiCurl(const SharedLibrary& library) {
+    library.find("curl_multi_init", init);
+    library.find("curl_multi_cleanup", cleanup);
+    library.find("curl_multi_add_handle", add_handle);
+    library.find("curl_multi_remove_handle", remove_handle);
+    library.find("curl_multi_perform", perform);
+    library.find("curl_multi_info_read", info_read);
+    library.find("curl_multi_poll", poll);
+    library.find("curl_multi_wakeup", wakeup);
+  }
+
+  decltype(&curl_multi_init) init = nullptr;
+  decltype(&curl_multi_cleanup) cleanup = nullptr;
+  decltype(&curl_multi_add_handle) add_handle = nullptr;
+  decltype(&curl_multi_remove_handle) remove_handle = nullptr;
+  decltype(&curl_multi_perform) perform = nullptr;
+  decltype(&curl_multi_info_read) info_read = nullptr;
+  decltype(&curl_multi_poll) poll = nullptr;
+  decltype(&curl_multi_wakeup) wakeup = nullptr;
+};
+
+// Libcurl, loaded into this process and started.
 class Curl {
  public:
-  explicit Curl(const std::vector<std::string>& names) : library_(names) {
-    library_.find("curl_global_init", global_init);
-    library_.find("curl_global_cleanup", global_cleanup);
-    library_.find("curl_easy_init", easy_init);
-    library_.find("curl_easy_setopt", easy_setopt);
-    library_.find("curl_easy_getinfo", easy_getinfo);
-    library_.find("curl_easy_strerror", easy_strerror);
-    library_.find("curl_easy_cleanup", easy_cleanup);
-    library_.find("curl_slist_append", slist_append);
-    library_.find("curl_slist_free_all", slist_free_all);
-    library_.find("curl_multi_init", multi_init);
-    library_.find("curl_multi_cleanup", multi_cleanup);
-    library_.find("curl_multi_add_handle", multi_add_handle);
-    library_.find("curl_multi_remove_handle", multi_remove_handle);
-    library_.find("curl_multi_perform", multi_perform);
-    library_.find("curl_multi_info_read", multi_info_read);
-    library_.find("curl_multi_poll", multi_poll);
-    library_.find("curl_multi_wakeup", multi_wakeup);
-    const CURLcode code = global_init(CURL_GLOBAL_DEFAULT);
+  explicit Curl(const std::vector<std::string>& names) : library(names), easy(library), multi(library) {
+    decltype(&curl_global_init) start = nullptr;
+    library.find("curl_global_init", start);
+    library.find("curl_global_cleanup", global_cleanup_);
+    const CURLcode code = start(CURL_GLOBAL_DEFAULT);
     if (code == CURLE_OUT_OF_MEMORY) throw std::bad_alloc();
     if (code != CURLE_OK) fail(Status::kInternal, "libcurl does not start");
   }
-  ~Curl() { global_cleanup(); }
+  ~Curl() { global_cleanup_(); }
   Curl(const Curl&) = delete;
   Curl& operator=(const Curl&) = delete;
 
-  decltype(&curl_global_init) global_init = nullptr;
-  decltype(&curl_global_cleanup) global_cleanup = nullptr;
-  decltype(&curl_easy_init) easy_init = nullptr;
-  decltype(&curl_easy_setopt) easy_setopt = nullptr;
-  decltype(&curl_easy_getinfo) easy_getinfo = nullptr;
-  decltype(&curl_easy_strerror) easy_strerror = nullptr;
-  decltype(&curl_easy_cleanup) easy_cleanup = nullptr;
-  decltype(&curl_slist_append) slist_append = nullptr;
-  decltype(&curl_slist_free_all) slist_free_all = nullptr;
-  decltype(&curl_multi_init) multi_init = nullptr;
-  decltype(&curl_multi_cleanup) multi_cleanup = nullptr;
-  decltype(&curl_multi_add_handle) multi_add_handle = nullptr;
-  decltype(&curl_multi_remove_handle) multi_remove_handle = nullptr;
-  decltype(&curl_multi_perform) multi_perform = nullptr;
-  decltype(&curl_multi_info_read) multi_info_read = nullptr;
-  decltype(&curl_multi_poll) multi_poll = nullptr;
-  decltype(&curl_multi_wakeup) multi_wakeup = nullptr;
+  const SharedLibrary library;
+  const EasyCurl easy;
+  const MultiCurl multi;
 
  private:
-  const SharedLibrary library_;
+  decltype(&curl_global_cleanup) global_cleanup_ = nullptr;
 };
 
 // An answer for a request that failed with `error`.
@@ -90,13 +106,13 @@ long milliseconds(Nanos time) { return std::max<long>(1, time / kMillisecond); }
 class Transfer {
  public:
   Transfer(const Curl& curl, Loop& loop, HttpRequest given)
-      : request(std::move(given)), curl_(curl), loop_(loop), easy_(curl.easy_init()) {
+      : request(std::move(given)), curl_(curl), loop_(loop), easy_(curl.easy.init()) {
     if (easy_ == nullptr) throw std::bad_alloc();
     set_up();
   }
   ~Transfer() {
-    curl_.easy_cleanup(easy_);
-    curl_.slist_free_all(headers_);
+    curl_.easy.cleanup(easy_);
+    curl_.easy.slist_free_all(headers_);
   }
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
@@ -107,7 +123,7 @@ class Transfer {
     HttpAnswer answer;
     if (code == CURLE_OK) {
       long status = 0;
-      curl_.easy_getinfo(easy_, CURLINFO_RESPONSE_CODE, &status);
+      curl_.easy.getinfo(easy_, CURLINFO_RESPONSE_CODE, &status);
       answer.outcome = HttpAnswer::Outcome::kAnswered;
       answer.status = static_cast<int>(status);
       answer.body = std::move(body_);
@@ -123,13 +139,13 @@ class Transfer {
  private:
   template <typename Value>
   void set(CURLoption option, Value value) {
-    const CURLcode code = curl_.easy_setopt(easy_, option, value);
+    const CURLcode code = curl_.easy.setopt(easy_, option, value);
     if (code == CURLE_OUT_OF_MEMORY) throw std::bad_alloc();
-    if (code != CURLE_OK) fail(Status::kUnsupported, "libcurl: {}", curl_.easy_strerror(code));
+    if (code != CURLE_OK) fail(Status::kUnsupported, "libcurl: {}", curl_.easy.strerror(code));
   }
 
   void add_header(const std::string& line) {
-    curl_slist* const longer = curl_.slist_append(headers_, line.c_str());
+    curl_slist* const longer = curl_.easy.slist_append(headers_, line.c_str());
     if (longer == nullptr) throw std::bad_alloc();
     headers_ = longer;
   }
@@ -206,7 +222,7 @@ class Transfer {
     if (is_too_large_) return fmt::format("its answer is larger than {} bytes", request.most_bytes);
     if (code == CURLE_OPERATION_TIMEDOUT) return "no answer in time";
     if (reason_.front() != '\0') return reason_.data();
-    return curl_.easy_strerror(code);
+    return curl_.easy.strerror(code);
   }
 
   const Curl& curl_;
@@ -221,12 +237,12 @@ class Transfer {
 // All requests under way. Used on the client's thread.
 class Transfers {
  public:
-  Transfers(const Curl& curl, Loop& loop) : curl_(curl), loop_(loop), multi_(curl.multi_init()) {
+  Transfers(const Curl& curl, Loop& loop) : curl_(curl), loop_(loop), multi_(curl.multi.init()) {
     if (multi_ == nullptr) throw std::bad_alloc();
   }
   ~Transfers() {
     while (!open_.empty()) end(open_.begin()->first);
-    curl_.multi_cleanup(multi_);
+    curl_.multi.cleanup(multi_);
   }
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
@@ -237,7 +253,7 @@ class Transfers {
     const auto read = request.read;
     try {
       auto transfer = std::make_unique<Transfer>(curl_, loop_, std::move(request));
-      if (curl_.multi_add_handle(multi_, transfer->easy()) != CURLM_OK) throw std::bad_alloc();
+      if (curl_.multi.add_handle(multi_, transfer->easy()) != CURLM_OK) throw std::bad_alloc();
       open_[id] = std::move(transfer);
     } catch (...) {
       post(loop_, read(no_answer(current_error())));
@@ -247,16 +263,16 @@ class Transfers {
   void end(uint64_t id) {
     const auto found = open_.find(id);
     if (found == open_.end()) return;
-    curl_.multi_remove_handle(multi_, found->second->easy());
+    curl_.multi.remove_handle(multi_, found->second->easy());
     open_.erase(found);
   }
 
   // Moves bytes, and passes on the answers that are complete.
   void move() {
     int running = 0;
-    curl_.multi_perform(multi_, &running);
+    curl_.multi.perform(multi_, &running);
     int more = 0;
-    while (const CURLMsg* message = curl_.multi_info_read(multi_, &more)) {
+    while (const CURLMsg* message = curl_.multi.info_read(multi_, &more)) {
       if (message->msg != CURLMSG_DONE) continue;
       const CURLcode code = message->data.result;
       const auto found = std::find_if(open_.begin(), open_.end(), [message](const auto& entry) {
@@ -283,7 +299,7 @@ class Transfers {
     return std::any_of(open_.begin(), open_.end(), [](const auto& entry) { return !entry.second->request.read_line; });
   }
 
-  void wait(int longest) { curl_.multi_poll(multi_, nullptr, 0, longest, nullptr); }
+  void wait(int longest) { curl_.multi.poll(multi_, nullptr, 0, longest, nullptr); }
 
  private:
   const Curl& curl_;
@@ -416,7 +432,7 @@ void CurlClient::State::run() {
 
 void CurlClient::State::serve(const Curl& curl) {
   Transfers transfers(curl, loop);
-  const WayToWake way(*this, [&curl, multi = transfers.multi()] { curl.multi_wakeup(multi); });
+  const WayToWake way(*this, [&curl, multi = transfers.multi()] { curl.multi.wakeup(multi); });
   try {
     while (take_commands(transfers)) {
       transfers.move();

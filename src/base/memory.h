@@ -12,7 +12,7 @@ size_t machine_memory();
 
 // The remedy when the system gives no memory, for texts.
 inline constexpr const char* kMemoryCure =
-    "raise the limit of memory (ulimit -v), or of mappings (vm.max_map_count) where much is mapped";
+    "free some, or raise the limit of memory (ulimit -v), or of mappings (vm.max_map_count) where much is mapped";
 
 // Separate pages, which go back to the system as soon as they are unmapped, whatever malloc keeps. nullptr when there
 // are none. `size` is a multiple of kPageBytes.

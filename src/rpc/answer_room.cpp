@@ -61,7 +61,7 @@ void AnswerRoom::let_in(const GroupShared& group) {
       group.check_present(next->peer()->incarnation);  // the room is free as well once the caller is lost
       if (next->go_on()) ++begun;
     } catch (...) {
-      next->answer(current_error().set_may_have_run(false));
+      answer_failure(*next, false);
     }
   }
   if (begun == 0) note_passed();

@@ -63,7 +63,8 @@ void AnswerSender::check_made(const Peer& to, wire::Reply& reply) const {
   } catch (...) {
     reply.failed = true;
     reply.result = Value();
-    reply.error = current_error().set_may_have_run(true);
+    reply.error = current_error();
+    reply.error.set_may_have_run(true);
     if (reply.error.origin_rank() < 0) reply.error.set_origin_rank(shared_.group->self.rank);
   }
 }
@@ -127,7 +128,8 @@ void AnswerSender::record(const IncomingCall& call, wire::Reply& reply, const Va
   } catch (...) {
     reply.failed = true;
     reply.result = Value();
-    reply.error = current_error().set_may_have_run(true);
+    reply.error = current_error();
+    reply.error.set_may_have_run(true);
     if (reply.error.origin_rank() < 0) reply.error.set_origin_rank(shared_.group->self.rank);
   }
 }

@@ -122,7 +122,7 @@ void IncomingCall::run() {
     if (!stage_.begin(shared_->running, request_.function, shared_->environment.loop.now())) return;
     room_.give_back();
   } catch (...) {
-    answer(current_error().set_may_have_run(false));
+    answer_failure(*this, false);
     return;
   }
   EachStep each;
@@ -141,7 +141,7 @@ void IncomingCall::run_begun(Work& work) {
     work(*this);
   } catch (...) {
     reply_.note_failed();
-    answer(current_error().set_may_have_run(true));
+    answer_failure(*this, true);
     return;
   }
   Answer result;
@@ -172,6 +172,13 @@ bool IncomingCall::answer(Error error) {
   delivery_.answer.error = std::move(error);
   hand_over();
   return true;
+}
+
+// A copy of the error could find no memory, and without the answer the caller would wait for good.
+void answer_failure(IncomingCall& call, bool may_have_run) {
+  Error failure = current_error();
+  failure.set_may_have_run(may_have_run);
+  call.answer(std::move(failure));
 }
 
 void IncomingCall::hand_over() {

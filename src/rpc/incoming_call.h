@@ -103,4 +103,7 @@ class IncomingCall final : public Invocation {
   RequestRoom room_;  // last, so that it is given back before the arguments are destroyed
 };
 
+// Answers a call with the exception being handled. Needs no memory. Any thread.
+void answer_failure(IncomingCall& call, bool may_have_run);
+
 }  // namespace distag

@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "store/index_reader.h"
 #include "store/safetensors.h"
+#include "store/tree.h"
 
 namespace distag::spmd {
 namespace {
@@ -33,21 +34,20 @@ std::string read_text(const DataFile& file) {
   return text;
 }
 
-struct ReadHeader {
-  std::vector<store::StoredTensor> tensors;
-  uint64_t data_begin = 0;
-  uint32_t sum = 0;
-};
-
-ReadHeader read_header(const DataFile& file) {
+// Calls visit(tensor, begin) for each tensor of a header, with the place of its elements in the file. Gives the crc of
+// all bytes before the elements.
+template <typename Visit>
+uint32_t read_header(const DataFile& file, Visit visit) {
   std::byte first[8] = {};
   const uint64_t size = file.size();
   if (size < 8 || !file.read_at(0, first, 8)) fail(Status::kProtocol, "\"{}\" is cut: it has no header", file.path());
   const uint64_t header = store::header_size(first, size, file.path());
   std::string text(header, '\0');
   if (!file.read_at(8, text.data(), header)) fail(Status::kProtocol, "\"{}\" became shorter", file.path());
-  const uint32_t sum = store::crc32_of(store::crc32_of(0, first, 8), text.data(), text.size());
-  return {store::parse_header(text, size - 8 - header, file.path()), 8 + header, sum};
+  const uint64_t begin = 8 + header;
+  store::parse_header(text, size - begin, file.path(),
+                      [&](const store::StoredTensor& tensor) { visit(tensor, begin + tensor.begin); });
+  return store::crc32_of(store::crc32_of(0, first, 8), text.data(), text.size());
 }
 
 // Files of other writers may be symbolic links: a download cache is a folder of links.
@@ -58,14 +58,24 @@ std::shared_ptr<const DataFile> need_file(const std::string& path) {
   return file;
 }
 
-using Headers = std::map<std::string, std::vector<store::StoredTensor>>;
+// Our index of a folder; nullptr: it has none, or a file is named.
+std::shared_ptr<const DataFile> open_index(const std::string& folder) {
+  const PathKind kind = kind_of_path(folder);
+  if (kind == PathKind::kNothing) fail(Status::kNotFound, "\"{}\" is not there", folder);
+  if (kind == PathKind::kOther) fail(Status::kInvalidState, "\"{}\" is no folder and no file", folder);
+  return kind == PathKind::kFile ? nullptr : DataFile::open(path_in(folder, store::kIndexName));
+}
 
 // The safetensors files in a folder that other writers made, and, if they have an index, the entries of each.
 store::WeightMap files_of_others(const std::string& folder) {
+  store::WeightMap found;
+  if (kind_of_path(folder) == PathKind::kFile) {
+    found.files.insert(folder.substr(folder.rfind('/') + 1));
+    return found;
+  }
   if (const auto listed = DataFile::open(path_in(folder, kOtherIndex), Links::kFollowed)) {
     return store::read_weight_map(read_text(*listed), listed->path());
   }
-  store::WeightMap found;
   for (std::string& name : list_folder(folder)) {
     if (ends_with(name, ".safetensors") && !is_name_of_ours(name)) found.files.insert(std::move(name));
   }
@@ -77,17 +87,34 @@ store::WeightMap files_of_others(const std::string& folder) {
 }
 
 // Files of which some are older than their index would be loaded in part.
-void check_entries(const std::string& folder, const store::WeightMap& map, const Headers& headers) {
-  if (map.entries.empty()) return;
-  std::set<std::pair<std::string_view, std::string_view>> there;
-  for (const auto& [name, tensors] : headers) {
-    for (const store::StoredTensor& tensor : tensors) there.emplace(name, tensor.name);
-  }
-  for (const auto& [entry, file] : map.entries) {
-    if (there.contains({*file, entry})) continue;
+void check_entries(const std::string& folder, const store::WeightMap& map, const store::Index& index) {
+  for (const auto& [name, file] : map.entries) {
+    const store::StoredEntry* const entry = index.find(store::escaped(name));
+    if (entry != nullptr && entry->boxes[0].file->first == *file) continue;
     fail(Status::kProtocol, "\"{}\": entry \"{}\" is not in \"{}\", where the index has it: fetch both anew",
-         path_in(folder, kOtherIndex), entry.substr(0, 80), *file);
+         path_in(folder, kOtherIndex), name.substr(0, 80), *file);
   }
+}
+
+store::Index index_of_others(const std::string& folder, const OpenFiles& files) {
+  const store::WeightMap map = files_of_others(folder);
+  store::Index index;
+  for (const std::string& name : map.files) {
+    store::StoredFile& file = *index.files.try_emplace(name).first;
+    file.second = read_header(
+        *files.open(name), [&](const store::StoredTensor& tensor, uint64_t begin) { index.add(tensor, file, begin); });
+  }
+  if (const store::StoredEntry* const twin = index.sort()) {
+    fail(Status::kProtocol, "\"{}\" is damaged, or no checkpoint: entry \"{}\" is in another file, too",
+         twin->boxes[0].file->first, twin->boxes[0].name);
+  }
+  check_entries(folder, map, index);
+  uint32_t id = 0;
+  for (const auto& [name, sum] : index.files) {
+    id = store::crc32_of(store::crc32_of(id, name.data(), name.size()), &sum, sizeof sum);
+  }
+  index.id = fmt::format("{:08x}", id);
+  return index;
 }
 
 // Visits the runs of elements that lie without a gap both in a box as it is stored and where they go, with offsets in
@@ -121,7 +148,7 @@ void for_each_run(const Box& stored, const Box& common, const Box& wanted, const
   }
 }
 
-void check_bools(const std::byte* elements, uint64_t size, const std::string& file, const std::string& path) {
+void check_bools(const std::byte* elements, uint64_t size, const std::string& file, std::string_view path) {
   for (uint64_t i = 0; i < size; ++i) {
     if (elements[i] > std::byte{1})
       fail(Status::kProtocol, "\"{}\": entry \"{}\" holds the bool {}, which must be 0 or 1", file, path,
@@ -132,14 +159,13 @@ void check_bools(const std::byte* elements, uint64_t size, const std::string& fi
 // Reads runs of a stored box one after the other, and checks each piece of which it reads anything.
 class RunReader {
  public:
-  RunReader(const DataFile& file, uint64_t begin, const store::StoredEntry& entry, const store::StoredBox& box,
-            const std::string& path, ReadBlock& block)
+  RunReader(const DataFile& file, const store::StoredEntry& entry, const store::StoredBox& box, ReadBlock& block)
       : file_(file),
-        begin_(begin),
+        begin_(box.begin),
         size_(store::bytes_of(box.extent, entry.dtype).value_or(0)),
         has_bools_(entry.dtype == Dtype::kBool),
         sums_(box.pieces),
-        path_(path),
+        path_(entry.path),
         block_(block) {}
 
   // Reads `count` bytes, beginning at `from`, which is behind the run before. `out` nullptr: they are only checked.
@@ -210,8 +236,8 @@ class RunReader {
   const uint64_t begin_;
   const uint64_t size_;
   const bool has_bools_;
-  const std::vector<uint32_t>& sums_;
-  const std::string& path_;
+  const std::span<const uint32_t> sums_;
+  const std::string_view path_;
   ReadBlock& block_;
   uint64_t block_begin_ = 0;  // the block has the bytes from here to next_, if it was filled last
   uint64_t next_ = 0;
@@ -247,30 +273,14 @@ std::string folder_of(const std::string& folder) {
   return slash == std::string::npos ? "." : folder.substr(0, slash + 1);
 }
 
-std::string read_index(const std::string& folder) {
-  store::WeightMap map;
-  const PathKind kind = kind_of_path(folder);
-  if (kind == PathKind::kNothing) fail(Status::kNotFound, "\"{}\" is not there", folder);
-  if (kind == PathKind::kOther) fail(Status::kInvalidState, "\"{}\" is no folder and no file", folder);
-  if (kind == PathKind::kFile) {
-    const size_t slash = folder.rfind('/');
-    map.files.insert(slash == std::string::npos ? folder : folder.substr(slash + 1));
-  } else if (const auto file = DataFile::open(path_in(folder, store::kIndexName))) {
-    return read_text(*file);
-  } else {
-    map = files_of_others(folder);
-  }
-  Headers headers;
-  std::map<std::string, uint32_t> sums;
-  for (const std::string& name : map.files) {
-    ReadHeader header = read_header(*need_file(path_in(folder_of(folder), name)));
-    headers[name] = std::move(header.tensors);
-    sums[name] = header.sum;
-  }
-  check_entries(folder, map, headers);
-  store::Index index = store::index_of_files(headers);
-  index.header_sums = std::move(sums);
-  return store::print_index(index);
+store::Index read_index(const std::string& folder, const OpenFiles& files) {
+  const auto file = open_index(folder);
+  return file ? store::parse_index(read_text(*file), file->path()) : index_of_others(folder, files);
+}
+
+std::string read_index_text(const std::string& folder) {
+  const auto file = open_index(folder);
+  return file ? read_text(*file) : store::print_index(index_of_others(folder, OpenFiles(folder_of(folder))));
 }
 
 store::Index index_in(const std::string& folder) {
@@ -325,48 +335,61 @@ void OpenFiles::close_oldest() const {
   --open_;
 }
 
-StoredElements::StoredElements(std::string folder, store::Index index)
-    : files_(std::move(folder)), index_(std::move(index)) {
-  for (const auto& [path, entry] : index_.entries) {
-    for (const store::StoredBox& box : entry.boxes) {
-      if (!headers_.contains(box.file)) headers_.emplace(box.file, header_of(box.file));
+StoredElements::StoredElements(std::unique_ptr<const OpenFiles> files, store::Index index)
+    : files_(std::move(files)), index_(std::move(index)) {
+  place_boxes();
+}
+
+void StoredElements::place_boxes() {
+  struct Wanted {
+    const store::StoredEntry* entry;
+    store::StoredBox* box;
+    std::string_view name() const { return box->name; }
+    std::string_view file() const { return box->file->first; }
+  };
+  std::vector<Wanted> all;
+  for (const store::StoredEntry& entry : index_.entries) {
+    for (store::StoredBox& box : entry.boxes) {
+      if (box.begin == store::kNoPlace) all.push_back({&entry, &box});
     }
   }
+  std::ranges::sort(all, {}, [](const Wanted& wanted) { return std::pair(wanted.file(), wanted.name()); });
+  for (auto next = all.begin(); next != all.end();) {
+    const store::StoredFile& stored = *next->box->file;
+    const auto end = std::ranges::upper_bound(next, all.end(), next->file(), {}, &Wanted::file);
+    const auto file = files_->open(stored.first);
+    const uint32_t sum = read_header(*file, [&](const store::StoredTensor& tensor, uint64_t begin) {
+      const std::string_view name = tensor.name;
+      for (auto wanted = std::ranges::lower_bound(next, end, name, {}, &Wanted::name);
+           wanted != end && wanted->name() == name; ++wanted) {
+        const bool is_as_said = tensor.dtype == wanted->entry->dtype && tensor.other == wanted->entry->other &&
+                                std::ranges::equal(tensor.shape, wanted->box->extent);
+        if (is_as_said) wanted->box->begin = begin;
+      }
+    });
+    if (!stored.second || *stored.second != sum) {
+      fail(Status::kProtocol, "\"{}\" is damaged: its header is not the one that the index says", file->path());
+    }
+    next = end;
+  }
 }
 
-StoredElements::Header StoredElements::header_of(const std::string& name) const {
-  const auto file = files_.open(name);
-  ReadHeader read = read_header(*file);
-  const auto sum = index_.header_sums.find(name);
-  if (sum == index_.header_sums.end() || sum->second != read.sum) {
-    fail(Status::kProtocol, "\"{}\" is damaged: its header is not the one that the index says", file->path());
+std::shared_ptr<const DataFile> StoredElements::open(const store::StoredEntry& entry,
+                                                     const store::StoredBox& box) const {
+  auto file = files_->open(box.file->first);
+  if (box.begin == store::kNoPlace) {
+    fail(Status::kProtocol, "\"{}\" does not have entry \"{}\" as the index says", file->path(), entry.path);
   }
-  Header header{read.data_begin, {}};
-  for (store::StoredTensor& tensor : read.tensors) header.tensors.emplace(tensor.name, std::move(tensor));
-  return header;
-}
-
-std::shared_ptr<const DataFile> StoredElements::find(const std::string& path, const store::StoredEntry& entry,
-                                                     const store::StoredBox& box, uint64_t& begin) const {
-  const Header& header = headers_.at(box.file);
-  auto file = files_.open(box.file);
-  const auto tensor = header.tensors.find(box.name);
-  if (tensor == header.tensors.end() || tensor->second.dtype != entry.dtype || tensor->second.other != entry.other ||
-      tensor->second.shape != box.extent) {
-    fail(Status::kProtocol, "\"{}\" does not have entry \"{}\" as the index says", file->path(), path);
-  }
-  begin = header.data_begin + tensor->second.begin;
   return file;
 }
 
-void StoredElements::read_box(const std::string& path, const store::StoredEntry& entry, const store::StoredBox& stored,
-                              const Box& wanted, const Destination& to, ReadBlock& block) const {
-  const Box held{stored.offset, stored.extent};
+void StoredElements::read_box(const store::StoredEntry& entry, const store::StoredBox& stored, const Box& wanted,
+                              const Destination& to, ReadBlock& block) const {
+  const Box held{Dims(stored.offset), Dims(stored.extent)};
   const Box common = intersection(held, wanted);
   if (common.empty()) return;
-  uint64_t begin = 0;
-  const auto file = find(path, entry, stored, begin);
-  RunReader reader(*file, begin, entry, stored, path, block);
+  const auto file = open(entry, stored);
+  RunReader reader(*file, entry, stored, block);
   for_each_run(held, common, wanted, to.strides, dtype_size(entry.dtype),
                [&](uint64_t from, int64_t place, uint64_t count) {
                  reader.read(from, count, to.first == nullptr ? nullptr : to.first + place);
@@ -374,27 +397,26 @@ void StoredElements::read_box(const std::string& path, const store::StoredEntry&
   reader.finish();
 }
 
-void StoredElements::check_dtype(const std::string& path) const {
-  const store::StoredEntry& entry = index_.entries.at(path);
+void StoredElements::check_dtype(const store::StoredEntry& entry) const {
   if (entry.other == nullptr) return;
-  const std::string file = entry.boxes.empty() ? std::string() : fmt::format("\"{}\": ", entry.boxes[0].file);
-  fail(Status::kUnsupported, "{}entry \"{}\" is of dtype {}: {}", file, path, entry.other->name, store::kDtypesRead);
+  const std::string file = entry.boxes.empty() ? std::string() : fmt::format("\"{}\": ", entry.boxes[0].file->first);
+  fail(Status::kUnsupported, "{}entry \"{}\" is of dtype {}: {}", file, entry.path, entry.other->name,
+       store::kDtypesRead);
 }
 
-void StoredElements::read(const std::string& path, const Box& box, const Destination& to, ReadBlock& block) const {
-  check_dtype(path);
-  const store::StoredEntry& entry = index_.entries.at(path);
-  for (const store::StoredBox& stored : entry.boxes) read_box(path, entry, stored, box, to, block);
+void StoredElements::read(const store::StoredEntry& entry, const Box& box, const Destination& to,
+                          ReadBlock& block) const {
+  check_dtype(entry);
+  for (const store::StoredBox& stored : entry.boxes) read_box(entry, stored, box, to, block);
 }
 
 void StoredElements::check() const {
   ReadBlock block;
-  for (const auto& [path, entry] : index_.entries) {
+  for (const store::StoredEntry& entry : index_.entries) {
     for (const store::StoredBox& stored : entry.boxes) {
-      uint64_t begin = 0;
-      const auto file = find(path, entry, stored, begin);
+      const auto file = open(entry, stored);
       if (entry.other != nullptr) continue;
-      RunReader reader(*file, begin, entry, stored, path, block);
+      RunReader reader(*file, entry, stored, block);
       reader.read(0, store::bytes_of(stored.extent, entry.dtype).value_or(0), nullptr);
     }
   }

@@ -18,8 +18,6 @@ std::string path_in(const std::string& folder, const std::string& name);
 std::string shard_name(const std::string& id, int64_t position, int64_t count);
 bool is_name_of_ours(const std::string& name);
 
-// The text of a folder's index. An index of other writers is translated into ours. Throws NOT_FOUND, PROTOCOL.
-std::string read_index(const std::string& folder);
 // Our index in a folder; empty if the folder has none, or it cannot be read. Throws OUT_OF_MEMORY.
 store::Index index_in(const std::string& folder);
 // The folder of an index's files: `folder` may name a file.
@@ -52,6 +50,12 @@ class OpenFiles {
   mutable uint64_t uses_ GUARDED_BY(mutex_) = 0;
 };
 
+// The index of a folder, whose files are opened as `files`. An index of other writers is translated into ours, and has
+// the places of all elements. Throws NOT_FOUND, PROTOCOL.
+store::Index read_index(const std::string& folder, const OpenFiles& files);
+// The same as a text, for other processes.
+std::string read_index_text(const std::string& folder);
+
 // The place to which elements are read, of the first one, and strides in elements. Without it they are only checked.
 struct Destination {
   std::byte* first = nullptr;
@@ -63,33 +67,29 @@ using ReadBlock = std::vector<std::byte>;
 // The elements of a checkpoint. Thread-safe.
 class StoredElements {
  public:
-  // Reads the headers of the files. Throws NOT_FOUND if a file is missing, PROTOCOL.
-  StoredElements(std::string folder, store::Index index);
+  // Reads the headers of files whose elements the index does not place. Throws NOT_FOUND if a file is missing,
+  // PROTOCOL.
+  StoredElements(std::unique_ptr<const OpenFiles> files, store::Index index);
 
   const store::Index& index() const { return index_; }
   // Throws UNSUPPORTED, naming file and entry, if the elements have a dtype that tensors lack.
-  void check_dtype(const std::string& path) const;
+  void check_dtype(const store::StoredEntry& entry) const;
   // Reads the elements of a box of an entry. Throws as check_dtype, and PROTOCOL, naming file and entry, for pieces
   // that were changed; then some elements may have been read, also damaged ones.
-  void read(const std::string& path, const layout::Box& box, const Destination& to, ReadBlock& block) const;
+  void read(const store::StoredEntry& entry, const layout::Box& box, const Destination& to, ReadBlock& block) const;
   // Reads and checks every piece.
   void check() const;
 
  private:
-  struct Header {
-    uint64_t data_begin = 0;
-    std::map<std::string, store::StoredTensor> tensors;
-  };
-  Header header_of(const std::string& name) const;
-  // Finds the elements of a stored box in their file. Throws PROTOCOL unless the file has the box as the index says.
-  std::shared_ptr<const DataFile> find(const std::string& path, const store::StoredEntry& entry,
-                                       const store::StoredBox& box, uint64_t& begin) const;
-  void read_box(const std::string& path, const store::StoredEntry& entry, const store::StoredBox& stored,
-                const layout::Box& wanted, const Destination& to, ReadBlock& block) const;
+  // Finds the elements of all boxes.
+  void place_boxes();
+  // The file of a box. Throws PROTOCOL unless that has the box as the index says.
+  std::shared_ptr<const DataFile> open(const store::StoredEntry& entry, const store::StoredBox& box) const;
+  void read_box(const store::StoredEntry& entry, const store::StoredBox& stored, const layout::Box& wanted,
+                const Destination& to, ReadBlock& block) const;
 
-  const OpenFiles files_;
-  const store::Index index_;
-  std::map<std::string, Header> headers_;
+  const std::unique_ptr<const OpenFiles> files_;
+  store::Index index_;  // constant once it is made
 };
 
 }  // namespace distag::spmd

@@ -7,7 +7,8 @@
 #include "base/error.h"
 #include "layout/spec_text.h"
 #include "spmd/sharding.h"
-#include "store/index.h"
+#include "store/safetensors.h"
+#include "store/tree.h"
 #include "tensor/shape_only.h"
 
 namespace distag::spmd {

@@ -4,8 +4,11 @@
 // written, unless a file that was whole cannot be read again: that ends the mesh.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+#include <map>
 #include <optional>
+#include <string_view>
 
 #include "autograd/autograd.h"
 #include "base/error.h"
@@ -14,6 +17,7 @@
 #include "spmd/checkpoint.h"
 #include "spmd/checkpoint_files.h"
 #include "spmd/sharding.h"
+#include "store/tree.h"
 #include "tensor/access.h"
 #include "tensor/deferred.h"
 #include "tensor/shape_only.h"
@@ -68,22 +72,25 @@ Targets targets_of(const Program* program, const Value& into) {
   return targets;
 }
 
+// Reads the elements of a target whose entry is there.
+void read_into(const StoredElements& stored, const Target& target, const Destination& to, ReadBlock& block) {
+  stored.read(*stored.index().find(target.path), target.box, to, block);
+}
+
 // Checks that each target can get its elements, and these themselves.
 void check_elements(const StoredElements& stored, const Targets& targets, const std::string& folder, ReadBlock& block) {
   for (const Target& target : targets) {
-    const auto entry = stored.index().entries.find(target.path);
-    if (entry == stored.index().entries.end()) {
-      fail(Status::kNotFound, "\"{}\" has no entry \"{}\"", folder, target.path);
-    }
-    stored.check_dtype(target.path);
-    if (entry->second.dtype != target.tensor.dtype() || entry->second.shape != target.tensor.shape()) {
+    const store::StoredEntry* const entry = stored.index().find(target.path);
+    if (entry == nullptr) fail(Status::kNotFound, "\"{}\" has no entry \"{}\"", folder, target.path);
+    stored.check_dtype(*entry);
+    if (entry->dtype != target.tensor.dtype() || !std::ranges::equal(entry->shape, target.tensor.shape())) {
       fail(Status::kInvalidArgument, "\"{}\": entry \"{}\" is {} of shape {}, and the tensor is {}", folder,
-           target.path, dtype_name(entry->second.dtype), to_string(entry->second.shape), describe(target.tensor));
+           target.path, dtype_name(entry->dtype), to_string(Dims(entry->shape)), describe(target.tensor));
     }
   }
   for (const Target& target : targets) {
     target.memory.storage().make_elements();
-    stored.read(target.path, target.box, {nullptr, target.memory.strides()}, block);
+    read_into(stored, target, {nullptr, target.memory.strides()}, block);
   }
 }
 
@@ -101,7 +108,7 @@ void write_elements(const StoredElements& stored, const Targets& targets, ReadBl
       if (memory[i].count() == 0) continue;
       std::byte* const first = memory[i].mutable_data();
       written = Written::kSome;
-      stored.read(targets[i].path, targets[i].box, {first, memory[i].strides()}, block);
+      read_into(stored, targets[i], {first, memory[i].strides()}, block);
     }
   } catch (...) {
     if (written == Written::kNone) throw;
@@ -122,27 +129,25 @@ void write_elements(const StoredElements& stored, const Targets& targets, ReadBl
 // its shape, and fails here.
 class FromFiles final : public Initialiser {
  public:
-  FromFiles(std::shared_ptr<const StoredElements> stored, std::string path)
-      : stored_(std::move(stored)), path_(std::move(path)) {}
+  FromFiles(std::shared_ptr<const StoredElements> stored, const store::StoredEntry& entry)
+      : stored_(std::move(stored)), entry_(entry) {}
   void fill(const Dims& offset, const Dims& extent, std::byte* out) const override {
     ReadBlock block;
-    stored_->read(path_, {offset, extent}, {out, row_major_strides(extent)}, block);
+    stored_->read(entry_, {offset, extent}, {out, row_major_strides(extent)}, block);
   }
 
  private:
   const std::shared_ptr<const StoredElements> stored_;
-  const std::string path_;
+  const store::StoredEntry& entry_;
 };
 
 Value result_of(const std::shared_ptr<const StoredElements>& stored, const Targets& targets,
                 const std::string& folder) {
-  std::map<std::string, Tensor> known;
+  std::map<std::string_view, Tensor> known;
   for (const Target& target : targets) known.emplace(target.path, target.tensor);
-  return store::parse_tree(stored->index().tree, folder, [&](const std::string& path) {
-    if (const auto found = known.find(path); found != known.end()) return found->second;
-    const auto entry = stored->index().entries.find(path);
-    if (entry == stored->index().entries.end()) fail(Status::kProtocol, "\"{}\" lacks entry \"{}\"", folder, path);
-    return Tensor::deferred(entry->second.dtype, entry->second.shape, std::make_shared<FromFiles>(stored, path));
+  return store::value_of(stored->index(), folder, [&](const store::StoredEntry& entry) {
+    if (const auto found = known.find(entry.path); found != known.end()) return Value(found->second);
+    return Value(Tensor::deferred(entry.dtype, Dims(entry.shape), std::make_shared<FromFiles>(stored, entry)));
   });
 }
 
@@ -162,7 +167,7 @@ uint64_t fingerprint_of(const layout::MeshShape& mesh, const std::string& folder
 std::string share_index(CallOnLine& call, const std::string& folder) {
   std::string text;
   const Outcomes read = agree(call, 1, [&]() -> std::vector<int64_t> {
-    if (call.line().program->position() == 0) text = read_index(folder);
+    if (call.line().program->position() == 0) text = read_index_text(folder);
     return {static_cast<int64_t>(text.size())};
   });
   if (read.failure) throw *read.failure;
@@ -224,20 +229,19 @@ void write_on_all(CallOnLine& call, const StoredElements& stored, const Targets&
 // `failure`: an earlier one of this member.
 Value load_items(CallOnLine& call, const std::string& folder, const Targets& targets,
                  const std::optional<Error>& failure, Nanos timeout) {
-  std::string last_text;
+  std::string last_id;
   std::optional<Error> last;
   meet(call, timeout);
   for (int tries = 0; tries < kMostTries; ++tries) {
-    const std::string text = share_index(call, folder);
-    if (last && text == last_text) break;
-    last_text = text;
-    const store::Index index = store::parse_index(text, path_in(folder, store::kIndexName));
+    store::Index index = store::parse_index(share_index(call, folder), path_in(folder, store::kIndexName));
+    if (last && index.id == last_id) break;
+    last_id = index.id;
     std::shared_ptr<const StoredElements> stored;
     ReadBlock block;
     Value result;
     const Outcomes checked = agree(call, 0, [&]() -> std::vector<int64_t> {
       if (failure) throw *failure;
-      stored = std::make_shared<const StoredElements>(folder_of(folder), index);
+      stored = std::make_shared<const StoredElements>(std::make_unique<OpenFiles>(folder_of(folder)), std::move(index));
       check_elements(*stored, targets, folder, block);
       result = result_of(stored, targets, folder);
       return {};
@@ -287,14 +291,14 @@ namespace {
 // Runs `read` on the checkpoint as it is now; again with a new index if a concurrent save removes the files.
 template <typename Read>
 auto read_alone(const std::string& folder, const Read& read) {
-  std::string last_text;
+  std::optional<std::string> last_id;
   for (int tries = 0;; ++tries) {
-    const std::string text = read_index(folder);
-    const bool is_last = text == last_text || tries + 1 == kMostTries;
-    last_text = text;
+    auto files = std::make_unique<OpenFiles>(folder_of(folder));
+    store::Index index = read_index(folder, *files);
+    const bool is_last = index.id == last_id || tries + 1 == kMostTries;
+    last_id = index.id;
     try {
-      return read(std::make_shared<const StoredElements>(folder_of(folder),
-                                                         store::parse_index(text, path_in(folder, store::kIndexName))));
+      return read(std::make_shared<const StoredElements>(std::move(files), std::move(index)));
     } catch (const Error& error) {
       if (is_last || error.status() != Status::kNotFound) throw;
     }
@@ -323,7 +327,7 @@ Value load_checkpoint_alone(const std::string& folder, const Value& into) {
 
 void check_checkpoint(const std::string& folder) {
   read_alone(folder, [&](const std::shared_ptr<const StoredElements>& stored) {
-    result_of(stored, {}, folder);
+    store::value_of(stored->index(), folder, [](const store::StoredEntry&) { return Value(); });
     stored->check();
   });
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 #include <set>
+#include <span>
 
 #include "base/error.h"
 #include "base/folder_lock.h"
@@ -86,25 +87,28 @@ store::Index index_of(const Save& save, const Outcomes& written) {
     index.mesh += fmt::format("{}{}={}", axis == 0 ? "" : " ", mesh.axis_name(axis), mesh.size(axis));
   }
   index.tree = save.saved.tree;
-  for (const SavedTensor& tensor : save.saved.tensors) {
-    index.entries[tensor.path] = {tensor.dtype, tensor.shape, print_spec(mesh, tensor.spec), {}};
-  }
+  const std::vector<SavedTensor>& tensors = save.saved.tensors;
+  std::vector<std::vector<store::StoredBox>> boxes(tensors.size());
+  store::Arena arena;  // of the boxes
   for (int64_t member = 0; member < mesh.count(); ++member) {
     const std::vector<int64_t>& numbers = written.numbers[static_cast<size_t>(member)];
-    index.header_sums[save.file_of(member)] = static_cast<uint32_t>(numbers[1]);
-    size_t next = 2;
-    for (const WrittenPart& part : parts_written_by(mesh, save.saved.tensors, member)) {
-      const SavedTensor& tensor = save.saved.tensors[part.tensor];
-      store::StoredBox box{part.box.offset,
-                           part.box.extent,
-                           save.file_of(member),
-                           store::name_of_part(tensor.path, tensor.shape, part.box.offset, part.box.extent),
-                           {}};
-      const uint64_t size = store::bytes_of(box.extent, tensor.dtype).value_or(0);
-      for (uint64_t from = 0; from < size; from += kPiece) box.pieces.push_back(static_cast<uint32_t>(numbers[next++]));
-      index.entries[tensor.path].boxes.push_back(std::move(box));
+    const store::StoredFile& file = *index.files.emplace(save.file_of(member), static_cast<uint32_t>(numbers[1])).first;
+    const std::vector<uint32_t> sums(numbers.begin() + 2, numbers.end());
+    size_t next = 0;
+    for (const auto& [i, box] : parts_written_by(mesh, tensors, member)) {
+      const uint64_t size = store::bytes_of(box.extent, tensors[i].dtype).value_or(0);
+      const auto pieces = std::span(sums).subspan(next, (size + kPiece - 1) / kPiece);
+      next += pieces.size();
+      const std::string name = store::name_of_part(tensors[i].path, tensors[i].shape, box.offset, box.extent);
+      boxes[i].push_back({arena.copy_list(box.offset), arena.copy_list(box.extent), arena.copy_text(name),
+                          arena.copy_list(pieces), &file});
     }
   }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const std::string spec = print_spec(mesh, tensors[i].spec);
+    index.add({tensors[i].path, tensors[i].shape, spec, boxes[i], tensors[i].dtype});
+  }
+  index.sort();
   return index;
 }
 
@@ -136,8 +140,8 @@ void check_none_came_between(const Save& save) {
 void remove_leftovers(const Save& save, const store::Index& index) noexcept {
   try {
     for (const std::string& name : list_folder(save.folder)) {
-      if (!is_name_of_ours(name) || index.header_sums.contains(name)) continue;
-      if (save.lock->keeps_others_out() || save.before.header_sums.contains(name)) {
+      if (!is_name_of_ours(name) || index.files.contains(name)) continue;
+      if (save.lock->keeps_others_out() || save.before.files.contains(name)) {
         remove_file(path_in(save.folder, name));
       }
     }

@@ -2,115 +2,18 @@
 
 #include <fmt/ranges.h>
 
-#include <cmath>
-#include <set>
+#include <algorithm>
 #include <utility>
 
-#include "base/base64.h"
 #include "store/index_reader.h"
 #include "store/json.h"
+#include "store/tree.h"
 
 namespace distag::store {
 namespace {
 
-using nlohmann::json;
 constexpr size_t kSumSize = 20;  // of ,"crc32":"01234567"} at the end of an index
-
-std::string escaped(const std::string& key) {
-  std::string text;
-  for (const char c : key) text += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
-  return text;
-}
-
-std::string below(const std::string& path, const std::string& key) { return path.empty() ? key : path + "/" + key; }
-
-using Visit = std::function<void(const std::string&, const Tensor&)>;
-
-json tree_of(const Value& value, const std::string& path, const Visit& visit) {
-  switch (value.kind()) {
-    case ValueKind::kNull:
-      return nullptr;
-    case ValueKind::kBool:
-      return value.as_bool();
-    case ValueKind::kInt64:
-      return value.as_int64();
-    case ValueKind::kFloat64: {
-      const double number = value.as_float64();
-      if (std::isfinite(number)) return number;
-      return {{"float", std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf"}};
-    }
-    case ValueKind::kText:
-      return value.as_text();
-    case ValueKind::kBytes: {
-      const Value::Bytes& bytes = value.as_bytes();
-      return {{"bytes", to_base64({reinterpret_cast<const char*>(bytes.data()), bytes.size()})}};
-    }
-    case ValueKind::kTensor:
-      visit(path, value.as_tensor());
-      return {{"tensor", path}};
-    case ValueKind::kList: {
-      json items = json::array();
-      for (const Value& item : value.as_list()) {
-        items.push_back(tree_of(item, below(path, std::to_string(items.size())), visit));
-      }
-      return items;
-    }
-    case ValueKind::kMap: {
-      json entries = json::object();
-      for (const auto& [key, item] : value.as_map()) entries[key] = tree_of(item, below(path, escaped(key)), visit);
-      return {{"map", entries}};
-    }
-    case ValueKind::kRref:
-    case ValueKind::kObject:
-      break;
-  }
-  fail(Status::kInvalidArgument, "\"{}\" is {}: numbers, texts, bytes, tensors, lists and maps are saved", path,
-       kind_name(value.kind()));
-}
-
-Value value_of(const json& node, const std::string& file, const std::function<Tensor(const std::string&)>& make) {
-  if (node.is_null()) return Value();
-  if (node.is_boolean()) return Value(node.get<bool>());
-  if (node.is_number_float()) return Value(node.get<double>());
-  if (node.is_number_unsigned() && node.get<uint64_t>() > INT64_MAX) refuse(file, "a number of its tree is too large");
-  if (node.is_number_integer()) return Value(node.get<int64_t>());
-  if (node.is_string()) return Value::text(node.get<std::string>());
-  if (node.is_array()) {
-    Value::List items;
-    for (const json& item : node) items.push_back(value_of(item, file, make));
-    return Value::list(std::move(items));
-  }
-  if (!node.is_object() || node.size() != 1) refuse(file, "its tree has a node of no kind");
-  const std::string& kind = node.begin().key();
-  const json& content = node.begin().value();
-  if (kind == "map" && content.is_object()) {
-    Value::Map entries;
-    for (const auto& [key, item] : content.items()) entries.emplace_back(key, value_of(item, file, make));
-    return Value::map(std::move(entries));
-  }
-  if (!content.is_string()) refuse(file, "its tree has a node of no kind");
-  const std::string text = content.get<std::string>();
-  if (kind == "tensor") return Value(make(text));
-  if (kind == "float" && (text == "nan" || text == "inf" || text == "-inf")) {
-    return Value(text == "nan" ? std::nan("") : text == "inf" ? HUGE_VAL : -HUGE_VAL);
-  }
-  const auto bytes = kind == "bytes" ? from_base64(text) : std::nullopt;
-  if (!bytes) refuse(file, "its tree has a node of no kind");
-  const auto* first = reinterpret_cast<const std::byte*>(bytes->data());
-  return Value::bytes({first, first + bytes->size()});
-}
-
-void add_entries(const json& node, const std::string& path, std::map<std::string, std::string>& entries) {
-  if (node.is_array()) {
-    entries[path] = "a list";
-    for (size_t i = 0; i < node.size(); ++i) add_entries(node[i], below(path, std::to_string(i)), entries);
-  } else if (node.is_object() && node.contains("map")) {
-    entries[path] = "a map";
-    for (const auto& [key, item] : node["map"].items()) add_entries(item, below(path, escaped(key)), entries);
-  } else {
-    entries[path] = node.dump();
-  }
-}
+constexpr int64_t kZeros[kMaxRank] = {};
 
 // [3, 2]
 template <typename Numbers>
@@ -118,14 +21,14 @@ void add_list(std::string& text, const Numbers& numbers) {
   text += fmt::format("[{}]", fmt::join(numbers.begin(), numbers.end(), ","));
 }
 
-std::string quoted(const std::string& text) { return json(text).dump(); }
+std::string in_quotes(std::string_view text) { return nlohmann::json(text).dump(); }
 
 void add_box(std::string& text, const StoredBox& box) {
   text += R"({"crc32":)";
   add_list(text, box.pieces);
   text += R"(,"extent":)";
   add_list(text, box.extent);
-  text += fmt::format(R"(,"file":{},"name":{},"offset":)", quoted(box.file), quoted(box.name));
+  text += fmt::format(R"(,"file":{},"name":{},"offset":)", in_quotes(box.file->first), in_quotes(box.name));
   add_list(text, box.offset);
   text += '}';
 }
@@ -139,12 +42,70 @@ void add_entry(std::string& text, const StoredEntry& entry) {
   text +=
       fmt::format(R"(],"dtype":"{}","shape":)", entry.other == nullptr ? stored_name(entry.dtype) : entry.other->name);
   add_list(text, entry.shape);
-  text += fmt::format(R"(,"spec":{}}})", quoted(entry.spec));
+  text += fmt::format(R"(,"spec":{}}})", in_quotes(entry.spec));
+}
+
+// {"map":{"a/b":{"tensor":"a~1b"}}}
+std::string tree_of_files(const Index& index) {
+  std::string text = R"({"map":{)";
+  for (const StoredEntry& entry : index.entries) {
+    if (text.back() != '{') text += ',';
+    text += fmt::format(R"({}:{{"tensor":{}}})", in_quotes(entry.boxes[0].name), in_quotes(entry.path));
+  }
+  return text + "}}";
 }
 
 std::string sum_text(uint32_t sum) { return fmt::format(",\"crc32\":\"{:08x}\"}}", sum); }
 
 }  // namespace
+
+void Index::add(const StoredEntry& entry) {
+  StoredEntry& kept = entries.emplace_back(entry);
+  kept.path = arena_.copy_text(entry.path);
+  kept.shape = arena_.copy_list(entry.shape);
+  kept.spec = arena_.copy_text(entry.spec);
+  kept.boxes = arena_.copy_list(entry.boxes);
+  for (StoredBox& box : kept.boxes) {
+    const bool is_whole = std::ranges::equal(box.extent, kept.shape);
+    const bool is_first = std::ranges::count(box.offset, 0) == std::ssize(box.offset);
+    box.extent = is_whole ? kept.shape : arena_.copy_list(box.extent);
+    box.offset = is_first ? std::span(kZeros).first(box.offset.size()) : arena_.copy_list(box.offset);
+    box.name = box.name == kept.path ? kept.path : arena_.copy_text(box.name);
+    box.pieces = arena_.copy_list(box.pieces);
+  }
+}
+
+void Index::add(const StoredTensor& tensor, const StoredFile& file, uint64_t begin) {
+  const std::string path = escaped(tensor.name);
+  const auto zeros = std::span(kZeros).first(tensor.shape.size());
+  StoredBox box{zeros, tensor.shape, tensor.name, {}, &file, begin};
+  add({path, tensor.shape, {}, {&box, 1}, tensor.dtype, tensor.other});
+}
+
+const StoredEntry* Index::sort() {
+  std::ranges::sort(entries, {}, &StoredEntry::path);
+  const auto twin = std::ranges::adjacent_find(entries, {}, &StoredEntry::path);
+  return twin == entries.end() ? nullptr : &*twin;
+}
+
+const StoredEntry* Index::find(std::string_view path) const {
+  const auto found = std::ranges::lower_bound(entries, path, {}, &StoredEntry::path);
+  return found == entries.end() || found->path != path ? nullptr : &*found;
+}
+
+Value value_of(const Index& index, const std::string& file, const std::function<Value(const StoredEntry&)>& make) {
+  if (index.tree.empty()) {
+    Value::Map tensors;
+    tensors.reserve(index.entries.size());
+    for (const StoredEntry& entry : index.entries) tensors.emplace_back(entry.boxes[0].name, make(entry));
+    return Value::map(std::move(tensors));
+  }
+  return parse_tree(index.tree, file, [&](const std::string& path) {
+    const StoredEntry* const entry = index.find(path);
+    if (entry == nullptr) fail(Status::kProtocol, "\"{}\" lacks entry \"{}\"", file, path);
+    return make(*entry);
+  });
+}
 
 std::string name_of_part(const std::string& path, const Dims& shape, const Dims& offset, const Dims& extent) {
   if (extent == shape) return path;
@@ -155,49 +116,21 @@ std::string name_of_part(const std::string& path, const Dims& shape, const Dims&
   return fmt::format("{}[{}]", path, ranges);
 }
 
-std::string print_tree(const Value& value, const Visit& visit) {
-  std::set<std::string> paths;
-  const auto visit_once = [&](const std::string& path, const Tensor& tensor) {
-    if (!paths.insert(path).second) {
-      fail(Status::kInvalidArgument, "two tensors have the path \"{}\": take other keys than \"\"", path);
-    }
-    visit(path, tensor);
-  };
-  return tree_of(value, "", visit_once).dump();
-}
-
-std::map<std::string, std::string> entries_of_tree(const std::string& tree) {
-  std::map<std::string, std::string> entries;
-  const PlainNumbers numbers;
-  add_entries(json::parse(tree), "", entries);
-  return entries;
-}
-
-Value parse_tree(const std::string& tree, const std::string& file,
-                 const std::function<Tensor(const std::string&)>& make) {
-  const json parsed = parse_json(tree, file);
-  try {
-    return value_of(parsed, file, make);
-  } catch (const Error& error) {
-    if (error.status() != Status::kInvalidArgument) throw;
-    refuse(file, "its tree is no value: " + error.message());  // nested too deep, or a NUL in a text
-  }
-}
-
 std::string print_index(const Index& index) {
   std::string text = R"({"entries":{)";
-  for (const auto& [path, entry] : index.entries) {
+  for (const StoredEntry& entry : index.entries) {
     if (text.back() != '{') text += ',';
-    text += quoted(path) + ':';
+    text += in_quotes(entry.path) + ':';
     add_entry(text, entry);
   }
   text += R"(},"headers":{)";
-  for (const auto& [name, sum] : index.header_sums) {
+  for (const auto& [name, sum] : index.files) {
+    if (!sum) continue;
     if (text.back() != '{') text += ',';
-    text += fmt::format("{}:{}", quoted(name), sum);
+    text += fmt::format("{}:{}", in_quotes(name), *sum);
   }
-  text += fmt::format(R"(}},"id":{},"mesh":{},"value":)", quoted(index.id), quoted(index.mesh));
-  text += index.tree;
+  text += fmt::format(R"(}},"id":{},"mesh":{},"value":)", in_quotes(index.id), in_quotes(index.mesh));
+  text += index.tree.empty() ? tree_of_files(index) : index.tree;
   text += R"(,"version":1)";
   return text + sum_text(crc32_of(0, text.data(), text.size()));
 }
@@ -209,28 +142,6 @@ Index parse_index(std::string_view text, const std::string& file) {
     refuse(file, "its text does not have the crc32 at its end");
   }
   return read_index(text, file);
-}
-
-Index index_of_files(const std::map<std::string, std::vector<StoredTensor>>& headers) {
-  Index index;
-  for (const auto& [file, tensors] : headers) {
-    for (const StoredTensor& tensor : tensors) {
-      StoredEntry& entry = index.entries[escaped(tensor.name)];
-      if (!entry.boxes.empty()) refuse(file, fmt::format("entry \"{}\" is in another file, too", tensor.name));
-      entry.dtype = tensor.dtype;
-      entry.other = tensor.other;
-      entry.shape = tensor.shape;
-      Dims zero;
-      zero.resize(tensor.shape.size());
-      entry.boxes.push_back({zero, tensor.shape, file, tensor.name, {}});
-    }
-  }
-  for (const auto& [path, entry] : index.entries) {
-    index.tree += fmt::format(R"({}{}:{{"tensor":{}}})", index.tree.empty() ? R"({"map":{)" : ",",
-                              json(entry.boxes[0].name).dump(), json(path).dump());
-  }
-  index.tree += index.tree.empty() ? R"({"map":{}})" : "}}";
-  return index;
 }
 
 }  // namespace distag::store

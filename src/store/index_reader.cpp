@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "store/json.h"
 
@@ -14,40 +15,15 @@ namespace {
 using nlohmann::json;
 constexpr size_t kMostBoxes = 4096;  // as many as members of a mesh
 
-[[noreturn]] void refuse_entry(const std::string& file, const std::string& path, const std::string& reason) {
+[[noreturn]] void refuse_entry(const std::string& file, std::string_view path, const std::string& reason) {
   refuse(file, fmt::format("entry \"{}\" {}", path.substr(0, 80), reason));
 }
 
-void check_file_name(const std::string& name, const std::string& file, const std::string& path) {
+void check_file_name(const std::string& name, const std::string& file, std::string_view path) {
   const bool is_name = !name.empty() && name[0] != '.' && name.find('/') == std::string::npos && name.size() <= 255 &&
                        name.find('\0') == std::string::npos;
   if (!is_name) refuse_entry(file, path, "lies in a file whose name is invalid or has a folder in it");
 }
-
-// Handlers take the values that they expect, and refuse all others.
-class Handler : public nlohmann::json_sax<json> {
- public:
-  explicit Handler(const std::string& file) : file_(file) {}
-  bool null() override { return other(); }
-  bool boolean(bool) override { return other(); }
-  bool number_integer(number_integer_t) override { return other(); }
-  bool number_unsigned(number_unsigned_t) override { return other(); }
-  bool number_float(number_float_t, const string_t&) override { return other(); }
-  bool binary(binary_t&) override { return other(); }
-  bool parse_error(size_t position, const std::string&, const json::exception&) override {
-    refuse(file_, fmt::format("its text is no JSON at byte {}", position));
-  }
-
- protected:
-  virtual bool other() = 0;  // for a value of any other kind
-  const std::string& file() const { return file_; }
-  void check_depth(size_t depth) {
-    if (depth > kMostDepth) refuse(file_, "it is nested deeper than 40");
-  }
-
- private:
-  const std::string& file_;
-};
 
 // Reads the version first, wherever it stands: fields of another version are unknown.
 class VersionReader final : public Handler {
@@ -93,7 +69,7 @@ class VersionReader final : public Handler {
 
 // Counts the ranges by which boxes cut a dim. They must follow one another without gaps.
 size_t count_cuts(const std::vector<const StoredBox*>& boxes, size_t dim, int64_t size, const std::string& file,
-                  const std::string& path) {
+                  std::string_view path) {
   std::vector<std::pair<int64_t, int64_t>> ranges;
   for (const StoredBox* box : boxes) ranges.emplace_back(box->offset[dim], box->offset[dim] + box->extent[dim]);
   std::sort(ranges.begin(), ranges.end());
@@ -109,7 +85,7 @@ size_t count_cuts(const std::vector<const StoredBox*>& boxes, size_t dim, int64_
 }
 
 // Each dim is cut on its own, so boxes form a grid: it is complete if each cell is there once.
-void check_grid(const StoredEntry& entry, const std::string& file, const std::string& path) {
+void check_grid(const StoredEntry& entry, const std::string& file) {
   if (bytes_of(entry.shape, entry.dtype).value_or(0) == 0) return;
   std::vector<const StoredBox*> boxes;
   for (const StoredBox& box : entry.boxes) {
@@ -117,37 +93,37 @@ void check_grid(const StoredEntry& entry, const std::string& file, const std::st
   }
   uint64_t cells = 1;
   for (size_t d = 0; d < entry.shape.size() && cells <= boxes.size(); ++d) {
-    cells *= count_cuts(boxes, d, entry.shape[d], file, path);
+    cells *= count_cuts(boxes, d, entry.shape[d], file, entry.path);
   }
   const auto is_before = [](const StoredBox* a, const StoredBox* b) {
-    return std::lexicographical_compare(a->offset.begin(), a->offset.end(), b->offset.begin(), b->offset.end());
+    return std::ranges::lexicographical_compare(a->offset, b->offset);
   };
   std::sort(boxes.begin(), boxes.end(), is_before);
-  const auto twin = std::adjacent_find(boxes.begin(), boxes.end(),
-                                       [](const auto* a, const auto* b) { return a->offset == b->offset; });
-  if (twin != boxes.end()) refuse_entry(file, path, "has an element twice");
-  if (cells > boxes.size()) refuse_entry(file, path, "lacks an element");
+  const auto twin = std::ranges::adjacent_find(
+      boxes, [](const auto* a, const auto* b) { return std::ranges::equal(a->offset, b->offset); });
+  if (twin != boxes.end()) refuse_entry(file, entry.path, "has an element twice");
+  if (cells > boxes.size()) refuse_entry(file, entry.path, "lacks an element");
 }
 
-void check_box(const StoredBox& box, const StoredEntry& entry, const std::string& file, const std::string& path) {
+void check_box(const StoredBox& box, const StoredEntry& entry, const std::string& file) {
   if (box.offset.size() != entry.shape.size() || box.extent.size() != entry.shape.size()) {
-    refuse_entry(file, path, "has a box of other dims");
+    refuse_entry(file, entry.path, "has a box of other dims");
   }
   for (size_t d = 0; d < entry.shape.size(); ++d) {
     if (box.offset[d] > entry.shape[d] || box.extent[d] > entry.shape[d] - box.offset[d]) {
-      refuse_entry(file, path, "has a box outside of it");
+      refuse_entry(file, entry.path, "has a box outside of it");
     }
   }
   const uint64_t size = bytes_of(box.extent, entry.dtype).value_or(0);
   if (!box.pieces.empty() && box.pieces.size() != (size + kPiece - 1) / kPiece) {
-    refuse_entry(file, path, "has another number of sums");
+    refuse_entry(file, entry.path, "has another number of sums");
   }
 }
 
-void check_entry(const StoredEntry& entry, const std::string& file, const std::string& path) {
-  if (!bytes_of(entry.shape, entry.dtype)) refuse_entry(file, path, "is too large");
-  for (const StoredBox& box : entry.boxes) check_box(box, entry, file, path);
-  check_grid(entry, file, path);
+void check_entry(const StoredEntry& entry, const std::string& file) {
+  if (!bytes_of(entry.shape, entry.dtype)) refuse_entry(file, entry.path, "is too large");
+  for (const StoredBox& box : entry.boxes) check_box(box, entry, file);
+  check_grid(entry, file);
 }
 
 // Collects the text of a JSON value from its tokens.
@@ -201,14 +177,14 @@ class IndexReader final : public Handler {
     } else if (at_ == At::kIndex && field_ == kMesh) {
       index_.mesh = std::move(text);
     } else if (at_ == At::kEntry && field_ == kSpec) {
-      entry_->second.spec = std::move(text);
+      entry_.spec = scratch_.copy_text(text);
     } else if (at_ == At::kEntry && field_ == kDtype) {
-      set_dtype(entry_->second, text);
+      set_dtype(text);
     } else if (at_ == At::kBox && field_ == kName) {
-      box().name = std::move(text);
+      boxes_.back().name = scratch_.copy_text(text);
     } else if (at_ == At::kBox && field_ == kFile) {
-      check_file_name(text, file(), path());
-      box().file = std::move(text);
+      check_file_name(text, file(), entry_.path);
+      boxes_.back().file = &*index_.files.try_emplace(std::move(text)).first;
     } else if (at_ != At::kIndex || field_ != kCrc) {
       refuse_here();
     }
@@ -218,10 +194,10 @@ class IndexReader final : public Handler {
     if (at_ == At::kTree) {
       tree_.add_key(name);
     } else if (at_ == At::kEntries) {
-      begin_entry(std::move(name));
+      begin_entry(name);
     } else if (at_ == At::kHeaders) {
-      header_ = index_.header_sums.try_emplace(std::move(name), 0);
-      if (!header_.second) refuse(file(), "a header is there twice");
+      sum_ = &index_.files.try_emplace(std::move(name)).first->second;
+      if (*sum_) refuse(file(), "a header is there twice");
     } else {
       begin_field(name);
     }
@@ -234,39 +210,44 @@ class IndexReader final : public Handler {
     if (at_ == At::kIndex && field_ == kHeaders) return go(At::kHeaders);
     if (at_ == At::kEntries) return go(At::kEntry);
     if (at_ != At::kBoxes) refuse_here();
-    if (entry_->second.boxes.size() == kMostBoxes) refuse_entry(file(), path(), "has more boxes than 4096");
-    entry_->second.boxes.emplace_back();
+    if (boxes_.size() == kMostBoxes) refuse_entry(file(), entry_.path, "has more boxes than 4096");
+    boxes_.emplace_back();
     box_fields_ = 0;
     return go(At::kBox);
   }
   bool start_array(size_t) override {
     if (is_in_tree()) return begin_in_tree("[");
     if (at_ == At::kEntry && field_ == kBoxes) return go(At::kBoxes);
-    if (at_ == At::kBox && field_ == kCrc) return go(At::kPieces);
+    if (at_ == At::kBox && field_ == kCrc) return sums_.clear(), go(At::kPieces);
     const bool is_dims =
         (at_ == At::kEntry && field_ == kShape) || (at_ == At::kBox && (field_ == kOffset || field_ == kExtent));
     if (!is_dims) refuse_here();
-    dims_ = field_ == kShape ? &entry_->second.shape : field_ == kOffset ? &box().offset : &box().extent;
+    dims_.resize(0);
     return go(At::kDims);
   }
   bool end_object() override {
     if (at_ == At::kTree) return end_in_tree('}');
     if (at_ == At::kBox) {
-      if (box_fields_ != kOfBox) refuse_entry(file(), path(), "has a box that lacks a field");
+      if (box_fields_ != kOfBox) refuse_entry(file(), entry_.path, "has a box that lacks a field");
       return go(At::kBoxes);
     }
     if (at_ == At::kEntry) {
-      if (entry_fields_ != kOfEntry) refuse_entry(file(), path(), "lacks a field");
-      check_entry(entry_->second, file(), path());
+      if (entry_fields_ != kOfEntry) refuse_entry(file(), entry_.path, "lacks a field");
+      entry_.boxes = boxes_;
+      check_entry(entry_, file());
+      index_.add(entry_);
       return go(At::kEntries);
     }
+    if (at_ == At::kEntries) sort_entries();
     if (at_ == At::kIndex && (index_fields_ & kOfIndex) != kOfIndex) refuse(file(), "it lacks a field");
     return go(At::kIndex);
   }
   bool end_array() override {
     if (at_ == At::kTree) return end_in_tree(']');
-    const bool is_of_box = at_ == At::kPieces || (at_ == At::kDims && dims_ != &entry_->second.shape);
-    return go(is_of_box ? At::kBox : At::kEntry), end_field();
+    const bool is_in_box = at_ != At::kBoxes && field_ != kShape;
+    if (at_ == At::kPieces) boxes_.back().pieces = scratch_.copy_list(sums_);
+    if (at_ == At::kDims) dims_of_field() = scratch_.copy_list(dims_);
+    return go(is_in_box ? At::kBox : At::kEntry), end_field();
   }
 
  protected:
@@ -307,8 +288,9 @@ class IndexReader final : public Handler {
     return kNone;
   }
 
-  const std::string& path() const { return entry_->first; }
-  StoredBox& box() { return entry_->second.boxes.back(); }
+  std::span<const int64_t>& dims_of_field() {
+    return field_ == kShape ? entry_.shape : field_ == kOffset ? boxes_.back().offset : boxes_.back().extent;
+  }
   bool go(At next) {
     at_ = next;
     return true;
@@ -325,31 +307,37 @@ class IndexReader final : public Handler {
     if ((seen & field_) != 0) refuse(file(), fmt::format("the key \"{}\" is there twice", name.substr(0, 80)));
     seen |= field_;
   }
-  void begin_entry(std::string name) {
-    const auto [entry, is_new] = index_.entries.try_emplace(std::move(name));
-    entry_ = entry;
-    if (!is_new) refuse_entry(file(), path(), "is there twice");
+  void begin_entry(const std::string& name) {
+    scratch_ = Arena();
+    boxes_.clear();
+    entry_ = StoredEntry();
+    entry_.path = scratch_.copy_text(name);
     entry_fields_ = 0;
   }
-  void set_dtype(StoredEntry& entry, const std::string& name) {
+  void sort_entries() {
+    const StoredEntry* const twin = index_.sort();
+    if (twin != nullptr) refuse_entry(file(), twin->path, "is there twice");
+  }
+  void set_dtype(const std::string& name) {
     for (const Dtype known : {Dtype::kFloat32, Dtype::kFloat64, Dtype::kInt64, Dtype::kBool}) {
       if (name != stored_name(known)) continue;
-      entry.dtype = known;
+      entry_.dtype = known;
       return;
     }
-    entry.other = find_other_dtype(name);
-    if (entry.other == nullptr) refuse_entry(file(), path(), "has an unknown dtype");
-    entry.dtype = entry.other->nearest;
+    entry_.other = find_other_dtype(name);
+    if (entry_.other == nullptr) refuse_entry(file(), entry_.path, "has an unknown dtype");
+    entry_.dtype = entry_.other->nearest;
   }
   bool add_size(uint64_t number) {
-    if (dims_->size() == kMaxRank || number > INT64_MAX) refuse_entry(file(), path(), "has an invalid list of dims");
-    dims_->push_back(static_cast<int64_t>(number));
+    if (dims_.size() == kMaxRank || number > INT64_MAX)
+      refuse_entry(file(), entry_.path, "has an invalid list of dims");
+    dims_.push_back(static_cast<int64_t>(number));
     return true;
   }
   bool add_sum(uint64_t number) {
     if (number > UINT32_MAX) refuse_here();
-    if (at_ == At::kPieces) box().pieces.push_back(static_cast<uint32_t>(number));
-    if (at_ == At::kHeaders) header_.first->second = static_cast<uint32_t>(number);
+    if (at_ == At::kPieces) sums_.push_back(static_cast<uint32_t>(number));
+    if (at_ == At::kHeaders) *sum_ = static_cast<uint32_t>(number);
     return true;
   }
   bool is_in_tree() const { return at_ == At::kTree || (at_ == At::kIndex && field_ == kValue); }
@@ -374,7 +362,7 @@ class IndexReader final : public Handler {
   }
   [[noreturn]] void refuse_here() {
     const bool is_in_entry = at_ != At::kBegin && at_ != At::kIndex && at_ != At::kTree && at_ != At::kHeaders;
-    if (is_in_entry) refuse_entry(file(), path(), "has a field of another kind");
+    if (is_in_entry) refuse_entry(file(), entry_.path, "has a field of another kind");
     refuse(file(), "it has a field of another kind");
   }
 
@@ -385,32 +373,37 @@ class IndexReader final : public Handler {
   unsigned box_fields_ = 0;
   Index index_;
   TextOf tree_;
-  std::map<std::string, StoredEntry>::iterator entry_;  // once there is an entry
-  std::pair<std::map<std::string, uint32_t>::iterator, bool> header_;
-  Dims* dims_ = nullptr;
+  StoredEntry entry_;  // the latest, with its boxes; their texts and lists are in scratch_
+  std::vector<StoredBox> boxes_;
+  Arena scratch_;
+  Dims dims_;                               // the latest list
+  std::vector<uint32_t> sums_;              // likewise
+  std::optional<uint32_t>* sum_ = nullptr;  // of the latest header
 };
 
 class WeightMapReader final : public Handler {
  public:
+  using Entry = std::pair<std::string_view, const std::string*>;
   using Handler::Handler;
   WeightMap take() {
     if (!has_map_) refuse(file(), "it has no weight_map");
+    std::ranges::sort(map_.entries, {}, &Entry::first);
+    const auto twin = std::ranges::adjacent_find(map_.entries, {}, &Entry::first);
+    if (twin != map_.entries.end()) refuse_entry(file(), twin->first, "is there twice");
     return std::move(map_);
   }
 
   bool string(string_t& text) override {
     if (!is_in_map()) return other();
-    check_file_name(text, file(), entry_->first);
-    entry_->second = &*map_.files.insert(std::move(text)).first;
+    Entry& entry = map_.entries.back();
+    check_file_name(text, file(), entry.first);
+    entry.second = &*map_.files.insert(std::move(text)).first;
     return true;
   }
   bool key(string_t& name) override {
     if (depth_ == 1) is_map_ = name == "weight_map";
     if (depth_ == 1 && is_map_ && has_map_) refuse(file(), "the key \"weight_map\" is there twice");
-    if (!is_in_map()) return true;
-    const auto [entry, is_new] = map_.entries.try_emplace(std::move(name));
-    if (!is_new) refuse_entry(file(), entry->first, "is there twice");
-    entry_ = entry;
+    if (is_in_map()) map_.entries.emplace_back(map_.names.copy_text(name), nullptr);
     return true;
   }
   bool start_object(size_t) override {
@@ -426,7 +419,7 @@ class WeightMapReader final : public Handler {
  protected:
   bool other() override {
     if (depth_ == 1 && is_map_) refuse(file(), "its weight_map is no map");
-    if (is_in_map()) refuse_entry(file(), entry_->first, "lies in no file");
+    if (is_in_map()) refuse_entry(file(), map_.entries.back().first, "lies in no file");
     return true;
   }
 
@@ -445,7 +438,6 @@ class WeightMapReader final : public Handler {
   size_t depth_ = 0;
   bool is_map_ = false;
   bool has_map_ = false;
-  std::map<std::string, const std::string*>::iterator entry_;  // once there is one
   WeightMap map_;
 };
 

@@ -1,9 +1,10 @@
 #pragma once
 
-#include <map>
+#include <deque>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "store/index.h"
 
@@ -15,12 +16,9 @@ Index read_index(std::string_view text, const std::string& file);
 
 // The "weight_map" of a model.safetensors.index.json.
 struct WeightMap {
-  WeightMap() = default;
-  WeightMap(WeightMap&&) = default;
-  WeightMap& operator=(WeightMap&&) = default;
-
   std::set<std::string> files;
-  std::map<std::string, const std::string*> entries;  // the file of each, one of `files`
+  std::deque<std::pair<std::string_view, const std::string*>> entries;  // by name: the file of each, one of `files`
+  Arena names;
 };
 
 // Throws PROTOCOL.

@@ -6,8 +6,12 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <deque>
+#include <functional>
+#include <tuple>
 
 #include "base/linked_function.h"
+#include "store/arena.h"
 #include "store/json.h"
 
 namespace distag::store {
@@ -51,26 +55,36 @@ std::optional<uint64_t> size_of(const StoredTensor& tensor) {
   return *bits / 8;
 }
 
-// Fills the tensors of a header while it is parsed, and refuses the first byte that is not allowed there.
-class HeaderReader final : public nlohmann::json_sax<json> {
+using OnTensor = std::function<void(const StoredTensor&)>;
+
+// Gives the tensors of a header while it is parsed, and refuses the first byte that is not allowed there.
+class HeaderReader final : public Handler {
  public:
-  HeaderReader(size_t header_size, uint64_t data_size, const std::string& file)
-      : most_(header_size / kLeastEntry + 1), data_size_(data_size), file_(file) {}
-  std::vector<StoredTensor> take() {
-    refuse_twins(metadata_.size(), [this](size_t i) { return metadata_key(i); });
-    refuse_twins(tensors_.size(), [this](size_t i) -> std::string_view { return tensors_[i].name; });
-    return std::move(tensors_);
+  HeaderReader(uint64_t data_size, const std::string& file, const OnTensor& on_tensor)
+      : Handler(file), data_size_(data_size), on_tensor_(on_tensor) {}
+  // Checks what only all of them together show.
+  void finish() {
+    refuse_twins(metadata_, std::identity());
+    refuse_twins(places_, &Place::name);
+    std::sort(places_.begin(), places_.end(), [](const Place& a, const Place& b) {
+      return std::tie(a.begin, a.size, a.name) < std::tie(b.begin, b.size, b.name);
+    });
+    uint64_t next = 0;
+    for (const Place& place : places_) {
+      if (place.begin != next) {
+        refuse(file(), fmt::format("entry \"{}\" lies behind a hole or over another", place.name));
+      }
+      next += place.size;
+    }
+    if (next != data_size_) {
+      refuse(file(), fmt::format("it has {} bytes of elements and says {}", data_size_, next));
+    }
   }
 
-  bool null() override { refuse_here(); }
-  bool boolean(bool) override { refuse_here(); }
-  bool number_integer(number_integer_t) override { refuse_here(); }
-  bool number_float(number_float_t, const string_t&) override { refuse_here(); }
-  bool binary(binary_t&) override { refuse_here(); }
   bool number_unsigned(number_unsigned_t number) override {
-    if (at_ == At::kShape && shape().size() < kMaxRank) {
+    if (at_ == At::kShape && tensor_.shape.size() < kMaxRank) {
       if (number > INT64_MAX) refuse_entry("has a dim that is too large");
-      shape().push_back(static_cast<int64_t>(number));
+      tensor_.shape.push_back(static_cast<int64_t>(number));
     } else if (at_ == At::kPlace && place_count_ < 2) {
       place_[place_count_++] = number;
     } else {
@@ -81,7 +95,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   bool string(string_t& text) override {
     if (at_ == At::kMetadataText) return go(At::kMetadata);
     if (at_ != At::kDtype) refuse_here();
-    parse_dtype(text, file_, tensors_.back());
+    parse_dtype(text, file(), tensor_);
     return go(At::kFields);
   }
   bool start_object(size_t) override {
@@ -92,18 +106,18 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   }
   bool key(string_t& name) override {
     if (at_ == At::kMetadata) {
-      metadata_.push_back(static_cast<uint32_t>(metadata_keys_.size()));
-      metadata_keys_ += name;
+      metadata_.push_back(names_.copy_text(name));
       return go(At::kMetadataText);
     }
     if (at_ == At::kFields) return begin_field(name);
     if (name == "__metadata__") {
-      if (has_metadata_) refuse(file_, "the key \"__metadata__\" is there twice");
+      if (has_metadata_) refuse(file(), "the key \"__metadata__\" is there twice");
       has_metadata_ = true;
       return go(At::kMetadataBegin);
     }
-    if (tensors_.size() == tensors_.capacity()) tensors_.reserve(std::min(most_, 2 * tensors_.size() + 16));
-    tensors_.emplace_back().name = std::move(name);
+    if (name.find('\0') != std::string::npos) refuse(file(), "the name of an entry has a zero byte");
+    tensor_ = StoredTensor();
+    tensor_.name = std::move(name);
     fields_ = 0;
     place_count_ = 0;
     return go(At::kEntry);
@@ -121,9 +135,9 @@ class HeaderReader final : public nlohmann::json_sax<json> {
     if (at_ == At::kFields) end_entry();
     return go(At::kNames);
   }
-  bool parse_error(size_t position, const std::string&, const json::exception&) override {
-    refuse(file_, fmt::format("its text is no JSON at byte {}", position));
-  }
+
+ protected:
+  bool other() override { refuse_here(); }
 
  private:
   // The next token that is expected.
@@ -142,9 +156,12 @@ class HeaderReader final : public nlohmann::json_sax<json> {
     kPlace
   };
   enum Field : unsigned { kHasDtype = 1, kHasShape = 2, kHasPlace = 4 };
-  static constexpr size_t kLeastEntry = 52;  // "":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},
+  struct Place {
+    std::string_view name;
+    uint64_t begin;
+    uint64_t size;
+  };
 
-  Dims& shape() { return tensors_.back().shape; }
   bool go(At next) {
     at_ = next;
     return true;
@@ -160,31 +177,24 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   }
   void end_entry() {
     if (fields_ != (kHasDtype | kHasShape | kHasPlace)) refuse_here();
-    StoredTensor& tensor = tensors_.back();
-    const auto size = size_of(tensor);
+    const auto size = size_of(tensor_);
     if (!size || place_[1] < place_[0] || place_[1] - place_[0] != *size) {
       refuse_entry("has data_offsets that are not the size of its shape");
     }
     if (place_[1] > data_size_) refuse_entry("lies behind the end of the file");
-    tensor.begin = place_[0];
+    tensor_.begin = place_[0];
+    places_.push_back({names_.copy_text(tensor_.name), tensor_.begin, *size});
+    on_tensor_(tensor_);
   }
-  std::string_view metadata_key(size_t i) const {
-    const size_t end = i + 1 < metadata_.size() ? metadata_[i + 1] : metadata_keys_.size();
-    return std::string_view(metadata_keys_).substr(metadata_[i], end - metadata_[i]);
-  }
-  template <typename NameOf>
-  void refuse_twins(size_t count, NameOf name_of) {
-    std::vector<uint32_t> order(count);
-    for (size_t i = 0; i < count; ++i) order[i] = static_cast<uint32_t>(i);
-    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return name_of(a) < name_of(b); });
-    const auto twin = std::adjacent_find(order.begin(), order.end(),
-                                         [&](uint32_t a, uint32_t b) { return name_of(a) == name_of(b); });
-    if (twin != order.end()) {
-      refuse(file_, fmt::format("the key \"{}\" is there twice", name_of(*twin).substr(0, 80)));
-    }
+  template <typename List, typename NameOf>
+  void refuse_twins(List& list, NameOf name_of) {
+    std::ranges::sort(list, {}, name_of);
+    const auto twin = std::ranges::adjacent_find(list, {}, name_of);
+    if (twin == list.end()) return;
+    refuse(file(), fmt::format("the key \"{}\" is there twice", std::invoke(name_of, *twin).substr(0, 80)));
   }
   [[noreturn]] void refuse_entry(const std::string& reason) {
-    refuse(file_, fmt::format("entry \"{}\" {}", tensors_.back().name.substr(0, 80), reason));
+    refuse(file(), fmt::format("entry \"{}\" {}", tensor_.name.substr(0, 80), reason));
   }
   [[noreturn]] void refuse_here() {
     switch (at_) {
@@ -201,26 +211,26 @@ class HeaderReader final : public nlohmann::json_sax<json> {
         refuse_entry("has other fields than dtype, shape and data_offsets");
       case At::kBegin:
       case At::kNames:
-        refuse(file_, "its header is no map");
+        refuse(file(), "its header is no map");
       case At::kMetadataBegin:
       case At::kMetadata:
       case At::kMetadataText:
         break;
     }
-    refuse(file_, "its __metadata__ is no map of texts");
+    refuse(file(), "its __metadata__ is no map of texts");
   }
 
-  const size_t most_;  // the most entries that fit into a header of this size
   const uint64_t data_size_;
-  const std::string& file_;
+  const OnTensor& on_tensor_;
   At at_ = At::kBegin;
-  std::vector<StoredTensor> tensors_;
-  std::string metadata_keys_;       // one after the other
-  std::vector<uint32_t> metadata_;  // the start of each
-  bool has_metadata_ = false;
-  unsigned fields_ = 0;  // of the entry
+  StoredTensor tensor_;  // the latest
+  unsigned fields_ = 0;  // of it
   uint64_t place_[2] = {};
   size_t place_count_ = 0;
+  bool has_metadata_ = false;
+  Arena names_;
+  std::deque<Place> places_;  // of all tensors
+  std::deque<std::string_view> metadata_;
 };
 
 }  // namespace
@@ -233,7 +243,7 @@ const OtherDtype* find_other_dtype(std::string_view name) {
   return found == std::end(kOthers) ? nullptr : found;
 }
 
-std::optional<uint64_t> bytes_of(const Dims& shape, Dtype dtype) {
+std::optional<uint64_t> bytes_of(std::span<const int64_t> shape, Dtype dtype) {
   uint64_t size = dtype_size(dtype);
   bool is_empty = false;
   for (const int64_t dim : shape) {
@@ -281,22 +291,11 @@ uint64_t header_size(const std::byte* first_eight, uint64_t file_size, const std
   return size;
 }
 
-std::vector<StoredTensor> parse_header(std::string_view header, uint64_t data_size, const std::string& file) {
+void parse_header(std::string_view header, uint64_t data_size, const std::string& file, const OnTensor& on_tensor) {
   if (header.empty() || header[0] != '{') refuse(file, "its header is no map");
-  HeaderReader reader(header.size(), data_size, file);
+  HeaderReader reader(data_size, file, on_tensor);
   walk_json(header, file, reader);
-  std::vector<StoredTensor> tensors = reader.take();
-  std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
-    if (a.begin != b.begin) return a.begin < b.begin;
-    return a.size() != b.size() ? a.size() < b.size() : a.name < b.name;
-  });
-  uint64_t next = 0;
-  for (const StoredTensor& tensor : tensors) {
-    if (tensor.begin != next) refuse(file, fmt::format("entry \"{}\" lies behind a hole or over another", tensor.name));
-    next += tensor.size();
-  }
-  if (next != data_size) refuse(file, fmt::format("it has {} bytes of elements and says {}", data_size, next));
-  return tensors;
+  reader.finish();
 }
 
 uint32_t crc32_of(uint32_t sum, const void* data, size_t size) {

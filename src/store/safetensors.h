@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,14 +41,15 @@ const char* stored_name(Dtype dtype);  // "F32"
 std::string print_header(std::vector<StoredTensor>& tensors);
 // The size of the header that begins with these eight bytes. Throws PROTOCOL if a file of that size cannot hold it.
 uint64_t header_size(const std::byte* first_eight, uint64_t file_size, const std::string& file);
-// The tensors of a header, by offset. Throws PROTOCOL naming file and entry. Memory use is bounded by the size of the
-// header.
-std::vector<StoredTensor> parse_header(std::string_view header, uint64_t data_size, const std::string& file);
+// Calls visit(tensor) for the tensors of a header, in their order there. Throws PROTOCOL naming file and entry, also
+// once all were visited, as for elements that lie over others. Takes a few times the memory of the names.
+void parse_header(std::string_view header, uint64_t data_size, const std::string& file,
+                  const std::function<void(const StoredTensor&)>& visit);
 
 // The crc of gzip and of Python's zlib; `sum`: the crc of the bytes before, 0 at first.
 uint32_t crc32_of(uint32_t sum, const void* data, size_t size);
 
 // count * item size, or nullopt for a shape that is negative or too large to count.
-std::optional<uint64_t> bytes_of(const Dims& shape, Dtype dtype);
+std::optional<uint64_t> bytes_of(std::span<const int64_t> shape, Dtype dtype);
 
 }  // namespace distag::store

@@ -24,15 +24,18 @@ bool is_read(Body&& body) {
 
 void read_header(std::string_view text, uint64_t data_size) {
   std::vector<store::StoredTensor> tensors;
-  if (!is_read([&] { tensors = store::parse_header(text, data_size, "f"); })) {
-    return;
-  }
+  const auto read = [&](std::string_view header) {
+    tensors.clear();
+    store::parse_header(header, data_size, "f", [&](const store::StoredTensor& tensor) { tensors.push_back(tensor); });
+  };
+  if (!is_read([&] { read(text); })) return;
   uint64_t size = 0;
   for (const store::StoredTensor& tensor : tensors) size += tensor.size();
   check(size == data_size);
+  const size_t count = tensors.size();
   const std::string printed = store::print_header(tensors);
-  const auto again = store::parse_header(std::string_view(printed).substr(8), data_size, "f");
-  check(again.size() == tensors.size());
+  read(std::string_view(printed).substr(8));
+  check(tensors.size() == count);
 }
 
 void read_index(std::string text) {
@@ -44,8 +47,9 @@ void read_index(std::string text) {
   if (!is_read([&] { index = store::parse_index(text, "f"); })) return;
   const std::string printed = store::print_index(index);
   check(store::print_index(store::parse_index(printed, "f")) == printed);
-  is_read(
-      [&] { store::parse_tree(index.tree, "f", [](const std::string&) { return Tensor::empty(Dtype::kBool, {0}); }); });
+  is_read([&] {
+    store::value_of(index, "f", [](const store::StoredEntry&) { return Value(Tensor::empty(Dtype::kBool, {0})); });
+  });
 }
 
 }  // namespace

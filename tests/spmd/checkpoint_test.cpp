@@ -431,11 +431,11 @@ TEST_F(CheckpointTest, APieceThatIsReadInPartIsCheckedWhole) {
     spmd::save_checkpoint(member.line, folder_, Value::map({{"w", Value(w)}}), 0, random);
   });
   const std::string file = folder_ + "/" + names().back();
-  const spmd::StoredElements stored(folder_, spmd::index_in(folder_));
+  const spmd::StoredElements stored(std::make_unique<spmd::OpenFiles>(folder_), spmd::index_in(folder_));
   const layout::Box half{{0, 0}, {2, kColumns / 2}};  // 6 MiB of each row
   const auto failure = [&] {
     spmd::ReadBlock block;
-    return failure_of([&] { stored.read("w", half, {nullptr, {kColumns / 2, 1}}, block); });
+    return failure_of([&] { stored.read(*stored.index().find("w"), half, {nullptr, {kColumns / 2, 1}}, block); });
   };
   const auto size = static_cast<int64_t>(std::filesystem::file_size(file));
   const int64_t begin = size - 2 * kColumns * 8;
@@ -485,6 +485,27 @@ TEST_F(CheckpointTest, AHeaderThatWasChangedIsRefused) {
   put(file, static_cast<int64_t>(all.find("\"format\":\"pt\"")) + 10, 'q');
   const std::string failure = failure_of_load();
   EXPECT_NE(failure.find("its header is not the one that the index says"), std::string::npos) << failure;
+}
+
+// The index and the header of its file have the right sums, and say other shapes.
+TEST_F(CheckpointTest, AFileThatLacksAnEntryOfTheIndexIsRefusedByName) {
+  std::vector<store::StoredTensor> tensors{{"other", Dtype::kFloat64, {2}}, {"w", Dtype::kFloat64, {2}}};
+  const std::string header = store::print_header(tensors);
+  std::ofstream(folder_ + "/a.safetensors", std::ios::binary) << header + std::string(32, '\0');
+  const auto failure_for = [&](const store::StoredTensor& tensor) {
+    store::Index index;
+    const auto sum = store::crc32_of(0, header.data(), header.size());
+    index.add(tensor, *index.files.emplace("a.safetensors", sum).first, 0);
+    std::ofstream(folder_ + "/index.json") << store::print_index(index);
+    return failure_of([&] { spmd::check_checkpoint(folder_); });
+  };
+  EXPECT_EQ(failure_for({"w", Dtype::kFloat64, {2}}), "no failure");
+  for (const store::StoredTensor& wrong :
+       {store::StoredTensor{"w", Dtype::kFloat64, {2, 1}}, {"w", Dtype::kInt64, {2}}, {"v", Dtype::kFloat64, {2}}}) {
+    EXPECT_NE(failure_for(wrong).find("does not have entry \"" + wrong.name + "\" as the index says"),
+              std::string::npos)
+        << failure_for(wrong);
+  }
 }
 
 TEST_F(CheckpointTest, AFileThatIsCutIsRefused) {

@@ -98,7 +98,7 @@ def main():
         assert (shown.returncode, shown.stderr) == (0, ""), shown
         assert shown.stdout == "b  bool [2]  2 bytes\nw  float32 [2, 3]  24 bytes\n2 tensors, 26 bytes\n", shown.stdout
         checked = checkpoint("check", path)
-        assert (checked.returncode, checked.stdout) == (0, "2 tensors, each whole: there are no sums beside them to check\n"), checked
+        assert (checked.returncode, checked.stdout) == (0, "whole, with no sums beside the elements to check them\n"), checked
         merged = os.path.join(folder, "merged")
         made = checkpoint("merge", path, merged)
         assert (made.returncode, made.stdout) == (0, f"2 tensors in {merged}\n"), made

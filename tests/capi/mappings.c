@@ -2,6 +2,8 @@
  * cure, soon and again and again, and no peer is given up: what needs no mapping works meanwhile, and all of it works
  * once there is room. At the caller and at the callee; over lanes, sockets and tcp; calls, gradients, collectives. */
 #define _GNU_SOURCE
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,6 +49,20 @@ static distag_status give(void *user_data, distag_invocation *invocation, distag
   return distag_invocation_return(invocation, distag_tensor_as_value(kept), error);
 }
 
+/* ---- what is refused, and what is served ---- */
+
+enum { kCall, kSmall, kPass, kSum, kKinds };
+
+static const char *const kKindNames[kKinds] = {"calls", "small calls", "passes", "sums"};
+
+/* Counts of all plans and both ranks. */
+typedef struct tally {
+  atomic_int refused[kKinds];
+  atomic_int served[kKinds]; /* although mappings are lacking: memory of earlier messages may serve once more */
+} tally;
+
+static tally *counts;
+
 /* ---- the caller ---- */
 
 static distag_status call(distag_worker *worker, const char *function, distag_tensor *x) {
@@ -64,6 +80,7 @@ typedef struct shortage {
 
 /* A small call takes memory too, of which there may be none left without a mapping. */
 static void expect_small(distag_status status, const char *what) {
+  atomic_fetch_add(status == DISTAG_OK ? &counts->served[kSmall] : &counts->refused[kSmall], 1);
   if (status == DISTAG_OK || status == DISTAG_E_OUT_OF_MEMORY) return;
   CHECK_INT(status, DISTAG_OK);
   fprintf(stderr, "%s: %s\n", what, err.message);
@@ -86,25 +103,31 @@ static void use_up_there(distag_worker *worker, int32_t lacking) {
   }
 }
 
-/* ---- passes and collectives ---- */
-
-enum { kPasses = 2 };
-
-/* Memory of earlier messages may serve once more. */
-static int may_reuse;
-
-static void expect_lack(distag_status status, const shortage *plan, const char *what) {
-  if (status == DISTAG_OK && may_reuse) return;
+static void expect_lack(distag_status status, const shortage *plan, int kind) {
+  if (status == DISTAG_OK && kind != kCall) {
+    atomic_fetch_add(&counts->served[kind], 1);
+    return;
+  }
+  atomic_fetch_add(&counts->refused[kind], 1);
   if (CHECK_INT(status, DISTAG_E_OUT_OF_MEMORY) && CHECK(strstr(err.message, "max_map_count") != NULL)) return;
-  fprintf(stderr, "%s over %s, rank %d lacks: %s\n", what, kNames[plan->way], (int)plan->lacking, err.message);
+  fprintf(stderr, "%s over %s, rank %d lacks: %s\n", kKindNames[kind], kNames[plan->way], (int)plan->lacking,
+          err.message);
 }
 
-/* The forward of all passes goes before the lack. */
+static void expect_served(distag_status status, const shortage *plan, int kind) {
+  if (CHECK_INT(status, DISTAG_OK)) return;
+  fprintf(stderr, "%s with room over %s: %s\n", kKindNames[kind], kNames[plan->way], err.message);
+}
+
+/* ---- passes and collectives ---- */
+
+enum { kPasses = 3 };
+
+/* The forward of all passes goes before the lack; the last backward comes when there is room. */
 static void backward(distag_worker *worker, const shortage *plan, distag_tensor *x) {
   distag_context *contexts[kPasses] = {NULL};
   distag_value *answers[kPasses] = {NULL}, *arg = distag_tensor_as_value(x);
   distag_tensor *losses[kPasses] = {NULL}, *y = NULL;
-  may_reuse = 1;
   CHECK_OK(distag_tensor_set_requires_grad(x, 1, &err));
   for (int i = 0; i < kPasses; ++i) {
     CHECK_OK(distag_context_create(worker, &contexts[i], &err));
@@ -113,14 +136,15 @@ static void backward(distag_worker *worker, const shortage *plan, distag_tensor 
     CHECK_OK(distag_sum(y, NULL, 0, 0, &losses[i], &err));
   }
   for (int i = 0; i < kPasses; ++i) {
-    use_up_there(worker, plan->lacking);
+    const int is_short = i + 1 < kPasses;
+    is_short ? use_up_there(worker, plan->lacking) : make_room_there(worker, plan->lacking);
     err.code = DISTAG_OK;
-    expect_lack(distag_backward(contexts[i], &losses[i], 1, NULL, &err), plan, "a pass");
+    const distag_status status = distag_backward(contexts[i], &losses[i], 1, NULL, &err);
+    is_short ? expect_lack(status, plan, kPass) : expect_served(status, plan, kPass);
     distag_tensor_release(losses[i]);
     distag_value_release(answers[i]);
     distag_context_release(contexts[i]);
   }
-  make_room_there(worker, plan->lacking);
   CHECK_OK(distag_tensor_set_requires_grad(x, 0, &err));
 }
 
@@ -131,18 +155,13 @@ static void reduce(distag_worker *worker, const shortage *plan, int32_t rank) {
   distag_mesh *mesh = NULL;
   distag_tensor *sum = NULL;
   options.timeout_ns = 60 * DISTAG_SECOND;
-  may_reuse = 1;
   for (int is_short = 1; is_short >= 0; --is_short) {
     CHECK_OK(distag_mesh_create(worker, NULL, 0, shape, NULL, 1, &options, &mesh, &err));
     if (is_short && rank == plan->lacking) CHECK(use_up_mappings());
     err.code = DISTAG_OK;
     const distag_status status = distag_collective(mesh, DISTAG_ALL_REDUCE, NULL, kept, NULL, &sum, &err);
     if (is_short && rank == plan->lacking) give_mappings_back();
-    if (is_short) {
-      expect_lack(status, plan, "a sum");
-    } else if (!CHECK_INT(status, DISTAG_OK)) {
-      fprintf(stderr, "a sum with room over %s: %s\n", kNames[plan->way], err.message);
-    }
+    is_short ? expect_lack(status, plan, kSum) : expect_served(status, plan, kSum);
     distag_tensor_release(sum);
     distag_mesh_release(mesh);
     sum = NULL;
@@ -161,7 +180,7 @@ static void lack(distag_worker *worker, const shortage *plan) {
   for (const int64_t until = now_ns() + kLeases * kLease; now_ns() < until && check_failures == 0; ++refused) {
     use_up_there(worker, plan->lacking);
     const int64_t begin = now_ns();
-    expect_lack(call(worker, function, x), plan, "a call");
+    expect_lack(call(worker, function, x), plan, kCall);
     CHECK(now_ns() - begin < kLeases * kLease); /* without a lack: 0.1 s on an idle machine */
     expect_small(call(worker, "neg", small), "neg");
   }
@@ -213,6 +232,8 @@ int main(void) {
     printf("skipped: there is no bound of mappings that this test can use up\n");
     return 0;
   }
+  counts = mmap(NULL, sizeof *counts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (!CHECK(counts != MAP_FAILED)) return check_end();
   for (int i = 0; i < 2 * kWays; ++i) {
     shortage plan = {i / 2, i % 2};
     const pid_t child = fork();
@@ -220,5 +241,11 @@ int main(void) {
     CHECK(child > 0);
   }
   for (int status = 0; wait(&status) > 0;) CHECK_INT(status, 0);
+  for (int kind = 0; kind < kKinds; ++kind) {
+    const int refused = atomic_load(&counts->refused[kind]);
+    printf("%s: %d refused, %d served\n", kKindNames[kind], refused, atomic_load(&counts->served[kind]));
+    CHECK(refused > 0 || kind == kSmall);
+  }
+  CHECK(atomic_load(&counts->served[kSmall]) > 0);
   return check_end();
 }

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -467,7 +466,7 @@ TEST(JointCalls, WorkersThatStandStillAreWaitedFor) {
 // All members get the same end, and can run the pass again.
 TEST(JointCalls, APassThatEndsAtItsDeadlineCanBeRepeated) {
   size_t late = 0;
-  for_each_seed(200, [&late](uint64_t seed) {
+  const bool is_sweep = for_each_seed(200, [&late](uint64_t seed) {
     Joint joint(seed, seed % 2 == 0 ? 0.01 : 0);
     auto all = joint.run_forward();
     int committed = 0;
@@ -488,13 +487,13 @@ TEST(JointCalls, APassThatEndsAtItsDeadlineCanBeRepeated) {
     }
     joint.expect_right(all, committed);
   });
-  if (std::getenv("DISTAG_SIM_SEED") != nullptr) return;
+  if (!is_sweep) return;
   EXPECT_GT(late, 10u);
 }
 
 TEST(JointCalls, AFailureAtACalleeIsThatOfAllMembers) {
   size_t failed = 0;
-  for_each_seed(100, [&failed](uint64_t seed) {
+  const bool is_sweep = for_each_seed(100, [&failed](uint64_t seed) {
     Joint joint(seed);
     const int32_t rank = joint.any_rank();
     auto fails = std::make_shared<bool>(true);
@@ -517,14 +516,14 @@ TEST(JointCalls, AFailureAtACalleeIsThatOfAllMembers) {
     joint.run_backward(all, {});
     joint.expect_right(all, 1);
   });
-  if (std::getenv("DISTAG_SIM_SEED") != nullptr) return;
+  if (!is_sweep) return;
   EXPECT_GT(failed, 10u);
 }
 
 // A member, or a worker outside, is lost at any moment of the pass.
 TEST(JointCalls, ALostWorkerIsNamedOnAllMembers) {
   size_t outside = 0;
-  for_each_seed(300, [&outside](uint64_t seed) {
+  const bool is_sweep = for_each_seed(300, [&outside](uint64_t seed) {
     Joint joint(seed);
     auto all = joint.run_forward();
     const int32_t victim = joint.any_rank();
@@ -564,14 +563,14 @@ TEST(JointCalls, ALostWorkerIsNamedOnAllMembers) {
     joint.make_mesh(left);
     joint.expect_right(joint.run(joint.training()));
   });
-  if (std::getenv("DISTAG_SIM_SEED") != nullptr) return;
+  if (!is_sweep) return;
   EXPECT_GT(outside, 10u);
 }
 
 // A worker gets no memory at some moment of the pass, its loop included: the pass is right, or fails on all.
 TEST(JointCalls, AShortageEndsThePassAtWorst) {
   size_t refused = 0;
-  for_each_seed(300, [&refused](uint64_t seed) {
+  const bool is_sweep = for_each_seed(300, [&refused](uint64_t seed) {
     Joint joint(seed);
     auto all = joint.run_forward();
     const int32_t victim = joint.any_rank();
@@ -596,7 +595,7 @@ TEST(JointCalls, AShortageEndsThePassAtWorst) {
     refused += memory.refused() != 0;
     if (has_passed && !joint.has_mesh_ended()) joint.expect_right(all, 1);
   });
-  if (std::getenv("DISTAG_SIM_SEED") != nullptr) return;
+  if (!is_sweep) return;
   EXPECT_GT(refused, 20u);
 }
 

@@ -280,7 +280,7 @@ TEST_F(RrefsTest, AReferenceToAValueOfAWorkerThatHasLeftIsPassedOn) {
 // References of both kinds are passed on while it leaves and after; a fetch fails once it has left.
 TEST_F(RrefsTest, AReferenceThatALeavingWorkerRefusedIsPassedOn) {
   int refused = 0;
-  for_each_seed(40, [this, &refused](uint64_t seed) {
+  const bool is_sweep = for_each_seed(40, [this, &refused](uint64_t seed) {
     make(3, seed, 0, true);
     auto& scheduler = group_->scheduler();
     std::vector<Ref> references;
@@ -310,6 +310,7 @@ TEST_F(RrefsTest, AReferenceThatALeavingWorkerRefusedIsPassedOn) {
     }
     kept_[2] = Value();
   });
+  if (!is_sweep) return;
   EXPECT_GT(refused, 0);
 }
 

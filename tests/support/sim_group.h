@@ -97,7 +97,8 @@ class SimWorkerGroup {
 
 // Runs `body` for the seeds 1 to `count`, up to the first that fails, and prints the line that replays it.
 // DISTAG_SIM_SEED=n runs that seed alone, DISTAG_SIM_COUNT=n another number of seeds, and DISTAG_SIM_FIRST=n begins
-// with seed n. Under sanitizers fewer run, a tenth of many.
-void for_each_seed(uint64_t count, const std::function<void(uint64_t seed)>& body);
+// with seed n. Under sanitizers fewer run, a tenth of many. Returns whether it was a sweep: at least the usual number
+// has run, and none has failed. Counts over all seeds, such as how many runs were cut short, are checked only then.
+bool for_each_seed(uint64_t count, const std::function<void(uint64_t seed)>& body);
 
 }  // namespace distag::sim

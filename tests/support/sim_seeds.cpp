@@ -24,7 +24,7 @@ constexpr uint64_t kFew = 100;
 
 }  // namespace
 
-void for_each_seed(uint64_t count, const std::function<void(uint64_t seed)>& body) {
+bool for_each_seed(uint64_t count, const std::function<void(uint64_t seed)>& body) {
   const uint64_t only = number_from_environment("DISTAG_SIM_SEED", 0);
   const uint64_t first = only != 0 ? only : number_from_environment("DISTAG_SIM_FIRST", 1);
   const uint64_t usual = kIsSanitized ? std::max(count / 10, std::min(count, kFew)) : count;
@@ -40,8 +40,9 @@ void for_each_seed(uint64_t count, const std::function<void(uint64_t seed)>& bod
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
     std::cout << "replay: DISTAG_SIM_SEED=" << seed << " sim_tests --gtest_filter=" << test->test_suite_name() << "."
               << test->name() << std::endl;
-    return;
+    return false;
   }
+  return last + 1 - first >= usual;
 }
 
 }  // namespace distag::sim

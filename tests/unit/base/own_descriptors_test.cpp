@@ -33,7 +33,7 @@ struct Pair {
 bool has_hung_up(int socket) {
   pollfd waiting = {socket, POLLIN, 0};
   char byte = 0;
-  return poll(&waiting, 1, 10000) == 1 && read(socket, &byte, 1) == 0;
+  return poll(&waiting, 1, 120'000) == 1 && read(socket, &byte, 1) == 0;
 }
 
 // The number, after the body has run in a forked child.

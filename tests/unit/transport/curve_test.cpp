@@ -215,7 +215,7 @@ class Forwarder {
   static void pass_on(int client, const std::string& target) {
     const int server = Middle::connect_to(target);
     pollfd ends[2] = {{client, POLLIN, 0}, {server, POLLIN, 0}};
-    for (bool open = true; open && poll(ends, 2, 30'000) > 0;) {
+    for (bool open = true; open && poll(ends, 2, 120'000) > 0;) {
       for (int i = 0; i < 2 && open; ++i) {
         if (ends[i].revents == 0) continue;
         char bytes[4096];

@@ -47,6 +47,15 @@ bool has_reduction(CollectiveKind kind) {
          kind == CollectiveKind::kReduce;
 }
 
+bool has_dim(CollectiveKind kind) {
+  return kind == CollectiveKind::kAllGather || kind == CollectiveKind::kReduceScatter ||
+         kind == CollectiveKind::kAllToAll;
+}
+
+bool has_root(CollectiveKind kind) {
+  return kind == CollectiveKind::kBroadcast || kind == CollectiveKind::kReduce || kind == CollectiveKind::kScatter;
+}
+
 // ---- parts of tensors ----
 
 // A view of consecutive elements of a row-major tensor.
@@ -406,16 +415,12 @@ void check_collective(const layout::MeshShape& mesh, const CollectiveCall& call)
   const Tensor& x = call.tensor;
   if (!x) fail(Status::kInvalidArgument, "{}: a tensor is missing", name);
   const auto rank = static_cast<int64_t>(x.rank());
-  const bool uses_dim = call.kind == CollectiveKind::kAllGather || call.kind == CollectiveKind::kReduceScatter ||
-                        call.kind == CollectiveKind::kAllToAll;
   for (const int64_t dim : {call.dim, call.kind == CollectiveKind::kAllToAll ? call.dim_to : call.dim}) {
-    if (!uses_dim || (dim >= -rank && dim < rank)) continue;
+    if (!has_dim(call.kind) || (dim >= -rank && dim < rank)) continue;
     fail(Status::kInvalidArgument, "{}: dim {} is out of range for {}", name, dim, describe(x));
   }
-  const bool uses_root = call.kind == CollectiveKind::kBroadcast || call.kind == CollectiveKind::kReduce ||
-                         call.kind == CollectiveKind::kScatter;
   const int64_t members = mesh.size_of(call.axes);
-  if (uses_root && (call.root < 0 || call.root >= members)) {
+  if (has_root(call.kind) && (call.root < 0 || call.root >= members)) {
     fail(Status::kInvalidArgument, "{}: root {} is not among the {} members: give a position from 0 on", name,
          call.root, members);
   }
@@ -425,9 +430,17 @@ void check_collective(const layout::MeshShape& mesh, const CollectiveCall& call)
   }
 }
 
+// Numbers that are 0, as they are by default, are left out.
 std::string describe(const layout::MeshShape& mesh, const CollectiveCall& call) {
   std::string text = fmt::format("{}({}", kind_name(call.kind), describe(call.tensor));
+  const auto add = [&text](const char* name, int64_t number) {
+    if (number != 0) text += fmt::format(", {} {}", name, number);
+  };
   if (has_reduction(call.kind)) text += fmt::format(", {}", reduction_name(call.reduction));
+  if (has_dim(call.kind)) add("dim", call.dim);
+  if (call.kind == CollectiveKind::kAllToAll) add("dim_to", call.dim_to);
+  if (has_root(call.kind)) add("root", call.root);
+  if (call.kind == CollectiveKind::kPermute) add("shift", call.shift);
   return text + fmt::format(", axes {})", names_of(mesh, call.axes));
 }
 

@@ -39,29 +39,34 @@ void MeshWaiting::on_timer(const std::shared_ptr<OpenCollective>& call) {
 }
 
 Error MeshWaiting::deadline_error(const OpenCollective& call) const {
-  std::string members;
-  for (const int64_t position : call.missing()) {
-    members += (members.empty() ? "" : ", ") + place_.describe_member(position) + whereabouts_of(position, call);
-  }
-  for (const int64_t position : behind(call)) {
-    members += "; " + place_.describe_member(position) + whereabouts_of(position, call);
-  }
-  std::string lack;  // from the first that has one
-  for (const int64_t position : call.missing()) {
-    if (lack.empty()) lack = place_.environment.group.shared()->lack_text(place_.peer(position).incarnation);
-  }
-  members += lack;
+  const Missing members = describe_awaited(call);
   Error error(Status::kDeadline, fmt::format("{}: after {} call {}, {}, waits for {}", place_.where(call.line),
                                              describe_time(call.timeout), call.number, call.text,
-                                             members.empty() ? "its own work" : members));
-  if (const auto absent = find_absent(call)) error.set_origin_rank(place_.rank_of(*absent));
-  return error;
+                                             members.text.empty() ? "its own work" : members.text));
+  return error.set_origin_rank(members.rank);
+}
+
+// The missing members, then those that keep them waiting, then the resource that a missing member lacks.
+MeshWaiting::Missing MeshWaiting::describe_awaited(const OpenCollective& call) const {
+  Missing members;
+  const size_t count = call.missing().size();
+  const std::vector<int64_t> chain = awaited(call);
+  for (size_t i = 0; i < chain.size(); ++i) {
+    const char* const separator = i == 0 ? "" : i < count ? ", " : "; ";
+    members.text += separator + place_.describe_member(chain[i]) + whereabouts_of(chain[i], call);
+  }
+  std::string lack;  // from the first that has one
+  for (size_t i = 0; i < count && lack.empty(); ++i) {
+    lack = place_.environment.group.shared()->lack_text(place_.peer(chain[i]).incarnation);
+  }
+  members.text += lack;
+  if (const auto absent = find_absent(chain, call)) members.rank = place_.rank_of(*absent);
+  return members;
 }
 
 // The first of those that keep the call waiting and are not known to wait themselves. Members that have heard the same
 // find the same one.
-std::optional<int64_t> MeshWaiting::find_absent(const OpenCollective& call) const {
-  std::vector<int64_t> members = awaited(call);
+std::optional<int64_t> MeshWaiting::find_absent(std::vector<int64_t> members, const OpenCollective& call) const {
   std::sort(members.begin(), members.end());
   for (const int64_t position : members) {
     const LineState::Whereabouts* told = report_of(position, call);
@@ -140,11 +145,6 @@ std::vector<int64_t> MeshWaiting::awaited(const OpenCollective& call) const {
   return chain;
 }
 
-std::vector<int64_t> MeshWaiting::behind(const OpenCollective& call) const {
-  const std::vector<int64_t> chain = awaited(call);
-  return {chain.begin() + static_cast<std::ptrdiff_t>(call.missing().size()), chain.end()};
-}
-
 // ", which is at call 39, all_reduce(...), since 58 s": what the member has reported.
 std::string MeshWaiting::whereabouts_of(int64_t position, const OpenCollective& call) const {
   const LineState::Whereabouts* told = report_of(position, call);
@@ -174,15 +174,8 @@ void MeshWaiting::ask_missing(const std::string& line) {
 
 MeshWaiting::Missing MeshWaiting::missing(const std::string& line) const {
   assert_on_loop(place_.environment.loop);
-  Missing found;
   const LineState* state = std::as_const(lines_).find(line);
-  if (state == nullptr || state->open.empty()) return found;
-  for (const int64_t position : state->oldest().missing()) {
-    found.text +=
-        (found.text.empty() ? "" : ", ") + place_.describe_member(position) + whereabouts_of(position, state->oldest());
-  }
-  if (const auto absent = find_absent(state->oldest())) found.rank = place_.rank_of(*absent);
-  return found;
+  return state == nullptr || state->open.empty() ? Missing() : describe_awaited(state->oldest());
 }
 
 Heard MeshWaiting::on_where(int64_t from, const wire::Where& where) {

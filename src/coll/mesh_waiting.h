@@ -27,10 +27,10 @@ class MeshWaiting {
   void start_timer(const std::shared_ptr<OpenCollective>& call);
   Heard on_where(int64_t from, const wire::Where& where);
   Heard on_here(int64_t from, const wire::Here& here);
-  // The members for which a call waits.
+  // The members for which a call waits, as its deadline names them: also those that keep the missing ones waiting.
   struct Missing {
     std::string text;   // with what they reported; empty: no call waits
-    int32_t rank = -1;  // as in deadlines of the mesh; -1: none is known
+    int32_t rank = -1;  // of the member in the text that is not known to wait itself; -1: none is known
   };
   // Ask the members for which the first open call waits where they are; and give what is known of them.
   void ask_missing(const std::string& line);
@@ -41,13 +41,13 @@ class MeshWaiting {
  private:
   void on_timer(const std::shared_ptr<OpenCollective>& call);
   Error deadline_error(const OpenCollective& call) const;
-  std::optional<int64_t> find_absent(const OpenCollective& call) const;
+  Missing describe_awaited(const OpenCollective& call) const;
+  std::optional<int64_t> find_absent(std::vector<int64_t> members, const OpenCollective& call) const;
   void send_where(int64_t to, const std::string& line, const wire::CallHash& last) const;
   void ask_where(const OpenCollective& call);
   void ask_unheard(const OpenCollective& call);
   const LineState::Whereabouts* report_of(int64_t position, const OpenCollective& call) const;
   std::vector<int64_t> awaited(const OpenCollective& call) const;
-  std::vector<int64_t> behind(const OpenCollective& call) const;
   std::string whereabouts_of(int64_t position, const OpenCollective& call) const;
 
   const MeshPlace& place_;

@@ -13,11 +13,11 @@
 namespace distag {
 namespace {
 
-constexpr Nanos kEarlyLife = 10 * kSecond;
-constexpr size_t kMostEarlyBytes = size_t{1} << 20;  // for each sender
-constexpr size_t kMostEarlyMessages = 4096;          // the same; each costs a look at all
-constexpr size_t kMostBytesWhileCreating = size_t{256} << 20;
-constexpr size_t kNoteBytes = 256;
+// Early messages, for each sender.
+constexpr size_t kMostEarlyBytes = size_t{256} << 20;
+constexpr size_t kMostEarlyMessages = 4096;  // each costs a look at all
+constexpr size_t kNoteBytes = 256;           // of a message that was refused
+constexpr size_t kMostNotesBytes = size_t{1} << 20;
 constexpr size_t kMostEnded = 64;
 
 std::string text_of(const std::vector<int64_t>& numbers) {
@@ -173,10 +173,10 @@ void Meshes::gather(const std::shared_ptr<Creation>& creation) {
       } catch (...) {
         creation->made->fail(current_error());
       }
-      gate->run([this, proposed = creation->proposed] { creations_.erase(proposed); });  // needs no memory
+      gate->run([this, proposed = creation->proposed] { end_creation(proposed); });  // needs no memory
     });
   } catch (...) {
-    creations_.erase(creation->proposed);
+    end_creation(creation->proposed);
     creation->made->fail(current_error());
   }
 }
@@ -290,16 +290,20 @@ Heard Meshes::keep(const Id& mesh, const Peer& from, const wire::Body& body) {
       return Heard::kHandled;
     }
   }
-  return keep_early({mesh, from, body, std::nullopt, 0, 0, sizeof(Early) + bytes_of(body)});
+  return keep_early({mesh, from, body, std::nullopt, 0, sizeof(Early) + bytes_of(body)});
+}
+
+// A mesh is made only after its creation has begun on all members: once those that were under way here when a message
+// came are over, its mesh is known or never will be.
+void Meshes::end_creation(uint64_t proposed) noexcept {
+  creations_.erase(proposed);
+  std::erase_if(early_,
+                [this](const Early& early) { return creations_.empty() || *creations_.begin() > early.last_creation; });
 }
 
 // The others may have learned before this worker that the mesh is made, and be in its first calls.
 Heard Meshes::keep_early(Early early) {
-  const Nanos now = environment_.loop.now();
-  std::erase_if(early_, [this, now](const Early& kept) {
-    const bool may_be_awaited = !creations_.empty() && *creations_.begin() <= kept.last_creation;
-    return kept.expires <= now && !may_be_awaited;
-  });
+  if (creations_.empty()) return Heard::kStale;
   uint64_t bytes = early.bytes;
   size_t messages = 0;
   for (const Early& kept : early_) {
@@ -308,12 +312,9 @@ Heard Meshes::keep_early(Early early) {
     ++messages;
     if (kept.mesh == early.mesh && kept.refused) return Heard::kRefused;
   }
-  const bool is_creating = !creations_.empty();
-  const uint64_t most =
-      is_creating ? std::min<uint64_t>(kMostBytesWhileCreating, environment_.max_early) : kMostEarlyBytes;
+  const uint64_t most = std::min<uint64_t>(kMostEarlyBytes, environment_.max_early);
   if (bytes > most || messages >= kMostEarlyMessages) {
-    const bool has_no_room = bytes - early.bytes > most + kMostEarlyBytes || messages >= 2 * kMostEarlyMessages;
-    if (!is_creating || has_no_room) return Heard::kStale;
+    if (bytes - early.bytes > most + kMostNotesBytes || messages >= 2 * kMostEarlyMessages) return Heard::kStale;
     early.refused = Error(
         Status::kOverloaded,
         fmt::format("{} sent {} messages of {} bytes before {} had this mesh; at most {} messages, of {} bytes, are "
@@ -322,7 +323,6 @@ Heard Meshes::keep_early(Early early) {
     early.body = wire::Body();
     early.bytes = kNoteBytes;
   }
-  early.expires = deadline_after(now, kEarlyLife);
   early.last_creation = last_mesh_;
   early_.push_back(std::move(early));
   return early_.back().refused ? Heard::kRefused : Heard::kHandled;
@@ -355,8 +355,8 @@ void Meshes::refuse(const Peer& from, const wire::Message& outline, const Error&
     if (!known->place().position_of(from.incarnation))
       violation("{} of no member of a mesh", wire::body_name(outline.body));
     known->parts().end.end_now(why, true);
-  } else if (!creations_.empty()) {
-    keep_early({mesh_of(outline.body), from, {}, why, 0, 0, kNoteBytes});
+  } else {
+    keep_early({mesh_of(outline.body), from, {}, why, 0, kNoteBytes});
   }
   group_.count_received(from);  // once, also when this is tried again
 }

@@ -59,15 +59,14 @@ class Meshes {
   bool may_be_used(const Id& mesh) const;
 
  private:
-  // A message of a mesh whose creation has not ended here. It is kept for a while, and as long as a creation is under
-  // way that began before it came.
+  // A message of a mesh whose creation has not ended here. It is kept as long as a creation is under way that began
+  // before it came.
   struct Early {
     Id mesh;
     Peer from;
     wire::Body body;
     std::optional<Error> refused;  // why the body could not be kept, which ends the mesh
-    Nanos expires = 0;
-    uint64_t last_creation = 0;  // the latest one here when it came
+    uint64_t last_creation = 0;    // the latest one here when it came
     size_t bytes = 0;
   };
   // A creation under way.
@@ -84,6 +83,7 @@ class Meshes {
 
   void gather(const std::shared_ptr<Creation>& creation);
   void on_agreed(Creation& creation, const Value& requests);
+  void end_creation(uint64_t proposed) noexcept;
   Heard keep(const Id& mesh, const Peer& from, const wire::Body& body);
   Heard keep_early(Early early);
   Heard lead(Mesh& mesh, const Peer& from, const wire::Body& body);

@@ -285,6 +285,45 @@ TEST(Collectives, OfProgramsThatDifferFailOnAllWithBothCalls) {
   });
 }
 
+// A member that waits for nothing may be done before.
+TEST(Collectives, ThatDifferInANumberSayIt) {
+  struct Different {
+    CollectiveKind kind;
+    int64_t CollectiveCall::*number;
+    const char* text;
+    const char* other;
+  };
+  const Different cases[] = {
+      {CollectiveKind::kReduce, &CollectiveCall::root, "reduce(float64[2, 2], sum, axes x)",
+       "reduce(float64[2, 2], sum, root 1, axes x)"},
+      {CollectiveKind::kPermute, &CollectiveCall::shift, "permute(float64[2, 2], axes x)",
+       "permute(float64[2, 2], shift 1, axes x)"},
+      {CollectiveKind::kAllGather, &CollectiveCall::dim, "all_gather(float64[2, 2], axes x)",
+       "all_gather(float64[2, 2], dim 1, axes x)"},
+      {CollectiveKind::kAllToAll, &CollectiveCall::dim_to, "all_to_all(float64[2, 2], axes x)",
+       "all_to_all(float64[2, 2], dim_to 1, axes x)"},
+  };
+  for (const Different& different : cases) {
+    MeshGroup members(1, {2});
+    std::vector<Result> results;
+    for (int32_t rank = 0; rank < 2; ++rank) {
+      CollectiveCall call = call_of(different.kind, {0}, numbers({2, 2}, 1));
+      call.*different.number = rank;
+      results.push_back(members.mesh(rank).collective(call));
+    }
+    members.group().scheduler().run_for(30 * kSecond);
+    int failed = 0;
+    for (const Result& result : results) {
+      if (!result->is_done() || result->error() == nullptr) continue;
+      ++failed;
+      expect_failure(*result->error(), Status::kDiverged, different.text);
+      expect_failure(*result->error(), Status::kDiverged, different.other);
+      EXPECT_EQ(result->error()->message().find("read alike"), std::string::npos);
+    }
+    EXPECT_GT(failed, 0) << different.other;
+  }
+}
+
 TEST(Collectives, ComparePastCallsThatSendNothing) {
   MeshGroup members(1, {2});
   members.mesh(0).note("", "add(a, b)", 7);
@@ -723,6 +762,22 @@ TEST_F(OldReportsTest, ComeForACallThatIsNotTheOldest) {
                  "worker \"w2\" (rank 2), which is at call 1, all_reduce(float64[2], sum, "
                  "axes y), since 3 s, and waits for rank 3; worker \"w3\" (rank 3)");
   EXPECT_EQ(error.origin_rank(), 3);
+}
+
+// Loaders ask for their line when a batch is late.
+TEST_F(OldReportsTest, NameTheMemberWhoseRankGoesWithThem) {
+  row(2);
+  for (const int32_t rank : {0, 1}) row(rank);
+  column(0);
+  members_.group().scheduler().run_for(100 * kMillisecond);
+  members_.group().loop(0).run([this] { members_.mesh(0).ask_missing(""); });
+  members_.group().scheduler().run_for(100 * kMillisecond);
+  MeshWaiting::Missing missing;
+  members_.group().loop(0).run([this, &missing] { missing = members_.mesh(0).missing(""); });
+  EXPECT_EQ(missing.rank, 3);
+  EXPECT_NE(missing.text.find("and waits for rank 3; worker \"w3\" (rank 3), which is not in any call"),
+            std::string::npos)
+      << missing.text;
 }
 
 TEST(Collectives, MoreCallsThanALineHoldsAreRefusedOrWait) {

@@ -56,7 +56,7 @@ class CreationTest : public ::testing::Test {
 // At whatever moment it gives up: whoever has the mesh hears of it within about a second, though the future is kept.
 TEST_F(CreationTest, OneThatAMemberCancelsEndsOnTheOthers) {
   size_t made = 0, failed = 0;
-  for_each_seed(200, [&](uint64_t seed) {
+  const bool is_sweep = for_each_seed(200, [&](uint64_t seed) {
     start(seed);
     const Made kept = create(0, 30 * kSecond);
     const Made given_up = create(1, 30 * kSecond);
@@ -75,6 +75,7 @@ TEST_F(CreationTest, OneThatAMemberCancelsEndsOnTheOthers) {
     EXPECT_EQ(result->error()->origin_rank(), 1);
     for (const ShutdownReport& report : group_->shutdown()) EXPECT_TRUE(report.clean);
   });
+  if (!is_sweep) return;
   EXPECT_GT(made, 0u);
   EXPECT_GT(failed, 0u);
 }
@@ -254,6 +255,35 @@ TEST_F(CreationTest, APartWithoutMemoryEndsTheMeshOnceItIsMade) {
   }
 }
 
+// A part for a member whose creations both fail. Each of them could have been that of its mesh.
+TEST_F(CreationTest, WhatCameForAMeshThatIsNeverMadeIsKeptUntilThatIsKnown) {
+  start(1, 3);
+  const Made first = create(1, kSecond, {0, 1}), second = create(1, 2 * kSecond, {1, 2});
+  group_->scheduler().run_for(100 * kMillisecond);
+  bool is_dropped = false;
+  const std::vector<double> elements(2);
+  const auto deliver = [&] {
+    Heard heard = Heard::kHandled;
+    group_->loop(1).run([&] {
+      const Peer from = group_->worker(1).group().membership().find_by_rank(0)->peer;
+      const BufferRef buffer = Buffer::adopt(elements.data(), 16, [&is_dropped] { is_dropped = true; });
+      wire::Part part;
+      part.mesh = {from.incarnation, 1};
+      part.pieces = {Value(Tensor::over(buffer, Dtype::kFloat64, {2}, {1}))};
+      heard = group_->worker(1).meshes().handle(from, wire::Message{0, 0, {}, part});
+    });
+    return heard;
+  };
+  EXPECT_EQ(deliver(), Heard::kHandled);
+  failure_of(*first);
+  group_->scheduler().run_for(100 * kMillisecond);
+  EXPECT_FALSE(is_dropped);
+  failure_of(*second);
+  group_->scheduler().run_for(100 * kMillisecond);
+  EXPECT_TRUE(is_dropped);
+  EXPECT_EQ(deliver(), Heard::kStale);
+}
+
 // Creations of the same three ranks that begin, are cancelled and time out at any moment, several at a time on each
 // member, and in some runs a member that is killed.
 class BadDayTest : public CreationTest {
@@ -345,7 +375,7 @@ class BadDayTest : public CreationTest {
 };
 
 TEST_F(BadDayTest, CreationsEndAndTheNextOneIsMade) {
-  for_each_seed(300, [this](uint64_t seed) {
+  const bool is_sweep = for_each_seed(300, [this](uint64_t seed) {
     spend(seed);
     ASSERT_NO_FATAL_FAILURE(expect_creations_to_end());
     ASSERT_NO_FATAL_FAILURE(expect_meshes_to_agree());
@@ -355,6 +385,7 @@ TEST_F(BadDayTest, CreationsEndAndTheNextOneIsMade) {
       EXPECT_TRUE(line.find(" is lost: ") == std::string::npos || line.find(of_victim) != std::string::npos) << line;
     }
   });
+  if (!is_sweep) return;
   EXPECT_GT(made_, 0u);
   EXPECT_GT(half_made_, 0u);
 }

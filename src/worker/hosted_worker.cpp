@@ -251,32 +251,37 @@ bool HostedWorker::settle(Nanos timeout, Task before_last) {
 
 void HostedWorker::end_for_good(Task then) noexcept {
   if (is_down()) return then();
-  if (!was_started_) {
-    if (take_down_for_good(false)) then();
-    return;
-  }
+  at_end_ = std::move(then);
+  if (!was_started_) return take_down_for_good(false);
   try {
-    start_thread(kReleaseThread, {}, [this, then = std::move(then)]() mutable {
-      if (take_down_for_good(true)) then();
-    }).detach();
+    start_thread(kReleaseThread, {}, [this] { take_down_for_good(true); }).detach();
   } catch (...) {
-    // No thread can be made that joins the others: they run until the process ends.
+    // No thread can be made that joins the others: this one does, unless they may wait for it. Then they run until the
+    // process ends.
+    EachStep each;
+    bool may_wait = false;
+    each([this, &may_wait] { may_wait = !runs_callback_of(this) && core().rpc().running_functions().empty(); });
+    if (may_wait) return take_down_for_good(false);
+    each([this] { begin_leaving(0); });
   }
 }
 
-// True if all threads are gone: threads that still run keep their memory. With a thread of its own (`is_thread`), the
-// hooks frame all but the end of their user_data.
-bool HostedWorker::take_down_for_good(bool is_thread) noexcept {
+// Threads that still run keep their memory. With a thread of its own (`is_thread`), the hooks frame all but the end of
+// their user_data.
+void HostedWorker::take_down_for_good(bool is_thread) noexcept {
+  bool is_settled = false;
   try {
     if (is_thread && hooks_.on_start) hooks_.on_start(kReleaseThread);
     const ReserveScope may_draw(reserve());  // the host has released the worker: no caller waits for an answer
     wait(*begin_leaving(0), kForever);
     tracer_.stop_for_good(kForever);
-    worker_.finish(kForever);
-    return settle(kForever, is_thread && hooks_.on_stop ? [this] { hooks_.on_stop(kReleaseThread); } : Task());
+    Task before_last = is_thread && hooks_.on_stop ? [this] { hooks_.on_stop(kReleaseThread); } : Task();
+    is_settled = worker_.finish(kForever) && settle(kForever, std::move(before_last));
   } catch (...) {
-    return false;
+    // There is no memory even for this.
   }
+  Task then = std::move(at_end_);
+  if (is_settled) then();
 }
 
 const char* HostedWorker::name() {

@@ -53,8 +53,9 @@ class HostedWorker {
   std::shared_ptr<Future<Value>> shutdown_async(Nanos timeout);
   // After an asynchronous shutdown: ends the rest, unless the caller is in a callback. Throws DEADLINE as above.
   void join(Nanos timeout);
-  // The host has released the worker. Runs `then` once the worker is down, on this thread or on a new one: never, if
-  // threads of the worker cannot be joined. `then` may free the worker.
+  // The host has released the worker. Runs `then` once the worker is down, on a new thread, or on this one if there is
+  // nothing to wait for or no thread can be made: never, if threads of the worker cannot be joined. `then` may free the
+  // worker.
   void end_for_good(Task then) noexcept;
 
   // Valid until the worker ends; nullptr as long as the name depends on the rank.
@@ -72,13 +73,14 @@ class HostedWorker {
   Value keep_report(const ShutdownReport& report);
   void take_down(Nanos timeout);
   bool settle(Nanos timeout, Task before_last = {});
-  bool take_down_for_good(bool is_thread) noexcept;
+  void take_down_for_good(bool is_thread) noexcept;
 
   HostData data_;  // of the callbacks in the options
   const ThreadHooks hooks_;
   ThreadedWorker worker_;
   TraceWriter tracer_;
   EventQueue events_;  // ends before the objects that its calls refer to
+  Task at_end_;        // once the host has released the worker
   std::atomic<bool> was_started_{false};
   std::atomic<bool> is_traced_{false};  // for the environment
   std::atomic<int> shutdowns_{0};       // those that will mark the end of the events

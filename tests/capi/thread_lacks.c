@@ -123,6 +123,29 @@ static int stand_by(const distag_worker_options *options) {
   return check_failures != 0;
 }
 
+static void note_end(void *data) { atomic_fetch_add((atomic_int *)data, 1); }
+
+/* A worker that is released while no thread can be made ends all the same: one whose start has failed for that, and one
+ * that runs. */
+static void release_without_threads(const distag_worker_options *options) {
+  for (int is_started = 0; is_started < 2; ++is_started) {
+    static atomic_int ended;
+    const uint64_t before = distag_get_handle_count();
+    distag_worker *worker = NULL;
+    atomic_store(&ended, 0);
+    CHECK_OK(distag_worker_create(options, &worker, &err));
+    CHECK_OK(distag_worker_register(worker, "serve", serve, &ended, note_end, NULL, &err));
+    if (is_started) CHECK_OK(distag_worker_start(worker, DISTAG_FOREVER, &err));
+    if (is_started) CHECK_OK(call(worker, "w0"));
+    allow_threads(0);
+    if (!is_started) CHECK_INT(distag_worker_start(worker, DISTAG_FOREVER, &err), DISTAG_E_OUT_OF_MEMORY);
+    distag_worker_release(worker);
+    CHECK_INT(atomic_load(&ended), 1);
+    CHECK_INT(distag_get_handle_count(), before);
+    allow_threads(kUnlimited);
+  }
+}
+
 static void try_all(const distag_worker_options *options, const char *way) {
   for (int count = 0; count <= kMostThreads; ++count) {
     printf("%s, ", way);
@@ -148,6 +171,8 @@ int main(void) {
   if (!kCounts) return check_end();
   distag_worker_options options = group_options(0, 1, "inproc://thread-lacks");
   options.thread_count = 2;
+  options.name = "w0";
+  release_without_threads(&options);
   try_all(&options, "inproc");
   CHECK(mkdtemp(folder) != NULL);
   snprintf(place, sizeof place, "file://%s", folder);

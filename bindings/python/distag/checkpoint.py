@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import threading
 from collections.abc import Iterator
@@ -12,21 +13,23 @@ from typing import Any, Callable, TypeVar
 
 from . import _raw
 from ._arguments import Duration, invalid, limit_ns, mesh_of, text
+from ._dtypes import int64
 from ._handles import ValueHandle
 from ._interrupts import call_and_hear, work_and_hear
 from ._library import lib
 from ._raw import distag_error
 from ._sharded import mark_sharding
-from .errors import DistagError, OtherError, UsageError, describe, fail, kind_of
+from .errors import DistagError, OtherError, UsageError, class_of, describe, fail, kind_of
 from .futures import Future, begin
 from .mesh import Mesh
 from .nn import Module
 from .optim import Optimizer
-from .tensor import Tensor, put_back, values_of
+from .tensor import Tensor, put_back, tensor, values_of
 from .values import from_value, to_value
 
 F = TypeVar("F")
 Pair = tuple[Optimizer, dict[str, Any]]  # one with what was saved of it
+MOST_TOLD = 4096  # bytes of a failure that other members hear
 
 
 def save(mesh: Mesh, directory: str | os.PathLike[str], value: Any, timeout: Duration = None) -> None:
@@ -54,14 +57,20 @@ def load_async(mesh: Mesh, directory: str | os.PathLike[str], into: Any = None,
     copied. An optimizer with parameters at other workers is checked there as it loads: for it alone the old elements of
     the tensors are kept until then. Optimizers that cannot be loaded then, as another save came in between, keep their
     states; tensors that were kept are put back, others have new elements, and the message says so. After Ctrl-C in
-    `result()` the optimizers are loaded behind it: ask again. Collective."""
+    `result()` the optimizers are loaded behind it, or once you ask again where no thread is left: ask again.
+    Collective."""
     handle, path, limit = mesh_of(mesh, "load_async"), _path(directory), limit_ns(timeout)
     targets = _targets_of(into)
     if not _has_optimizers(into):
         return begin(lib.distag_checkpoint_load_async, handle, path, targets, limit)
     first = begin(lib.distag_checkpoint_load_async, handle, path, None, limit).result()
-    _try_to_load(_checked(into, first))
-    before = values_of(_found(_targets(into), Tensor)) if _is_elsewhere(into) else None
+    pairs = _agreed(mesh, timeout, lambda: _checked(into, first))
+
+    def keep() -> list[tuple[Tensor, Tensor]] | None:
+        _try_to_load(pairs)
+        return values_of(_found(_targets(into), Tensor)) if _is_elsewhere(into) else None
+
+    before = _agreed(mesh, timeout, keep)
     once = _Once(lambda loaded: _load_after_tensors(into, loaded, before))
 
     def read(lent: Any) -> Any:
@@ -82,27 +91,64 @@ def load(mesh: Mesh | None, directory: str | os.PathLike[str], into: Any = None,
     handle = None if mesh is None else mesh_of(mesh, "load")
     path, limit = _path(directory), limit_ns(timeout)
     targets = _targets_of(into)
+
+    def read(targets: Any) -> Any:
+        out, err = ValueHandle(), distag_error()
+        if call_and_hear(lib.distag_checkpoint_load, handle, path, targets, limit, byref(out), byref(err)):
+            fail(err)
+        return from_value(out)
+
     if not _has_optimizers(into):
-        return _read(handle, path, targets, limit)
-    return work_and_hear(lambda: _load_with_optimizers(handle, path, into, targets, limit))
+        return read(targets)
+    return work_and_hear(lambda: _load_with_optimizers(mesh, timeout, into, read, targets))
 
 
-def _load_with_optimizers(mesh: Any, path: bytes, into: Any, targets: Any, limit: int) -> Any:
-    first = _read(mesh, path, None, limit)
-    pairs = _checked(into, first)
-    with _optimizers_put_back(into):
-        _load_optimizers(pairs)
-        loaded = _read(mesh, path, targets, limit)
+def _load_with_optimizers(mesh: Mesh | None, timeout: Duration, into: Any, read: Callable[[Any], Any],
+                          targets: Any) -> Any:
+    first = read(None)
+    states, pairs = _agreed(mesh, timeout, lambda: (_states(into), _checked(into, first)))
+    with _put_back_states(states):
+        _agreed(mesh, timeout, lambda: _load_optimizers(pairs))
+        loaded = read(targets)
         if _numbers(loaded) != _numbers(first):
             with _after_tensors():
-                _load_optimizers(_checked(into, loaded))
+                later = _agreed(mesh, timeout, lambda: _checked(into, loaded))
+                _agreed(mesh, timeout, lambda: _load_optimizers(later))
     return loaded
+
+
+def _agreed(mesh: Mesh | None, timeout: Duration, work: Callable[[], F]) -> F:
+    """What work of this member gives, if it has gone well on all members. A failure on one of them fails the others
+    too, which would wait for it in the next step."""
+    if mesh is None:
+        return work()
+    try:
+        result = work()
+    except Exception as failure:
+        code = int(failure.code) if isinstance(failure, DistagError) else _raw.E_INTERNAL
+        message = failure.message if isinstance(failure, DistagError) else describe(failure)
+        with contextlib.suppress(DistagError):  # of a mesh that has ended: the own failure is the cause
+            _told_by_all(mesh, timeout, [code, *message.encode("utf-8", "replace")[:MOST_TOLD]])
+        raise
+    for rank, (code, *words) in _told_by_all(mesh, timeout, []):
+        message = bytes(words).decode("utf-8", "ignore")
+        raise class_of(code)(f"load: the optimizers of rank {rank} cannot be loaded: {message}", code, rank)
+    return result
+
+
+def _told_by_all(mesh: Mesh, timeout: Duration, words: list[int]) -> Iterator[tuple[int, list[int]]]:
+    """The ranks of members that tell something, with their words. Collective."""
+    told = iter(mesh.all_gather(tensor([len(words), *words], int64), timeout=timeout).tolist())
+    rows = [(rank, list(itertools.islice(told, count))) for rank, count in zip(mesh.ranks, told)]
+    return iter([row for row in rows if row[1]])
 
 
 def _load_after_tensors(into: Any, loaded: Any, before: list[tuple[Tensor, Tensor]] | None) -> Any:
     try:
-        with _optimizers_put_back(into), _after_tensors() if before is None else contextlib.nullcontext():
+        with _put_back_states(_states(into)), _after_tensors() if before is None else contextlib.nullcontext():
             _load_optimizers(_checked(into, loaded))
+    except KeyboardInterrupt:  # the optimizers are loaded when the result is asked for again
+        raise
     except BaseException:
         put_back(before or [])
         raise
@@ -120,13 +166,15 @@ class _Once:
 
     def read(self, value: ValueHandle) -> Any:
         with self._lock:
-            make, self._make = self._make, None
-            if make is not None:
+            if self._make is not None:
                 try:
-                    self._result = make(from_value(value))
-                except BaseException as failure:
-                    self._failure = _again(failure)
+                    self._result = self._make(from_value(value))
+                except KeyboardInterrupt:  # here no thread could be made that goes on: the next one to ask begins anew
                     raise
+                except BaseException as failure:
+                    self._make, self._failure = None, _again(failure)
+                    raise
+                self._make = None
             if self._failure is not None:
                 raise self._failure()
             return self._result
@@ -142,19 +190,14 @@ def _again(failure: BaseException) -> Callable[[], DistagError]:
 def _try_to_load(pairs: list[Pair]) -> None:
     """Loads states into other optimizers of the same parameters, which go at once: a state that does not fit fails
     before anything is written. Elements that are still in files stay there. Owners elsewhere are not asked."""
-    for optimizer, state in pairs:
-        if all(isinstance(parameter, Tensor) for parameter in optimizer.parameters):
-            other = Optimizer.__new__(type(optimizer))
-            Optimizer.__init__(other, None, optimizer.parameters)
-            with other:
-                _load_optimizers([(other, state)])
-
-
-def _read(mesh: Any, path: bytes, targets: Any, limit: int) -> Any:
-    out, err = ValueHandle(), distag_error()
-    if call_and_hear(lib.distag_checkpoint_load, mesh, path, targets, limit, byref(out), byref(err)):
-        fail(err)
-    return from_value(out)
+    with contextlib.ExitStack() as others:
+        tries: list[Pair] = []
+        for optimizer, state in pairs:
+            if all(isinstance(parameter, Tensor) for parameter in optimizer.parameters):
+                other = Optimizer.__new__(type(optimizer))
+                Optimizer.__init__(other, None, optimizer.parameters)
+                tries.append((others.enter_context(other), state))
+        _load_optimizers(tries)
 
 
 class _Kept(c_void_p):
@@ -266,10 +309,14 @@ def _is_elsewhere(into: Any) -> bool:
                for parameter in optimizer.parameters)
 
 
+def _states(into: Any) -> list[Pair]:
+    """The optimizers with the states that they have."""
+    return [(optimizer, optimizer.save()) for optimizer in _found(into, Optimizer)]
+
+
 @contextlib.contextmanager
-def _optimizers_put_back(into: Any) -> Iterator[None]:
-    """After a failure in the block the optimizers are as they were."""
-    states = [(optimizer, optimizer.save()) for optimizer in _found(into, Optimizer)]
+def _put_back_states(states: list[Pair]) -> Iterator[None]:
+    """After a failure in the block the optimizers have these states."""
     try:
         yield
     except BaseException:
@@ -290,10 +337,11 @@ def _after_tensors() -> Iterator[None]:
 
 
 def _load_optimizers(pairs: list[Pair]) -> None:
-    for optimizer, state in pairs:
+    for optimizer, state in pairs:  # all of them first: members mark the same tensors, also if a state does not fit
         for parameter, part in zip(optimizer.parameters, state["parameters"]):
             if isinstance(parameter, Tensor):
                 _lay(parameter, part)
+    for optimizer, state in pairs:
         optimizer.load(state)
 
 
@@ -307,8 +355,9 @@ def _numbers(value: Any) -> Any:
 
 
 def _lay(parameter: Any, state: Any) -> None:
-    """State lies as its parameter does."""
+    """State lies as its parameter does. Asked again after Ctrl-C, the rest is marked."""
     mesh, spec = parameter.mesh, parameter.spec
     if mesh is not None and spec is not None:
         for each in _found(state, Tensor):
-            mark_sharding(each, mesh, spec)
+            if each.spec is None:
+                mark_sharding(each, mesh, spec)

@@ -97,14 +97,19 @@ TENS: dict[int, type[DistagError]] = {1: UsageError, 2: UnsupportedError, 3: Ret
                                       5: GaveUpError, 6: OtherError}
 
 
-def error_of(err: Any) -> DistagError:
-    """The exception for a distag_error."""
-    code: int = err.code
+def class_of(code: int) -> type[DistagError]:
+    """The class of exceptions with a status."""
     kind: type[DistagError] = UserError
     if code < _raw.E_USER:
         kind = TENS.get(code // 10, DistagError)
+    return kind
+
+
+def error_of(err: Any) -> DistagError:
+    """The exception for a distag_error."""
+    code: int = err.code
     message = err.message.decode("utf-8", "replace")
-    return kind(message, code, err.origin_rank, bool(err.flags & _raw.ERROR_MAY_HAVE_RUN))
+    return class_of(code)(message, code, err.origin_rank, bool(err.flags & _raw.ERROR_MAY_HAVE_RUN))
 
 
 class Interrupt:

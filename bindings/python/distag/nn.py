@@ -12,7 +12,7 @@ from . import init as init
 from ._arguments import Ints, flag, int64_pair, invalid
 from ._dtypes import DType, float32
 from .errors import kind_of
-from .tensor import Tensor, put_back, values_of
+from .tensor import Tensor
 
 _walk = threading.local()  # the modules whose tensors are being named
 
@@ -70,7 +70,8 @@ class Module:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Sets all tensors in place to those of the same names; sharded ones lie as these do. After a failure all are
-        as they were."""
+        as they were, unless memory runs out while they are written; after Ctrl-C all are set, or none. Takes memory
+        for a copy of one of them."""
         if not isinstance(state, Mapping):
             raise invalid(f"load_state_dict: a dict of tensors is wanted, not {kind_of(state)}")
         own = self.state_dict()
@@ -82,13 +83,20 @@ class Module:
             if state[name].shape != parameter.shape:
                 raise invalid(f"load_state_dict: \"{name}\" has the shape {list(state[name].shape)} in the state and "
                               f"{list(parameter.shape)} in the module")
-        before = values_of(own.values())
+        sources = {name: state[name].snapshot() for name in own}
+        for name, parameter in own.items():
+            parameter.snapshot().assign(sources[name])  # fits
+            parameter.assign(parameter)  # can be written, and has memory of its own from now on
         try:
-            for name, parameter in own.items():
-                parameter.assign(state[name])
-        except BaseException:
-            put_back(before)
+            _set(own, sources)
+        except KeyboardInterrupt:
+            _set(own, sources)
             raise
+
+
+def _set(own: Mapping[str, Tensor], sources: Mapping[str, Tensor]) -> None:
+    for name, parameter in own.items():
+        parameter.assign(sources[name])
 
 
 def _named_in(prefix: str, part: Any) -> Iterator[tuple[str, Tensor]]:

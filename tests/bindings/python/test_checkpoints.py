@@ -370,6 +370,43 @@ class Checkpoints(unittest.TestCase):
                               ([["x"]], "text, not an? map"), ([None], "null, not an? list")):
             yield {**state, "parameters": changed}, text
 
+    def test_a_member_whose_optimizer_cannot_be_loaded_fails_the_load_of_all(self):
+        class Full(optim.Adam):
+            """Cannot be loaded, unless its own state is put back."""
+
+            __slots__ = ()
+
+            def load(self, state, timeout=None):
+                if state["settings"]["lr"] != 0.5:
+                    raise MemoryError("no room for moments")
+                super().load(state, timeout)
+
+        def program(worker, mesh):
+            weights, adam = self.trained(optim.Adam, mesh)
+            checkpoint.save(mesh, self.folder, {"w": weights, "adam": [adam, adam]})
+            told = []
+            for kind, more in ((optim.Adagrad, []), (optim.Adam, [distag.ones((4,))]), (Full, [])):
+                own, optimizer = self.trained(optim.Adam, mesh, 1, 5.0)
+                if worker.rank == 1:
+                    optimizer = kind(None, own + more)
+                optimizer.set(lr=0.5)
+                before = own[0].gather().tolist()
+                into = {"w": own, "adam": [optimizer, optim.Adam(None, own)]}
+                for load in (checkpoint.load, lambda *args: checkpoint.load_async(*args).result()):
+                    try:
+                        load(mesh, self.folder, into, 60)
+                    except (distag.DistagError, MemoryError) as failure:
+                        told.append((str(failure), getattr(failure, "origin_rank", None)))
+                    self.assertEqual((own[0].gather().tolist(), optimizer.save()["settings"]["lr"]), (before, 0.5))
+            return told
+
+        found = on_members(program, names=NAMES[:2], shape=(2,), axes=("x",))
+        self.assertEqual([len(told) for told in found], [6, 6])
+        for one, other in zip(*found):
+            self.assertEqual(one[1], 1, one)
+            self.assertIn("load: the optimizers of rank 1 cannot be loaded: ", one[0])
+            self.assertTrue(one[0].endswith(other[0].removeprefix("INVALID_ARGUMENT: ")), (one, other))
+
     def test_a_save_that_comes_within_a_load_and_does_not_fit_leaves_the_optimizers_as_they_were(self):
         def program(worker, mesh):
             (weight,), adam = self.trained(optim.Adam, mesh)

@@ -2,11 +2,16 @@
 A tensor has a deep copy of its own."""
 import copy
 import pickle
+import subprocess
+import sys
 import unittest
+from unittest import mock
 
 import distag
 from distag import nn
-from support import group
+from support import group, killed_when_late
+
+MIB = 2**20
 
 WAYS = (copy.copy, copy.deepcopy, pickle.dumps)
 
@@ -59,6 +64,67 @@ class Copies(unittest.TestCase):
         self.assertEqual(twin.parts[0].weight, twin.parts[1].weight)
         self.assertNotEqual(twin.parts[0].weight, model.parts[0].weight)
         self.assertEqual(twin.parts[0].weight.tolist(), model.parts[0].weight.tolist())
+
+    def test_a_state_is_loaded_without_a_copy_of_the_model(self):
+        count, size = 8, 8 * MIB
+        child = subprocess.Popen([sys.executable, "-B", "-c", rf"""
+import re
+import distag
+from distag import nn
+
+def peak():
+    with open("/proc/self/status", encoding="ascii") as file:
+        return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", file.read())[1])
+
+def make(value):
+    module = nn.Module()
+    module.parts = [distag.full(value, ({size // 4},)) for _ in range({count})]
+    return module
+
+one, other = make(1.0), make(2.0)
+before = peak()
+one.load_state_dict(other.state_dict())
+print(peak() - before, sum(part.mean().item() for part in one.parts))
+"""], stdout=subprocess.PIPE, text=True)
+        with killed_when_late(child), child.stdout:
+            grown, total = child.stdout.read().split()
+        self.assertEqual((child.wait(), float(total)), (0, 2.0 * count))
+        print(f"\nfigure: load_state_dict_grows_by_mib {int(grown) / MIB:.1f} of {count * size // MIB}")
+        self.assertLess(int(grown), 3 * size)
+
+    def make(self, *parts):
+        module = nn.Module()
+        module.parts = list(parts)
+        return module
+
+    def test_a_state_that_one_tensor_cannot_take_changes_none(self):
+        lent = distag.from_dlpack(distag.zeros((2,)))
+        module = self.make(distag.zeros((2,)), lent)
+        with self.assertRaisesRegex(distag.UsageError, "borrows its memory"):
+            module.load_state_dict(self.make(distag.ones((2,)), distag.ones((2,))).state_dict())
+        self.assertEqual([part.tolist() for part in module.parts], [[0.0, 0.0]] * 2)
+
+    def test_a_state_of_own_tensors_in_another_order_is_loaded_as_it_was(self):
+        module = self.make(*(distag.full(value, (2,)) for value in range(3)))
+        state = module.state_dict()
+        module.load_state_dict(dict(zip(state, [*list(state.values())[1:], state["parts.0"]])))
+        self.assertEqual([part.tolist() for part in module.parts], [[1.0, 1.0], [2.0, 2.0], [0.0, 0.0]])
+
+    def test_after_ctrl_c_all_of_a_state_is_loaded_or_nothing(self):
+        for number in range(9):  # before, between and after three trials and three writes
+            module = self.make(*(distag.zeros((2,)) for _ in range(3)))
+            state = self.make(*(distag.full(value, (2,)) for value in (1.0, 2.0, 3.0))).state_dict()
+            assign, calls = distag.Tensor.assign, []
+
+            def interrupted(tensor, source):
+                assign(tensor, source)
+                calls.append(tensor)
+                if len(calls) == number + 1:
+                    raise KeyboardInterrupt
+
+            with mock.patch.object(distag.Tensor, "assign", interrupted), self.assertRaises(KeyboardInterrupt):
+                module.load_state_dict(state)
+            self.assertEqual([part.tolist()[0] for part in module.parts], [1.0, 2.0, 3.0] if number > 5 else [0.0] * 3)
 
     def test_dtypes_and_errors_travel(self):
         self.assertIs(pickle.loads(pickle.dumps(distag.int64)), distag.int64)

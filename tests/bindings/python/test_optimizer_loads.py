@@ -151,6 +151,31 @@ class Loads(unittest.TestCase):
                     self.assertEqual(loading.result()["n"], 1)
         self.assertEqual(numbers(own, optimizer), numbers(weight, adam))
 
+    def test_after_ctrl_c_where_there_is_no_thread_the_result_is_made_when_it_is_asked_for_again(self):
+        load_optimizers = checkpoint._load_optimizers
+
+        def late(pairs):
+            load_optimizers(pairs)
+            raise KeyboardInterrupt
+
+        with distag.Worker(rank=0, world_size=1, rendezvous=f"inproc://alone-{os.getpid()}") as worker:
+            with worker.mesh((1,), ("x",)) as mesh:
+                for is_elsewhere in (False, True):  # True: the old elements of the tensors are kept
+                    weight, adam = trained()
+                    checkpoint.save(mesh, self.folder, {"n": 1, "w": weight, "adam": adam})
+                    own, optimizer = trained(5.0)
+                    before = numbers(own, optimizer)[1]
+                    with mock.patch.object(checkpoint, "_is_elsewhere", lambda into: is_elsewhere):
+                        loading = checkpoint.load_async(mesh, self.folder, {"w": own, "adam": optimizer})
+                    with mock.patch.object(_interrupts.Caller, "take", lambda: None):
+                        with mock.patch.object(checkpoint, "_load_optimizers", late):
+                            with self.assertRaises(KeyboardInterrupt):
+                                loading.result()
+                        self.assertEqual(numbers(own, optimizer)[1], before)
+                        self.assertEqual(loading.result()["n"], 1)
+                    self.assertEqual(numbers(own, optimizer), numbers(weight, adam))
+                    self.assertEqual(loading.result()["n"], 1)
+
     def test_a_failure_is_let_go_after_it_was_raised(self):
         weight, adam = trained()
         self.save({"w": weight, "adam": adam})

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/memory.h"
 #include "base/not_started.h"
 #include "tensor/utf8.h"
 
@@ -53,6 +54,15 @@ void write_chain(distag_error* err, std::string_view text) {
   char* end = append(err->message, head_of(text, kHalf));
   end = append(end, kGap);
   *append(end, tail_of(text, kHalf)) = '\0';
+}
+
+// An allocation that was refused left no room for more than its short text.
+void add_remedy(distag_error* err) {
+  const std::string_view text = err->message, remedy = kMemoryCure;
+  const bool is_bare = text == "out of memory" || text.ends_with(": out of memory");
+  if (!is_bare || text.size() + 2 + remedy.size() > kMessageRoom) return;
+  char* const end = append(err->message + text.size(), ": ");
+  *append(end, remedy) = '\0';
 }
 
 // Writes all but the message. False if err cannot be written.
@@ -142,6 +152,7 @@ distag_status write_error(distag_error* err, const Error& error) {
   if (write_head(err, error.status(), error.origin_rank(), error.may_have_run())) {
     const std::string_view text = error.message();
     write_chain(err, text.substr(0, text.find('\0')));
+    if (error.status() == Status::kOutOfMemory) add_remedy(err);
   }
   return static_cast<distag_status>(error.status());
 }
@@ -177,8 +188,7 @@ distag_status report(const char* function, distag_error* err) noexcept {
     }
   } catch (...) {
     // There is not even memory for the message.
-    write_error(err, Status::kOutOfMemory, "out of memory");
-    return DISTAG_E_OUT_OF_MEMORY;
+    return write_error(err, Error(Status::kOutOfMemory, "out of memory"));  // short enough to need none
   }
 }
 

@@ -218,7 +218,31 @@ static void failed_start(void) {
   distag_worker_release(worker);
 }
 
+static distag_status lack(void *user_data, distag_invocation *invocation, distag_error *error) {
+  (void)user_data, (void)invocation;
+  return distag_error_set(error, DISTAG_E_OUT_OF_MEMORY, "out of memory");
+}
+
+/* The text of a refused allocation is short, as there is no memory for more: its remedy comes with the error. */
+static void remedy(void) {
+  distag_error err = DISTAG_ERROR_INIT;
+  distag_worker_options options = DISTAG_WORKER_OPTIONS_INIT;
+  distag_worker *worker = NULL;
+  distag_value *answer = NULL;
+  options.rank = 0;
+  options.world_size = 1;
+  options.rendezvous = "inproc://errors";
+  CHECK_OK(distag_worker_create(&options, &worker, &err));
+  CHECK_OK(distag_worker_register(worker, "lack", lack, NULL, NULL, NULL, &err));
+  CHECK_OK(distag_worker_start(worker, DISTAG_FOREVER, &err));
+  CHECK_FAILS(distag_call(worker, NULL, "worker0", "lack", NULL, 0, NULL, &answer, &err), DISTAG_E_OUT_OF_MEMORY,
+              "out of memory: free some, or raise the limit of memory (ulimit -v), or of mappings (vm.max_map_count)");
+  CHECK_OK(distag_worker_shutdown(worker, DISTAG_FOREVER, NULL, &err));
+  distag_worker_release(worker);
+}
+
 int main(void) {
+  remedy();
   missing_handles();
   failed_start();
   names();

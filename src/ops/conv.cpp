@@ -14,6 +14,12 @@
 #include "ops/window.h"
 
 namespace distag::ops {
+namespace {
+
+// The most products that are added one after the other in their dtype, as in a BLAS.
+constexpr int64_t kMostSummedPlainly = 128;
+
+}  // namespace
 
 Convolution::Convolution(const Tensor& x, const Tensor& weight, const Attributes& attributes) {
   groups = get_int(attributes, "groups", 1);
@@ -192,8 +198,8 @@ struct Conv2dOp {
   }
 
   static Tensor gradient_of_image(const Tensor& g, const Tensor& x, const Tensor& weight, const Convolution& conv) {
-    int64_t terms = conv.window.rows.overlap() * conv.window.columns.overlap();
-    Tensor sums = zero_tensor(sum_dtype(x.dtype(), terms), x.shape());
+    const int64_t terms = conv.window.rows.overlap() * conv.window.columns.overlap();
+    Tensor sums = zero_tensor(terms > kMostSummedPlainly ? Dtype::kFloat64 : x.dtype(), x.shape());
     if (g.count() == 0 || x.count() == 0) return as_dtype(sums, x.dtype());
     dispatch_sum("conv2d", x.dtype(), sums.dtype(), [&]<typename T, typename Total>(T, Total) {
       add_gradients_of_image<T, Total>(sums.mutable_data_as<Total>(), g, weight, conv);
@@ -229,7 +235,7 @@ struct Conv2dOp {
   static Tensor gradient_of_weight_in_parts(const Tensor& g, const Tensor& x, const Tensor& weight,
                                             const Convolution& conv) {
     if (conv.images <= kMostSummedPlainly) return gradient_of_weight<T>(g, x, weight, conv);
-    Tensor total = zero_tensor(sum_dtype(x.dtype(), conv.images), weight.shape());
+    Tensor total = zero_tensor(Dtype::kFloat64, weight.shape());
     for (int64_t first = 0; first < conv.images; first += kMostSummedPlainly) {
       Convolution part = conv;
       part.images = std::min(kMostSummedPlainly, conv.images - first);

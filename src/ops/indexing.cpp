@@ -18,11 +18,15 @@
 namespace distag::ops {
 namespace {
 
+std::span<const int64_t> values_of(const Tensor& indices) {
+  return {indices.data_as<int64_t>(), static_cast<size_t>(indices.count())};
+}
+
 // Row-major indices, all of them in [0, size).
 Tensor checked_indices(const char* op, const Tensor& index, int64_t size) {
   require(index.dtype() == Dtype::kInt64, "{}: the index must be int64, not {}", op, index);
   Tensor indices = index.contiguous();
-  const std::span<const int64_t> values(indices.data_as<int64_t>(), static_cast<size_t>(indices.count()));
+  const std::span<const int64_t> values = values_of(indices);
   uint64_t largest = 0;  // as uint64, a negative index is larger than any size
   for_rows(
       1, indices.count(),
@@ -85,19 +89,46 @@ void take_row(T* out, const T* x, const IndexRow& row) {
 }
 
 template <typename T, typename Total>
-void add_row(Total* sums, const T* g, const IndexRow& row) {
+void add_row(Total* sums, const T* terms, const IndexRow& row) {
   Total* to = sums + row.first;
-  for (int64_t i = 0; i < row.count; ++i) to[row.index[i] * row.step + i * row.side] += static_cast<Total>(g[i]);
+  for (int64_t i = 0; i < row.count; ++i) to[row.index[i] * row.step + i * row.side] += static_cast<Total>(terms[i]);
 }
 
-// The same along the last dim, where each row has separate sums: they are kept in `sums` until they are rounded.
-template <typename T, typename Total>
-void add_last_row(T* out, std::vector<Total>& sums, const T* g, IndexRow row) {
-  std::fill(sums.begin(), sums.end(), Total(0));
-  const auto size = static_cast<int64_t>(sums.size());
-  T* to = out + std::exchange(row.first, 0);
-  add_row(sums.data(), g, row);
-  for (int64_t i = 0; i < size; ++i) to[i] = static_cast<T>(sums[static_cast<size_t>(i)]);
+// Calls visit with the type of the elements: integers as uint64_t, which wraps around.
+template <typename Visit>
+void dispatch_terms(const char* op, Dtype dtype, Visit visit) {
+  dtype == Dtype::kInt64 ? visit(uint64_t{}) : dispatch_floating(op, dtype, visit);
+}
+
+// Adds each term to the element of y at its index along dim. Every sum is rounded once.
+template <typename T>
+Tensor with_terms(Tensor y, const Tensor& indices, const Tensor& terms, size_t dim) {
+  const auto for_each_row = [&](auto add) {
+    const T* in = terms.data_as<T>();
+    for_each_index_row(indices, y.strides(), dim, [&](const IndexRow& row) {
+      add(in, row);
+      in += row.count;
+    });
+  };
+  if (terms.count() == 0) return y;
+  if (indices.shape()[dim] == 1) {
+    T* const out = y.mutable_data_as<T>();
+    for_each_row([out](const T* in, const IndexRow& row) { add_row(out, in, row); });
+  } else if (dim + 1 == y.rank()) {  // each row has sums of its own
+    T* const out = y.mutable_data_as<T>();
+    RowSums<T> sums(y.shape()[dim]);
+    for_each_row([&sums, out](const T* in, IndexRow row) {
+      T* const to = out + std::exchange(row.first, 0);
+      add_row(sums.start(to), in, row);
+      sums.round_to(to);
+    });
+  } else {
+    RowSums<T> sums(y.count());
+    auto* const totals = sums.start(y.data_as<T>());
+    for_each_row([totals](const T* in, const IndexRow& row) { add_row(totals, in, row); });
+    sums.round_to(y.mutable_data_as<T>());
+  }
+  return y;
 }
 
 // The elements of x at `indices` along dim, in the shape of `indices`.
@@ -132,26 +163,12 @@ struct GatherOp {
   }
 
   static Tensors backward(const Saved& saved, Tensor g) {
-    g = g.contiguous();
-    auto dim = saved_dim(saved);
-    const Dims& shape = saved.shapes[0];
-    const Dtype total = sum_dtype(g.dtype(), g.shape()[dim]);
-    const bool is_last = dim + 1 == shape.size();
-    Dims reached = g.shape();
-    reached[dim] = shape[dim];
-    const bool is_everywhere = is_last && g.count() > 0 && reached == shape;
-    Tensor sums = is_everywhere ? Tensor::empty(g.dtype(), shape) : zero_tensor(is_last ? g.dtype() : total, shape);
-    dispatch_sum("gather", g.dtype(), total, [&]<typename T, typename Total>(T, Total) {
-      const T* in = g.data_as<T>();
-      T* const rounded = is_last ? sums.mutable_data_as<T>() : nullptr;
-      Total* const totals = is_last ? nullptr : sums.mutable_data_as<Total>();
-      std::vector<Total> beside(is_last ? static_cast<size_t>(shape[dim]) : 0);
-      for_each_index_row(saved.tensors[0], sums.strides(), dim, [&](const IndexRow& row) {
-        is_last ? add_last_row(rounded, beside, in, row) : add_row(totals, in, row);
-        in += row.count;
-      });
+    Tensor result;
+    dispatch_floating("gather", g.dtype(), [&]<typename T>(T) {
+      result =
+          with_terms<T>(zero_tensor(g.dtype(), saved.shapes[0]), saved.tensors[0], g.contiguous(), saved_dim(saved));
     });
-    return {as_dtype(sums, g.dtype()), Tensor()};
+    return {result, Tensor()};
   }
 };
 constexpr Op kGather =
@@ -179,49 +196,81 @@ Tensor taken_slabs(const Tensor& from, const Tensor& indices, size_t dim, const 
   return y;
 }
 
-// The number of occurrences of the most frequent index.
-int64_t most_frequent(const Tensor& indices, int64_t size) {
-  std::vector<int64_t> counts(static_cast<size_t>(size));
-  int64_t most = 0;
-  for (int64_t i = 0; i < indices.count(); ++i) {
-    most = std::max(most, ++counts[static_cast<size_t>(indices.data_as<int64_t>()[i])]);
+// The positions of each index in a list, in order.
+class Occurrences {
+ public:
+  // All indices are in [0, size).
+  Occurrences(std::span<const int64_t> values, int64_t size)
+      : ends_(static_cast<size_t>(size)), positions_(values.size()) {
+    for (const int64_t index : values) ++ends_[static_cast<size_t>(index)];
+    int64_t before = 0;
+    for (int64_t& end : ends_) before += std::exchange(end, before);
+    for (size_t i = 0; i < values.size(); ++i) {
+      positions_[static_cast<size_t>(ends_[static_cast<size_t>(values[i])]++)] = static_cast<int64_t>(i);
+    }
   }
-  return most;
+  std::span<const int64_t> of(size_t index) const {
+    const auto begin = static_cast<size_t>(index == 0 ? 0 : ends_[index - 1]);
+    return std::span(positions_).subspan(begin, static_cast<size_t>(ends_[index]) - begin);
+  }
+
+ private:
+  std::vector<int64_t> ends_;
+  std::vector<int64_t> positions_;
+};
+
+template <typename T, typename Total>
+void add_slab(Total* sums, const T* terms, int64_t inner) {
+  for (int64_t k = 0; k < inner; ++k) sums[k] += static_cast<Total>(terms[k]);
 }
 
-// Calls visit with the types of terms and of their sums: those of dispatch_sum, or for integers uint64_t, which wraps
-// around.
-template <typename Visit>
-void dispatch_terms(const char* op, Dtype dtype, Dtype sum, Visit visit) {
-  if (dtype == Dtype::kInt64) return visit(uint64_t{}, uint64_t{});
-  dispatch_sum(op, dtype, sum, visit);
+// y[i, :] += the terms of index i, of which only those that are several need sums of their own.
+template <typename T>
+void add_grouped(T* y, const T* terms, const Slabs& slabs, const Occurrences& occurrences, RowSums<T>& sums) {
+  for (int64_t i = 0; i < slabs.size; ++i, y += slabs.inner) {
+    const std::span<const int64_t> positions = occurrences.of(static_cast<size_t>(i));
+    if (positions.size() == 1) {
+      add_slab(y, terms + positions[0] * slabs.inner, slabs.inner);
+    } else if (!positions.empty()) {
+      auto* const totals = sums.start(y);
+      for (const int64_t position : positions) add_slab(totals, terms + position * slabs.inner, slabs.inner);
+      sums.round_to(y);
+    }
+  }
 }
 
-// sums[o, indices[i], :] += terms[o, i, :]
-void add_slabs(const char* op, Tensor& sums, const Tensor& terms, const Tensor& indices, size_t dim) {
-  if (terms.count() == 0) return;
-  const Slabs slabs(sums.shape(), dim);
-  dispatch_terms(op, terms.dtype(), sums.dtype(), [&]<typename T, typename Total>(T, Total) {
-    Total* out = sums.mutable_data_as<Total>();
+constexpr int64_t kLeastGrouped = 8;  // elements of a slab; smaller ones are added faster in the order of the terms
+
+// y[o, indices[i], :] += terms[o, i, :]. Every sum is rounded once.
+Tensor with_slabs(const char* op, Tensor y, const Tensor& indices, const Tensor& terms, size_t dim) {
+  if (terms.count() == 0) return y;
+  const Slabs slabs(y.shape(), dim);
+  const bool is_grouped = slabs.inner >= kLeastGrouped;
+  const Occurrences occurrences(is_grouped ? values_of(indices) : std::span<const int64_t>(),
+                                is_grouped ? slabs.size : 0);
+  dispatch_terms(op, y.dtype(), [&]<typename T>(T) {
+    T* to = y.mutable_data_as<T>();
     const T* in = terms.data_as<T>();
-    for (int64_t o = 0; o < slabs.outer; ++o) {
-      for (int64_t i = 0; i < indices.count(); ++i, in += slabs.inner) {
-        Total* target = out + (o * slabs.size + indices.data_as<int64_t>()[i]) * slabs.inner;
-        for (int64_t k = 0; k < slabs.inner; ++k) target[k] += static_cast<Total>(in[k]);
+    const auto* const index = indices.data_as<int64_t>();
+    RowSums<T> sums(is_grouped ? slabs.inner : slabs.size * slabs.inner);
+    for (int64_t o = 0; o < slabs.outer; ++o, in += indices.count() * slabs.inner, to += slabs.size * slabs.inner) {
+      if (is_grouped) {
+        add_grouped(to, in, slabs, occurrences, sums);
+        continue;
       }
+      auto* const totals = sums.start(to);
+      for (int64_t i = 0; i < indices.count(); ++i) {
+        add_slab(totals + index[i] * slabs.inner, in + i * slabs.inner, slabs.inner);
+      }
+      sums.round_to(to);
     }
   });
+  return y;
 }
 
 // The gradients of equal indices, added.
-Tensor added_slabs(const char* op, const Tensor& gradient, const Saved& saved, size_t dim) {
-  const Tensor g = gradient.contiguous();
-  const Dims& shape = saved.shapes[0];
-  if (g.count() == 0) return zero_tensor(g.dtype(), shape);
-  const Tensor& indices = saved.tensors[0];
-  Tensor sums = zero_tensor(sum_dtype(g.dtype(), most_frequent(indices, shape[dim])), shape);
-  add_slabs(op, sums, g, indices, dim);
-  return as_dtype(sums, g.dtype());
+Tensor added_slabs(const char* op, const Tensor& g, const Saved& saved, size_t dim) {
+  return with_slabs(op, zero_tensor(g.dtype(), saved.shapes[0]), saved.tensors[0], g.contiguous(), dim);
 }
 
 }  // namespace
@@ -273,12 +322,6 @@ void check_adds(const char* op, const Tensor& x, const Tensor& index, const Tens
   require(fits && source.dtype() == x.dtype(), "{}: index {} and source {} do not fit {}", op, index, source, x);
 }
 
-// A copy of x in the dtype in which `terms` numbers are added to each element.
-Tensor started_sums(const Tensor& x, int64_t terms) {
-  Tensor sums = x.clone();
-  return x.dtype() == Dtype::kInt64 ? sums : as_dtype(sums, sum_dtype(x.dtype(), terms));
-}
-
 // The leading elements of a tensor, in a shape that is no larger in any dim.
 Tensor leading_part(const Tensor& x, const Dims& shape) { return x.view(shape, x.strides(), x.offset()); }
 
@@ -294,11 +337,8 @@ struct IndexAddOp {
     check_adds("index_add", x, inputs[1], inputs[2], has_dims && inputs[2].shape() == wanted);
     const Tensor indices = checked_indices("index_add", inputs[1], x.shape()[dim]);
     const Tensor terms = inputs[2].contiguous();
-    const bool are_many = terms.count() > 0 && indices.count() >= kMostSummedPlainly;
-    Tensor sums = started_sums(x, are_many ? most_frequent(indices, x.shape()[dim]) + 1 : 0);
-    add_slabs("index_add", sums, terms, indices, dim);
     save_indices(saved, indices, terms.shape(), dim);
-    return as_dtype(sums, x.dtype());
+    return with_slabs("index_add", x.clone(), indices, terms, dim);
   }
 
   static Tensors backward(const Saved& saved, Tensor g) {
@@ -325,19 +365,11 @@ struct ScatterAddOp {
     }
     check_adds("scatter_add", x, index, source, fits);
     const Tensor indices = checked_indices("scatter_add", index, x.shape()[dim]);
-    Tensor sums = started_sums(x, indices.count() > 0 ? index.shape()[dim] : 0);
     const Tensor terms = leading_part(source, index.shape()).contiguous();
-    dispatch_terms("scatter_add", x.dtype(), sums.dtype(), [&]<typename T, typename Total>(T, Total) {
-      if (terms.count() == 0) return;
-      const T* in = terms.data_as<T>();
-      Total* const out = sums.mutable_data_as<Total>();
-      for_each_index_row(indices, sums.strides(), dim, [&](const IndexRow& row) {
-        add_row(out, in, row);
-        in += row.count;
-      });
-    });
+    Tensor y = x.clone();
+    dispatch_terms("scatter_add", x.dtype(), [&]<typename T>(T) { y = with_terms<T>(y, indices, terms, dim); });
     save_indices(saved, indices, source.shape(), dim);
-    return as_dtype(sums, x.dtype());
+    return y;
   }
 
   static Tensors backward(const Saved& saved, Tensor g) {

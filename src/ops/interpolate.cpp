@@ -126,7 +126,9 @@ struct InterpolateOp {
     return x;
   }
 
-  static Tensor backward(const Saved& saved, Tensor g) {
+  // In double, until the sums of both sides are made.
+  static Tensor backward(const Saved& saved, const Tensor& gradient) {
+    Tensor g = as_dtype(gradient, Dtype::kFloat64);
     const Dims& shape = saved.shapes[0];
     const Resizing resizing(broadcast_to(Tensor::scalar(g.dtype(), 0.0), shape), saved.attributes);
     const size_t first_side = resizing.first_side(shape);
@@ -143,7 +145,7 @@ struct InterpolateOp {
       sums = added_at(sums, sources.first, value_of(kInterpolateName, kFirstShareOf, g, sources.share), dim);
       g = added_at(sums, sources.second, value_of(kInterpolateName, kProductOf, g, sources.share), dim);
     }
-    return g;
+    return as_dtype(g, gradient.dtype());
   }
 };
 constexpr Op kInterpolate = make_op<InterpolateOp>(

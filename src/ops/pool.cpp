@@ -131,6 +131,25 @@ void pool_planes(T* out, int64_t* indices, const T* x, int64_t planes, const Win
   }
 }
 
+// The gradient of images of `shape`: add(sums, values) adds the gradients of a plane to zeros.
+template <typename Add>
+Tensor spread_planes(const char* op, const Tensor& gradient, const Dims& shape, Add add) {
+  if (gradient.count() == 0) return zero_tensor(gradient.dtype(), shape);
+  const Tensor g = gradient.contiguous();
+  Tensor result = Tensor::empty(g.dtype(), shape);
+  dispatch_floating(op, g.dtype(), [&]<typename T>(T) {
+    const int64_t size = shape[2] * shape[3];
+    RowSums<T> sums(size);
+    T* to = result.mutable_data_as<T>();
+    const T* values = g.data_as<T>();
+    for (int64_t p = shape[0] * shape[1]; p > 0; --p, to += size, values += g.shape()[2] * g.shape()[3]) {
+      add(sums.start(), values);
+      sums.round_to(to);
+    }
+  });
+  return result;
+}
+
 }  // namespace
 
 struct MaxPool2dOp {
@@ -149,26 +168,17 @@ struct MaxPool2dOp {
     });
     if (saved != nullptr) {
       saved->tensors = {indices};
-      saved->shapes = {x.shape(), Dims{window.rows.overlap() * window.columns.overlap()}};
+      saved->shapes = {x.shape()};
     }
     return y;
   }
 
   static Tensor backward(const Saved& saved, Tensor g) {
-    g = g.contiguous();
-    Tensor result = zero_tensor(sum_dtype(g.dtype(), saved.shapes[1][0]), saved.shapes[0]);
-    if (result.count() == 0) return as_dtype(result, g.dtype());
     const auto* indices = saved.tensors[0].data_as<int64_t>();
-    int64_t in_plane = saved.shapes[0][2] * saved.shapes[0][3];
-    int64_t out_plane = g.shape()[2] * g.shape()[3];
-    dispatch_sum("max_pool2d", g.dtype(), result.dtype(), [&]<typename T, typename Total>(T, Total) {
-      Total* out = result.mutable_data_as<Total>();
-      const T* values = g.data_as<T>();
-      for (int64_t done = 0; done < g.count(); done += out_plane, out += in_plane) {
-        for (int64_t i = done; i < done + out_plane; ++i) out[indices[i]] += static_cast<Total>(values[i]);
-      }
+    const int64_t out_plane = g.shape()[2] * g.shape()[3];
+    return spread_planes("max_pool2d", g, saved.shapes[0], [&](double* sums, const auto* values) {
+      for (int64_t i = 0; i < out_plane; ++i) sums[*indices++] += static_cast<double>(values[i]);
     });
-    return as_dtype(result, g.dtype());
   }
 };
 constexpr Op kMaxPool2d = make_op<MaxPool2dOp>(
@@ -217,16 +227,13 @@ void average_planes(T* out, const T* x, int64_t planes, const Averaging& windows
   }
 }
 
-template <typename T, typename Total>
-void spread_planes(Total* out, const T* g, int64_t planes, const Averaging& windows) {
-  const int64_t width = windows.width;
-  for (int64_t p = 0; p < planes; ++p, out += windows.height * width) {
-    for (const Places& row : windows.rows) {
-      for (const Places& column : windows.columns) {
-        const auto share = static_cast<Total>(static_cast<double>(*g++) / windows.divisor(row, column));
-        for (int64_t i = row.first; i < row.end; ++i) {
-          for (int64_t j = column.first; j < column.end; ++j) out[i * width + j] += share;
-        }
+template <typename T>
+void spread_plane(double* sums, const T* g, const Averaging& windows) {
+  for (const Places& row : windows.rows) {
+    for (const Places& column : windows.columns) {
+      const double share = static_cast<double>(*g++) / windows.divisor(row, column);
+      for (int64_t i = row.first; i < row.end; ++i) {
+        for (int64_t j = column.first; j < column.end; ++j) sums[i * windows.width + j] += share;
       }
     }
   }
@@ -244,17 +251,12 @@ Tensor averaged(const char* op, const Tensor& x, int64_t rows, int64_t columns, 
   return y;
 }
 
-// The gradient of an image of `shape`; up to `overlap` windows share an element.
+// The gradient of images of `shape`. Without elements there may be more windows than memory has room for.
 template <typename MakeWindows>
-Tensor averaged_back(const char* op, const Tensor& gradient, const Dims& shape, int64_t overlap,
-                     MakeWindows make_windows) {
-  const Tensor g = gradient.contiguous();
-  Tensor sums = zero_tensor(sum_dtype(g.dtype(), overlap), shape);
-  dispatch_sum(op, g.dtype(), sums.dtype(), [&]<typename T, typename Total>(T, Total) {
-    if (g.count() == 0 || sums.count() == 0) return;
-    spread_planes(sums.mutable_data_as<Total>(), g.data_as<T>(), shape[0] * shape[1], make_windows());
-  });
-  return as_dtype(sums, g.dtype());
+Tensor averaged_back(const char* op, const Tensor& g, const Dims& shape, MakeWindows make_windows) {
+  if (g.count() == 0) return zero_tensor(g.dtype(), shape);
+  const Averaging windows = make_windows();
+  return spread_planes(op, g, shape, [&](double* sums, const auto* values) { spread_plane(sums, values, windows); });
 }
 
 Averaging averaging_windows(const Window& window, const Attributes& attributes) {
@@ -277,8 +279,7 @@ struct AvgPool2dOp {
   }
   static Tensor backward(const Saved& saved, Tensor g) {
     const Window window = pooling_window("avg_pool2d", saved.shapes[0], saved.attributes);
-    return averaged_back("avg_pool2d", g, saved.shapes[0], window.rows.overlap() * window.columns.overlap(),
-                         [&] { return averaging_windows(window, saved.attributes); });
+    return averaged_back("avg_pool2d", g, saved.shapes[0], [&] { return averaging_windows(window, saved.attributes); });
   }
 };
 constexpr Op kAvgPool2d = make_op<AvgPool2dOp>(
@@ -299,9 +300,7 @@ struct AdaptiveAvgPool2dOp {
 
   static Tensor backward(const Saved& saved, Tensor g) {
     const Dims& shape = saved.shapes[0];
-    const Dims& output = saved.shapes[1];
-    const int64_t overlap = adaptive_overlap(shape[2], output[0]) * adaptive_overlap(shape[3], output[1]);
-    return averaged_back("adaptive_avg_pool2d", g, shape, overlap, [&] { return adaptive_windows(shape, output); });
+    return averaged_back("adaptive_avg_pool2d", g, shape, [&] { return adaptive_windows(shape, saved.shapes[1]); });
   }
 
  private:
@@ -332,9 +331,6 @@ struct AdaptiveAvgPool2dOp {
   static Averaging adaptive_windows(const Dims& shape, const Dims& output) {
     return Averaging(adaptive_places(shape[2], output[0]), adaptive_places(shape[3], output[1]), shape[2], shape[3]);
   }
-
-  // The largest number of windows that share an element of a side.
-  static int64_t adaptive_overlap(int64_t size, int64_t outputs) { return outputs / size + 2; }
 };
 constexpr Op kAdaptiveAvgPool2d =
     make_op<AdaptiveAvgPool2dOp>("adaptive_avg_pool2d(tensor x, int64[] output_size) -> tensor",

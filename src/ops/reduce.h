@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <bitset>
+#include <type_traits>
+#include <vector>
 
 #include "tensor/attributes.h"
 #include "tensor/tensor.h"
@@ -30,16 +33,35 @@ struct Reduction {
 // Row-major results of `out_shape`, which is reduced_shape() or another shape with as many elements. Sums of bool are
 // int64. Floats are summed in double, in blocks, in the same order on every machine. The sum of no elements is 0.
 Tensor sum_over(const Tensor& x, const DimSet& dims, const Dims& out_shape);
-// The most numbers that are added one after the other in a dtype less precise than double.
-inline constexpr int64_t kMostSummedPlainly = 128;
-// The dtype in which up to `terms` numbers of a floating dtype are added one after the other to each element of a
-// result, which is then cast; for sums whose order depends on data.
-inline Dtype sum_dtype(Dtype dtype, int64_t terms) { return terms > kMostSummedPlainly ? Dtype::kFloat64 : dtype; }
-
 // For a floating dtype; NaN without elements.
 Tensor mean_over(const Tensor& x, const DimSet& dims, const Dims& out_shape);
 // The largest and the smallest element; NaN if there is a NaN. There must be elements to choose from.
 Tensor max_over(const Tensor& x, const DimSet& dims, const Dims& out_shape);
 Tensor min_over(const Tensor& x, const DimSet& dims, const Dims& out_shape);
+
+// The type in which elements are added: integers are uint64_t, which wraps around.
+template <typename T>
+using RowTotal = std::conditional_t<std::is_floating_point_v<T>, double, T>;
+
+// Sums of consecutive elements of a result, in an order that depends on data; each is rounded once.
+template <typename T>
+class RowSums {
+ public:
+  explicit RowSums(int64_t count) : totals_(static_cast<size_t>(count)) {}
+  RowTotal<T>* start() {
+    std::fill(totals_.begin(), totals_.end(), RowTotal<T>(0));
+    return totals_.data();
+  }
+  RowTotal<T>* start(const T* values) {
+    for (size_t i = 0; i < totals_.size(); ++i) totals_[i] = static_cast<RowTotal<T>>(values[i]);
+    return totals_.data();
+  }
+  void round_to(T* out) const {
+    for (size_t i = 0; i < totals_.size(); ++i) out[i] = static_cast<T>(totals_[i]);
+  }
+
+ private:
+  std::vector<RowTotal<T>> totals_;
+};
 
 }  // namespace distag::ops

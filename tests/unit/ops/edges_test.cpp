@@ -112,7 +112,6 @@ TEST(EdgesTest, SizesThatNoInt64HoldsAreRefused) {
             0u);
 }
 
-// More than 128 terms that no order of the ops adds up: each goes on in float64.
 TEST(EdgesTest, ManyGradientsOfOneElementAddUp) {
   constexpr int64_t kCount = 100000;
   const Tensor tenth = run("full", {}, {{"value", 0.1}, {"shape", Dims{kCount}}});
@@ -132,6 +131,39 @@ TEST(EdgesTest, ManyGradientsOfOneElementAddUp) {
   saved.needed = ~uint64_t{0};
   embedding->forward(Tensors{zeros, floats({1, 1}, {1})}, {}, &saved);
   EXPECT_NEAR(floats_of(embedding->backward(saved, {tenth.view({kCount, 1}, {1, 1}, 0)})[1])[0], exact, 1e-7 * exact);
+}
+
+// In float32 the two ones would be lost.
+TEST(EdgesTest, FewGradientsOfOneElementAddUp) {
+  constexpr float kLarge = 0x1p24F;
+  const auto last = [](const char* name, const Tensors& inputs, std::initializer_list<ops::Setting> attributes,
+                       const Tensor& g, size_t input, size_t element) {
+    const ops::Op* op = ops::find_op(name);
+    ops::Saved saved;
+    saved.needed = ~uint64_t{0};
+    op->forward(inputs, ops::make_attributes(attributes), &saved);
+    return floats_of(op->backward(saved, {g})[input])[element];
+  };
+  const Tensor zeros = integers({3}, {0, 0, 0});
+  const Tensor row = floats({3}, {kLarge, 1, 1}), image = floats({1, 1, 1, 3}, {kLarge, 1, 1});
+  EXPECT_EQ(last("gather", {floats({1}, {1}), zeros}, {{"dim", 0}}, row, 0, 0), kLarge + 2);
+  const Tensor column = integers({3, 1}, {0, 0, 0});
+  EXPECT_EQ(last("gather", {floats({1, 1}, {1}), column}, {{"dim", 0}}, floats({3, 1}, {kLarge, 1, 1}), 0, 0),
+            kLarge + 2);
+  EXPECT_EQ(last("index_select", {floats({1}, {1}), zeros}, {{"dim", 0}}, row, 0, 0), kLarge + 2);
+  EXPECT_EQ(last("embedding", {zeros, floats({1, 1}, {1})}, {}, floats({3, 1}, {kLarge, 1, 1}), 1, 0), kLarge + 2);
+  const std::initializer_list<ops::Setting> windows{{"kernel", Dims{1, 3}}, {"stride", Dims{1, 1}}};
+  EXPECT_EQ(last("max_pool2d", {floats({1, 1, 1, 5}, {0, 0, 9, 0, 0})}, windows, image, 0, 2), kLarge + 2);
+  EXPECT_EQ(last("avg_pool2d", {floats({1, 1, 1, 5}, {0, 0, 9, 0, 0})}, windows,
+                 floats({1, 1, 1, 3}, {3 * kLarge, 3, 3}), 0, 2),
+            kLarge + 2);
+  EXPECT_EQ(last("adaptive_avg_pool2d", {floats({1, 1, 1, 1}, {9})}, {{"output_size", Dims{1, 3}}}, image, 0, 0),
+            kLarge + 2);
+  for (const char* mode : {"nearest", "bilinear"}) {
+    EXPECT_EQ(last("interpolate", {floats({1, 1, 1, 1}, {9})}, {{"size", Dims{1, 3}}, {"mode", mode}}, image, 0, 0),
+              kLarge + 2)
+        << mode;
+  }
 }
 
 // As in PyTorch: -x^(-3/2) / 2 has the sign of the zero.

@@ -198,13 +198,22 @@ TEST(SelectionTest, SumsAtIndicesLeaveTheirInputsAlone) {
   }
 }
 
-// Many small numbers onto a large one: in float32 each of them would be lost.
-TEST(SelectionTest, SumsAtIndicesAreExactForManyTerms) {
-  const Tensor x = floats({1}, {0x1p24f});
-  const Tensor ones = floats({1000}, std::vector<float>(1000, 1));
-  const Tensor index = integers({1000}, Indices(1000, 0));
-  EXPECT_EQ(floats_of(run("index_add", {x, index, ones})), (std::vector<float>{0x1p24f + 1000}));
-  EXPECT_EQ(floats_of(run("scatter_add", {x, index, ones}, {{"dim", 0}})), (std::vector<float>{0x1p24f + 1000}));
+// Small numbers onto a large one: in float32 each of them would be lost.
+TEST(SelectionTest, SumsAtIndicesAreExact) {
+  for (const int64_t count : {2, 100, 1000}) {
+    for (const Dims& shape : {Dims{1}, Dims{1, 2}, Dims{1, 9}}) {
+      Dims wider = shape;
+      wider[0] = count;
+      const auto filled = [](const Dims& dims, double value) {
+        return run("full", {}, {{"shape", dims}, {"value", value}});
+      };
+      const Tensor index = run("zeros", {}, {{"shape", wider}, {"dtype", Dtype::kInt64}});
+      const std::vector<float> sums(shape.back(), 0x1p24f + static_cast<float>(count));
+      const Tensor first = integers({count}, Indices(count, 0));
+      EXPECT_EQ(floats_of(run("index_add", {filled(shape, 0x1p24), first, filled(wider, 1)})), sums);
+      EXPECT_EQ(floats_of(run("scatter_add", {filled(shape, 0x1p24), index, filled(wider, 1)}, {{"dim", 0}})), sums);
+    }
+  }
 }
 
 TEST(SelectionTest, SumsAtIndicesRefuseWhatDoesNotFit) {

@@ -170,8 +170,10 @@ Heard MeshEnd::on_end(int64_t from, const wire::MeshEnd& end) {
 void MeshEnd::on_lost(int64_t from, const Error& error) {
   assert_on_loop(place_.environment.loop);
   told_[static_cast<size_t>(from)] = true;
+  const std::string member = place_.describe_member(from);
+  const bool names_it = error.message().starts_with(member);
   Error lost(error.status(),
-             fmt::format("{}: {} is lost: {}", place_.where(""), place_.describe_member(from), error.message()));
+             fmt::format("{}: {}{}", place_.where(""), names_it ? "" : member + " is lost: ", error.message()));
   end_now(lost.set_origin_rank(place_.rank_of(from)), true);
 }
 

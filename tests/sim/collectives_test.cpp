@@ -426,8 +426,10 @@ TEST(Collectives, AKilledMemberEndsItWithItsName) {
     members.group().kill(victim);
     for (int32_t rank = 0; rank < 4; ++rank) {
       if (rank == victim) continue;
-      expect_failure(failure_of(*results[static_cast<size_t>(rank)].back()), Status::kDisconnected,
-                     "worker \"w" + std::to_string(victim) + "\"");
+      const std::string name = "worker \"w" + std::to_string(victim) + "\"";
+      const Error failure = failure_of(*results[static_cast<size_t>(rank)].back());
+      expect_failure(failure, Status::kDisconnected, name);
+      EXPECT_EQ(failure.message().find(name), failure.message().rfind(name)) << failure.message();
       for (const Result& result : results[static_cast<size_t>(rank)]) {
         wait(*result, kForever);
         if (result->error() != nullptr) continue;

@@ -44,7 +44,7 @@ Error still_running(const std::vector<std::string>& functions) {
   return Error(Status::kDeadline,
                fmt::format("shutdown: time is up while functions still run: {}; the worker has left its group, shut it "
                            "down again to wait for them",
-                           names.empty() ? "of callbacks" : names));
+                           names.empty() ? "callbacks, sources of loaders or gradients of the host" : names));
 }
 
 }  // namespace

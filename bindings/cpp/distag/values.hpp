@@ -1,6 +1,7 @@
 // Values of calls, and how they become types of C++:
 //
-//   bool, integers, floats      a bool, an int64, a float64; a number that does not fit is an error
+//   bool, integers, floats      a bool, an int64, a float64; a number that does not fit is an error, and so is an
+//                               integer that would lose digits as a float
 //   std::string                 a text; to a call also std::string_view and const char *
 //   bytes                       bytes
 //   std::nullptr_t              null; std::optional<T>: null or T
@@ -215,12 +216,20 @@ struct convert<T, std::enable_if_t<std::is_floating_point<T>::value>> {
     return made;
   }
   static T from(distag_value* given, conversion& way) {
+    if (distag_value_get_kind(given) == DISTAG_VALUE_INT64) return whole(convert<std::int64_t>::from(given, way), way);
     double found = 0;
     way.check(distag_value_get_float64(given, &found, way.raw()));
     return narrowed<T>(found, way);
   }
 
  private:
+  // An integer keeps all its digits.
+  static T whole(std::int64_t number, conversion& way) {
+    const T found = static_cast<T>(number);
+    if (found < static_cast<T>(0x1p63) && static_cast<std::int64_t>(found) == number) return found;
+    way.fail(errc::invalid_argument, "an integer that would lose digits as a float: " + std::to_string(number));
+    return 0;
+  }
   // A finite number stays finite.
   template <class To, class From>
   static To narrowed(From number, conversion& way) {
@@ -386,7 +395,12 @@ struct convert<std::vector<T>> {
     [[maybe_unused]] std::size_t copied = 0;
     if constexpr (std::is_same<T, double>::value) {
       found.resize(count);
-      if (distag_value_copy_float64s(given, found.data(), count, &copied, nullptr) == DISTAG_OK) return found;
+      if (distag_value_copy_float64s(given, found.data(), count, &copied, nullptr) == DISTAG_OK) {
+        for (std::size_t i = 0; i < count && !way.failed(); ++i) {  // integers above 2^53 may have lost digits
+          if (std::abs(found[i]) >= 0x1p53) found[i] = detail::from_item<double>(given, i, way);
+        }
+        return found;
+      }
     } else if constexpr (std::is_same<T, std::int64_t>::value) {
       found.resize(count);
       if (distag_value_copy_int64s(given, found.data(), count, &copied, nullptr) == DISTAG_OK) return found;

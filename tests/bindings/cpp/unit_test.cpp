@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <future>
+#include <limits>
 #include <set>
 #include <thread>
 
@@ -487,6 +488,8 @@ TEST(BadInput, is_refused_by_its_place) {
   worker.register_function("float32", [](float x) { return x; });
   worker.register_function("integers", [](std::map<std::string, std::vector<std::int64_t>> x) { return x.size(); });
   worker.register_function("doubles", [](std::map<std::string, std::vector<double>> x) { return x.size(); });
+  worker.register_function("float64", [](double x) { return x; });
+  const std::int64_t odd = (std::int64_t{1} << 53) + 1;
   const std::map<std::string, std::vector<value>> mixed{{"layers", {1, "text"}}};
   worker.register_function("nothing", [] {});
   worker.register_function("empty", [] { return tensor(); });
@@ -525,6 +528,12 @@ TEST(BadInput, is_refused_by_its_place) {
       {"small takes 1 argument, 2 came", [&] { call("small", 2); }},
       {"maybe takes 1 to 2 arguments, 0 came", [&] { worker.call<value>("refuses", "maybe", {}); }},
       {"float32: args[0]: a number that does not fit: 1e+300", [&] { call_one("float32", 1e300); }},
+      {"float64: args[0]: an integer that would lose digits as a float: 9007199254740993",
+       [&] { call_one("float64", odd); }},
+      {"doubles: args[0].layers[1]: an integer that would lose digits as a float: 9007199254740993",
+       [&] {
+         call_one("doubles", std::map<std::string, std::vector<std::int64_t>>{{"layers", {1, odd}}});
+       }},
       {"integers: args[0].layers[1]: distag_value_get_int64: the value is a text",
        [&] { call_one("integers", mixed); }},
       {"doubles: args[0].layers[1]: distag_value_get_float64: the value is a text",
@@ -665,6 +674,28 @@ TEST(Value, converts_containers) {
   EXPECT_EQ((value(std::vector<value>{1, 2.5}).as<std::vector<double>>()), (std::vector<double>{1, 2.5}));
   EXPECT_TRUE(value(nullptr).is_null());
   EXPECT_FALSE(value(given)["none"]);
+}
+
+TEST(Value, keeps_all_digits_of_integers) {
+  const std::int64_t exact = std::int64_t{1} << 53, odd = exact + 1;
+  const auto largest = std::numeric_limits<std::int64_t>::max(), least = std::numeric_limits<std::int64_t>::min();
+  for (const std::int64_t each : {exact, -exact, exact + 2, least}) {
+    EXPECT_EQ(value(each).as<double>(), static_cast<double>(each));
+    EXPECT_EQ(value(std::vector{each}).as<std::vector<double>>(), std::vector{static_cast<double>(each)});
+  }
+  for (const std::int64_t each : {odd, -odd, largest}) {
+    EXPECT_THROW(value(each).as<double>(), distag::usage_error);
+    EXPECT_THROW(value(each).as<std::optional<double>>(), distag::usage_error);
+    EXPECT_THROW(value(std::vector{each}).as<std::vector<double>>(), distag::usage_error);
+    EXPECT_THROW((value(std::vector{each}).as<std::tuple<double>>()), distag::usage_error);
+    EXPECT_EQ(value(each).as<long double>(), static_cast<long double>(each));
+    EXPECT_EQ(value(std::vector{each}).as<std::vector<std::int64_t>>(), std::vector{each});
+  }
+  EXPECT_EQ(value(1 << 24).as<float>(), 16777216.f);
+  EXPECT_THROW(value((1 << 24) + 1).as<float>(), distag::usage_error);
+  EXPECT_THROW(value(std::vector{(1 << 24) + 1}).as<std::vector<float>>(), distag::usage_error);
+  const std::vector<double> large{1e300, -HUGE_VAL, 9007199254740993.0};
+  EXPECT_EQ(value(large).as<std::vector<double>>(), large);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ struct caller {
   T call(text to, text function, const arguments& given, const call_options& options, outcome& err) const {
     value answer;
     const arguments::array args(given, err);
-    if (!args.ok()) return T();
+    if (!args.ok() || !has_worker(function, err)) return T();
     const raw_call_options raw(options, within);
     err.check(distag_call(worker, context, to.c_str(), function.c_str(), args.data(), args.size(), &raw, answer.put(),
                           err.raw()));
@@ -52,7 +52,7 @@ struct caller {
                        outcome& err) const {
     distag_future* made = nullptr;
     const arguments::array args(given, err);
-    if (!args.ok()) return {};
+    if (!args.ok() || !has_worker(function, err)) return {};
     const raw_call_options raw(options, within);
     err.check(distag_call_async(worker, context, to.c_str(), function.c_str(), args.data(), args.size(), &raw, &made,
                                 err.raw()));
@@ -61,11 +61,19 @@ struct caller {
   distag_rref* remote(text to, text function, const arguments& given, const call_options& options, outcome& err) const {
     distag_rref* made = nullptr;
     const arguments::array args(given, err);
-    if (!args.ok()) return nullptr;
+    if (!args.ok() || !has_worker(function, err)) return nullptr;
     const raw_call_options raw(options, within);
     err.check(
         distag_remote(worker, context, to.c_str(), function.c_str(), args.data(), args.size(), &raw, &made, err.raw()));
     return made;
+  }
+
+ private:
+  // False, and a failure, in a context that is local.
+  bool has_worker(text function, outcome& err) const {
+    if (worker != nullptr || context == nullptr) return true;
+    return err.fail(errc::invalid_argument, std::string("call \"") + function.c_str() +
+                                                "\": context::local() has no worker: make the context of one");
   }
 };
 

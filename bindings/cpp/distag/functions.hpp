@@ -1,6 +1,7 @@
 // Functions that a worker offers: the parameters of a lambda say what it wants of its call.
 //
-//   invocation &       the call: its caller, time left, cancellation; defer()
+//   invocation &       the call: its caller, time left, cancellation; defer(). Where no parameter is an argument, any
+//                      number of them may come: call.size(), call[0], call.get<T>(0)
 //   context            the context of the call, empty where nothing is recorded
 //   status &           to fail without an exception
 //   T &                a host object: the next argument is the object, or refers to it. value::object makes it, or a
@@ -226,7 +227,8 @@ class binding {
   template <std::size_t... I>
   static void run(F& function, invocation& call, outcome& err, std::index_sequence<I...>) {
     constexpr std::size_t most = count_before(sizeof...(P));
-    if (call.size() > most || call.size() < required()) {
+    constexpr bool reads_them_itself = most == 0 && (... || parameter<P>::is_invocation);
+    if (!reads_them_itself && (call.size() > most || call.size() < required())) {
       constexpr std::size_t least = required();
       const std::string wanted = (least == most ? "" : std::to_string(least) + " to ") + std::to_string(most);
       err.fail(errc::invalid_argument, std::string(call.function()) + " takes " + wanted +
@@ -303,8 +305,15 @@ T invocation::get(std::size_t index, outcome err) const {
     err.check(distag_invocation_get_tensor(raw_, index, &found, err.raw()));
     return tensor::retained(found);
   } else {
+    if (raw_ == nullptr) return err.fail(errc::invalid_argument, "invocation::get: the invocation is empty"), T();
+    if (index >= size()) {
+      if constexpr (!detail::is_optional_type<T>::value) {
+        err.fail(errc::invalid_argument, std::string(function()) + ": args" + detail::step_of(index) +
+                                             " is missing: " + std::to_string(size()) + " came");
+      }
+      return T();
+    }
     distag_value* found = distag_invocation_get_arg(raw_, index);
-    if (found == nullptr && detail::is_optional_type<T>::value) return T();
     distag_rref* reference = nullptr;
     if (!std::is_same<T, rref>::value && !std::is_same<T, value>::value &&
         distag_value_get_kind(found) == DISTAG_VALUE_RREF) {

@@ -490,6 +490,7 @@ class worker : public detail::calls<worker> {
 inline worker invocation::worker() const noexcept { return distag::worker(worker_handle()); }
 
 inline context::context(const worker& owner, outcome err) : worker_(detail::worker_handle::retained(owner.get())) {
+  if (!owner && !err.fail(errc::invalid_argument, "context: the worker is empty; context::local() takes none")) return;
   err.check(distag_context_create(owner.get(), handle_.put(), err.raw()));
 }
 

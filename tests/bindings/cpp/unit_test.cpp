@@ -173,6 +173,32 @@ TEST(Function, takes_what_its_parameters_say) {
   }
 }
 
+TEST(Function, of_the_call_alone_reads_any_arguments_from_it) {
+  const distag::worker worker = started("alone");
+  worker.register_function("sum", [](const distag::invocation& call, distag::status&) {
+    int sum = 0;
+    for (std::size_t i = 0; i < call.size(); ++i) sum += call.get<int>(i);
+    return sum;
+  });
+  worker.register_function("third", [](const distag::invocation& call) { return call.get<int>(2); });
+  worker.register_function("one", [](const distag::invocation&, int x) { return x; });
+  worker.register_function("none", [](const distag::context&) { return 0; });
+  const auto call = [&](const char* name, const distag::arguments& args) {
+    return worker.call<int>("alone", name, args);
+  };
+  EXPECT_EQ(call("sum", {}), 0);
+  EXPECT_EQ(call("sum", {1, 2, 4}), 7);
+  EXPECT_THROW(call("one", {1, 2}), distag::usage_error);
+  EXPECT_THROW(call("none", {1}), distag::usage_error);
+  try {
+    call("third", {1, 2});
+    FAIL();
+  } catch (const distag::usage_error& failure) {
+    EXPECT_NE(std::string(failure.what()).find("third: args[2] is missing: 2 came"), std::string::npos)
+        << failure.what();
+  }
+}
+
 // Code of the host that fails where a failure is told, or where something is let go.
 struct WithoutText : std::exception {
   const char* what() const noexcept override { return nullptr; }
@@ -578,6 +604,30 @@ TEST(Worker, leaves_when_it_ends_and_waits_for_its_functions) {
   }
   EXPECT_TRUE(ended);
   EXPECT_THROW(open.get(), distag::gave_up_error);
+}
+
+TEST(Handles, that_lack_something_say_what) {
+  const distag::worker none;
+  const distag::context local = distag::context::local();
+  const distag::invocation empty;
+  const auto says = [](const std::string& part, auto&& run) {
+    distag::status err, first;
+    run(err);
+    EXPECT_EQ(err.code(), distag::errc::invalid_argument);
+    EXPECT_NE(std::string(err.message()).find(part), std::string::npos) << part << ", but " << err.message();
+    first.set(1042, "the first failure");
+    run(first);
+    EXPECT_STREQ(first.message(), "the first failure");
+  };
+  const std::string call = "call \"f\": context::local() has no worker: make the context of one";
+  says(call, [&](distag::status& err) { EXPECT_EQ(local.call<int>("w", "f", {1}, err), 0); });
+  says(call, [&](distag::status& err) { EXPECT_FALSE(local.call_async<int>("w", "f", err)); });
+  says(call, [&](distag::status& err) { EXPECT_FALSE(local.remote("w", "f", err)); });
+  says("distag_call: worker is NULL", [&](distag::status& err) { none.call("w", "f", err); });
+  says("context: the worker is empty; context::local() takes none",
+       [&](distag::status& err) { EXPECT_FALSE(distag::context(none, err)); });
+  says("invocation::get: the invocation is empty", [&](distag::status& err) { EXPECT_EQ(empty.get<int>(0, err), 0); });
+  says("invocation is NULL", [&](distag::status& err) { EXPECT_FALSE(empty.get<tensor>(0, err)); });
 }
 
 TEST(Context, gives_gradients_with_a_history) {

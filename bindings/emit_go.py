@@ -128,7 +128,7 @@ def checks_text(api):
 
 def handle_lines(handle):
     type_, c_type = OWNERS[handle["name"]], f"C.{handle['type']}"
-    yield "// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, or closed: f then reports that."
+    yield "// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, closed or a zero value."
     yield f"func (x *{type_}) hold(f *frame) *{c_type} {{"
     yield "\tif x == nil {"
     yield "\t\treturn nil"
@@ -313,9 +313,8 @@ class Op:
             if any(each["kind"] == "many" and each["name"] == name for each in self.inputs):
                 return [], [f"holdAll(f, {go}).pointer()", f"C.size_t(len({go}))"]
             is_optional = any(each["kind"] == "optional" and each["name"] == name for each in self.inputs)
-            closed = [f"\tif {go}.isClosed() {{", f"\t\treturn nil, closedError(\"{self.op['name']}: {name}\")",
-                      "\t}"]
-            return closed if is_optional else [], [f"{go}.hold(f)"]
+            refused = [f"\tif err := {go}.refusal(\"{self.op['name']}: {name}\"); err != nil {{", "\t\treturn nil, err", "\t}"]
+            return refused if is_optional else [], [f"{go}.hold(f)"]
         type_ = attributes[name]["type"]
         if type_ == "int64[]" and isinstance(parameter.get("length"), int):
             return [f"\t{go}Pair, err := pair(\"{self.op['name']}\", \"{name}\", {go})", "\tif err != nil {",

@@ -73,8 +73,8 @@ func (p *prepared) prepare(ctx context.Context, w *Worker, to, function string, 
 	if p.context = p.record.hold(nil); p.record != nil {
 		p.held = append(p.held, p.record)
 	}
-	if p.record != nil && p.context == nil {
-		return closedError("the context")
+	if p.record != nil {
+		return p.record.refusal("the context", "context")
 	}
 	return nil
 }
@@ -185,6 +185,9 @@ func (w *Worker) NewRRef(value any) (*RRef, error) {
 
 // Fetch waits for the value and gives it, a copy if it is elsewhere.
 func (x *RRef) Fetch(ctx context.Context) (any, error) {
+	if x == nil {
+		return nil, usage("the rref is nil: Remote and NewRRef make one")
+	}
 	s, err := settingsOf(ctx)
 	if err != nil {
 		return nil, err
@@ -230,14 +233,22 @@ func (c *Call) Caller() string { return c.caller }
 func (c *Call) Args() []any { return c.args }
 
 // IsCancelled reports whether no caller waits any more, also because the call is answered.
-func (c *Call) IsCancelled() bool { return c.reply.IsCancelled() || c.reply.closed() }
+func (c *Call) IsCancelled() bool { return c.reply == nil || c.reply.IsCancelled() || c.reply.closed() }
 
 // Context ends when the call does: at its deadline, when its caller cancels, when it is answered. Calls that get it are
-// recorded in the Context of this one.
-func (c *Call) Context() context.Context { return c.ctx }
+// recorded in the Context of this one. That of a zero Call, as in a test of a function, is context.Background().
+func (c *Call) Context() context.Context {
+	if c.ctx == nil {
+		return context.Background()
+	}
+	return c.ctx
+}
 
 // Defer keeps the call open after the function has returned, until Finish of the reply; what the function gives is not used.
 func (c *Call) Defer() *Reply {
+	if c.reply == nil {
+		return &Reply{}
+	}
 	if !c.later { // else the end of the function answers it
 		c.later = true
 		runtime.SetFinalizer(c.reply, (*Reply).end)
@@ -254,6 +265,12 @@ type Reply struct {
 
 // Finish answers with a value, or an error if there is one.
 func (x *Reply) Finish(value any, failure error) error {
+	if x == nil {
+		return usage("the reply is nil: Call.Defer gives one")
+	}
+	if err := x.refusal("the reply", "reply"); err != nil {
+		return err
+	}
 	defer x.Close()
 	if failure == nil {
 		var b builder

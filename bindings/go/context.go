@@ -7,9 +7,9 @@ import "C"
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"runtime/cgo"
+	"time"
 	"unsafe"
 )
 
@@ -33,17 +33,54 @@ func (x *Context) Value(key any) any {
 	if key == recordKey {
 		return x
 	}
-	return x.Context.Value(key)
+	if x.isMade() {
+		return x.Context.Value(key)
+	}
+	return nil
+}
+
+func (x *Context) isMade() bool { return x != nil && x.Context != nil }
+
+// Err is that of the parent. A zero Context has ended with the error that says how to make one.
+func (x *Context) Err() error {
+	if x.isMade() {
+		return x.Context.Err()
+	}
+	return usage("the Context is nil or a zero value: NewContext makes one")
+}
+
+// Done is that of the parent.
+func (x *Context) Done() <-chan struct{} {
+	if x.isMade() {
+		return x.Context.Done()
+	}
+	return ended
+}
+
+// Deadline is that of the parent.
+func (x *Context) Deadline() (deadline time.Time, ok bool) {
+	if x.isMade() {
+		return x.Context.Deadline()
+	}
+	return time.Time{}, false
 }
 
 // NewContext makes a context for calls and backward passes; close it to end it everywhere it reached. Passes end when
 // parent does.
-func (w *Worker) NewContext(parent context.Context) (*Context, error) { return makeContext(parent, w) }
+func (w *Worker) NewContext(parent context.Context) (*Context, error) {
+	if w == nil {
+		return nil, usage("NewContext: the worker is nil: make it by NewWorker, or use distag.NewContext")
+	}
+	return makeContext(parent, w)
+}
 
 // NewContext makes a context for training within this process, without a worker.
 func NewContext(parent context.Context) (*Context, error) { return makeContext(parent, nil) }
 
 func makeContext(parent context.Context, w *Worker) (*Context, error) {
+	if parent == nil {
+		return nil, usage("NewContext: the parent is nil: give context.Background()")
+	}
 	f := newFrame()
 	var made *C.distag_context
 	f.status = C.distag_context_create(w.hold(f), &made, &f.err)
@@ -126,8 +163,8 @@ func (x *Context) checkRoots(options BackwardOptions, roots []*Tensor) error {
 		return usage("Backward: %d seeds for %d roots: give one, or nil, for each", len(options.Seeds), len(roots))
 	}
 	for i, each := range options.Seeds {
-		if each.isClosed() {
-			return closedError(fmt.Sprintf("Backward: seed %d", i))
+		if err := each.refusal("Backward: seed %d", i); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -166,8 +203,8 @@ func (x *Context) Gradient(leaf *Tensor) (*Tensor, error) {
 	if leaf == nil {
 		return nil, usage("Gradient: the leaf is nil: give a tensor that requires a gradient")
 	}
-	if leaf.closed() {
-		return nil, closedError("Gradient: the leaf")
+	if err := leaf.refusal("Gradient: the leaf"); err != nil {
+		return nil, err
 	}
 	g, err := x.Gradients()
 	if err != nil {
@@ -179,7 +216,8 @@ func (x *Context) Gradient(leaf *Tensor) (*Tensor, error) {
 		return found, nil
 	}
 	return nil, &Error{Code: ErrNotFound, OriginRank: -1,
-		Message: "no pass of this context has reached the tensor on this worker: ask for a leaf that requires a gradient"}
+		Message: "no pass of this context has reached the tensor on this worker, or a custom op gave nil for it: " +
+			"ask for a leaf that requires a gradient"}
 }
 
 // Find gives the gradient of a leaf; nil when no pass has reached it.
@@ -373,7 +411,8 @@ func (x *Optimizer) operate(ctx context.Context, start func(*settings, **C.dista
 // to the collector, as is the gradient of a Hook.
 type CustomOp interface {
 	Forward(inputs []*Tensor) ([]*Tensor, error)
-	// Backward gives the gradient of each input from that of each output; nil stands for zeros.
+	// Backward gives the gradient of each input from that of each output. nil stands for zeros: a leaf that no pass gives
+	// more has no gradient.
 	Backward(gradients []*Tensor) ([]*Tensor, error)
 }
 
@@ -435,8 +474,8 @@ func compute(run func([]*Tensor) ([]*Tensor, error), in **C.distag_tensor, inCou
 	}
 	if failure == nil {
 		for i, slot := range made {
-			if slot.isClosed() {
-				failure = closedError(fmt.Sprintf("a custom op gives %d tensors, and tensor %d", len(made), i))
+			if refused := slot.refusal("a custom op gives %d tensors, and tensor %d", len(made), i); refused != nil {
+				failure = refused
 			} else if slot != nil {
 				unsafe.Slice(out, int(outCount))[i] = retainTensor(slot.hold(nil))
 				slot.drop()
@@ -506,9 +545,9 @@ func distagGoGiveBack(release C.uintptr_t) {
 // giveBack runs the release of borrowed memory.
 func giveBack(run func()) {
 	if run != nil {
-		protect(func() error {
+		tellPanic("release of borrowed memory", nil, protect(func() error {
 			run()
 			return nil
-		})
+		}))
 	}
 }

@@ -113,8 +113,6 @@ func fits(name string, number, least int) error {
 	return nil
 }
 
-func closedError(name string) error { return usage("%s is closed: use it before its Close", name) }
-
 func goError(err *C.distag_error, cause error) error {
 	return &Error{Code: Code(err.code), OriginRank: int(err.origin_rank), Message: C.GoString(&err.message[0]),
 		MayHaveRun: err.flags&C.DISTAG_ERROR_MAY_HAVE_RUN != 0, cause: cause}

@@ -19,6 +19,11 @@ import (
 // Goroutines that wait inside of C take a thread each, and Go ends a process with 10,000: the others wait on a channel.
 var waiting = make(chan struct{}, 64)
 
+// ended is the channel of what has ended from the start.
+var ended = make(chan struct{})
+
+func init() { close(ended) }
+
 // Future is an operation under way. It completes once, with a value or a failure.
 type Future struct {
 	handle
@@ -50,8 +55,11 @@ func (x *Future) IsDone() bool {
 	return done
 }
 
-// Done is closed once the future is complete.
+// Done is closed once the future is complete, and of a zero Future, whose Wait fails.
 func (x *Future) Done() <-chan struct{} {
+	if x == nil || x.done == nil {
+		return ended
+	}
 	x.once.Do(func() {
 		f := newFrame()
 		f.status = C.distag_go_on_done(x.hold(f), C.uintptr_t(cgo.NewHandle(x.done)), &f.err)
@@ -94,12 +102,12 @@ func (x *Future) wait(ctx context.Context) error {
 	if x == nil {
 		return usage("the future is nil: methods whose names end in Async make one")
 	}
-	if ended := ctx.Done(); ended != nil {
+	if over := ctx.Done(); over != nil {
 		stop := make(chan struct{})
 		defer close(stop)
 		go func() {
 			select {
-			case <-ended:
+			case <-over:
 				x.Cancel()
 			case <-stop:
 			}
@@ -118,7 +126,7 @@ func (x *Future) wait(ctx context.Context) error {
 			x.waitInside(f, 0)
 		}
 	}
-	return ended(ctx, causes.find(x.to, f.finish()))
+	return withEnd(ctx, causes.find(x.to, f.finish()))
 }
 
 func (x *Future) waitInside(f *frame, timeout C.int64_t) {
@@ -126,8 +134,8 @@ func (x *Future) waitInside(f *frame, timeout C.int64_t) {
 	drop(x)
 }
 
-// ended gives a failure the end of its ctx as its cause.
-func ended(ctx context.Context, err error) error {
+// withEnd gives a failure the end of its ctx as its cause.
+func withEnd(ctx context.Context, err error) error {
 	var own *Error
 	if err == nil || ctx.Err() == nil || !errors.As(err, &own) || own.Code.Class() != ErrGaveUp {
 		return err
@@ -247,8 +255,10 @@ func settingsOf(ctx context.Context) (settings, error) {
 	if err != nil {
 		return s, err
 	}
-	if s.record != nil && s.record.closed() {
-		return s, closedError("the context")
+	if s.record != nil {
+		if err := s.record.refusal("the context", "context"); err != nil {
+			return s, err
+		}
 	}
 	s.timeout = timeout
 	if label, ok := ctx.Value(labelKey).(string); ok {
@@ -259,6 +269,9 @@ func settingsOf(ctx context.Context) (settings, error) {
 
 // timeoutOf gives the time until the deadline of ctx, or what is meant without one.
 func timeoutOf(ctx context.Context, without C.int64_t) (C.int64_t, error) {
+	if own, ok := ctx.Err().(*Error); ok { // of a zero Context
+		return 0, own
+	}
 	if ctx.Err() != nil {
 		code := ErrCancelled
 		if ctx.Err() == context.DeadlineExceeded {

@@ -4,6 +4,7 @@ package distag
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"sort"
@@ -65,7 +66,7 @@ func (l *guestList) serving(w *Worker) *guest {
 func (l *guestList) within(w *Worker) string {
 	g := l.current()
 	switch {
-	case g == nil:
+	case g == nil || w == nil:
 		return ""
 	case g.call != nil && g.call.worker == w:
 		return "a function"
@@ -188,10 +189,28 @@ func callback(name string, options *Options, run func()) {
 	if outer := guests.current(); outer != nil { // of a function that is heard meanwhile
 		g.call, g.function = outer.call, outer.function
 	}
-	g.host(func() error {
+	failure := g.host(func() error {
 		run()
 		return nil
 	})
+	if name == "OnLog" {
+		options = nil // it cannot log its own end
+	}
+	tellPanic(name, options, failure)
+}
+
+// tellPanic logs a panic in code of the user that has no caller; to stderr without an OnLog.
+func tellPanic(name string, options *Options, failure error) {
+	panicked, ok := failure.(*userFailure)
+	if !ok {
+		return
+	}
+	said := fmt.Sprintf("%s: %s\n%s", name, panicked.message, panicked.stack)
+	if options == nil || options.OnLog == nil {
+		fmt.Fprintln(os.Stderr, "distag: "+said)
+		return
+	}
+	callback("OnLog", options, func() { options.OnLog(LogError, said) })
 }
 
 // userFailure is a panic or an end of a goroutine in code of the user.
@@ -204,11 +223,10 @@ type userFailure struct {
 func (e *userFailure) Error() string { return e.message }
 func (e *userFailure) Unwrap() error { return e.cause }
 
+// logPanic logs a panic whose message the caller gets, with its stack.
 func (o *offered) logPanic(failure error) {
-	if panicked, ok := failure.(*userFailure); ok && o.worker.options.OnLog != nil {
-		callback("OnLog", o.worker.options, func() {
-			o.worker.options.OnLog(LogError, fmt.Sprintf("%s: %s\n%s", o.name, panicked.message, panicked.stack))
-		})
+	if o.worker.options.OnLog != nil {
+		tellPanic(o.name, o.worker.options, failure)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // handle owns one reference of C. A call holds it, so that a Close on another goroutine releases it only when the call is
-// over; a closed one gives NULL.
+// over; a closed one, and that of a zero value, gives NULL.
 type handle struct {
 	pointer  unsafe.Pointer
 	release  func(unsafe.Pointer)
@@ -23,19 +23,19 @@ type handle struct {
 	bytes    int64 // of C's memory, for the collector
 }
 
-// acquire is followed by drop, also where it gives NULL. A frame notes the kind of what is closed.
+// acquire is followed by drop, also where it gives NULL. A frame notes why it does.
 func (h *handle) acquire(f *frame, kind string) unsafe.Pointer {
-	if h.users.Add(1) >= 0 {
+	if h != nil && h.users.Add(1) >= 0 && h.pointer != nil {
 		return h.pointer
 	}
 	if f != nil {
-		f.closed = kind
+		f.refused, f.closed = kind, h != nil && h.closed()
 	}
 	return nil
 }
 
 func (h *handle) drop() {
-	if h.users.Add(-1) == math.MinInt64 {
+	if h != nil && h.users.Add(-1) == math.MinInt64 {
 		h.end()
 	}
 }
@@ -65,6 +65,32 @@ func (h *handle) close() {
 
 func (h *handle) closed() bool { return h.users.Load() < 0 }
 
+// makers say how to get what a zero value is not.
+var makers = map[string]string{
+	"tensor": "From and all ops make one", "worker": "NewWorker makes one", "reply": "Call.Defer gives one",
+	"future": "methods whose names end in Async make one", "context": "NewContext makes one",
+	"gradients": "Context.Gradients gives them", "rref": "Remote and NewRRef make one", "optimizer": "NewOptimizer makes one",
+	"mesh": "NewMesh makes one",
+}
+
+// refusal is the error of a handle that was closed, or never made: that of a zero value.
+func (h *handle) refusal(name, kind string) error {
+	switch {
+	case h != nil && h.closed():
+		return refused(name, kind, true)
+	case h == nil || h.pointer == nil:
+		return refused(name, kind, false)
+	}
+	return nil
+}
+
+func refused(name, kind string, closed bool) error {
+	if closed {
+		return usage("%s is closed: use it before its Close", name)
+	}
+	return usage("%s is a zero value: %s", name, makers[kind])
+}
+
 // nativeMemory is what the tensors of this process hold in C, which Go's collector does not see. A collection starts when
 // it has doubled since the last one, beyond 64 MiB. Views count as much as what they are of.
 type nativeMemory struct {
@@ -92,12 +118,13 @@ func (m *nativeMemory) add(bytes int64) {
 
 // frame has what a call of C writes to. It comes from a pool, since what C writes to lies on no stack.
 type frame struct {
-	err    C.distag_error
-	tensor *C.distag_tensor
-	value  *C.distag_value
-	future *C.distag_future
-	status C.distag_status
-	closed string // the kind of a closed handle that the call wanted to use
+	err     C.distag_error
+	tensor  *C.distag_tensor
+	value   *C.distag_value
+	future  *C.distag_future
+	status  C.distag_status
+	refused string // the kind of a handle that the call wanted to use; a constant, as C must see no pointer to memory of Go
+	closed  bool   // and why: it was closed, else it is a zero value
 }
 
 // user of a call is what it holds.
@@ -126,15 +153,15 @@ func newFrame() *frame { return frames.Get().(*frame) }
 
 func (f *frame) free() {
 	f.err.code, f.err.origin_rank, f.err.flags, f.err.message[0] = 0, -1, 0, 0
-	f.tensor, f.value, f.future, f.closed = nil, nil, nil, ""
+	f.tensor, f.value, f.future, f.refused = nil, nil, nil, ""
 	frames.Put(f)
 }
 
-// failure is the error of the call, nil after success. It frees nothing. A call with a closed handle has failed, also
-// where C takes NULL for "none".
+// failure is the error of the call, nil after success. It frees nothing. A call with a closed handle, or a zero value, has
+// failed, also where C takes NULL for "none".
 func (f *frame) failure(cause error) error {
-	if f.closed != "" {
-		return closedError("the " + f.closed)
+	if f.refused != "" {
+		return refused("the "+f.refused, f.refused, f.closed)
 	}
 	if f.status == 0 {
 		return nil

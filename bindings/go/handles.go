@@ -9,7 +9,7 @@ import "C"
 
 import "unsafe"
 
-// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, or closed: f then reports that.
+// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, closed or a zero value.
 func (x *Tensor) hold(f *frame) *C.distag_tensor {
 	if x == nil {
 		return nil
@@ -34,7 +34,7 @@ func retainTensor(pointer *C.distag_tensor) *C.distag_tensor {
 	return pointer
 }
 
-// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, or closed: f then reports that.
+// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, closed or a zero value.
 func (x *Worker) hold(f *frame) *C.distag_worker {
 	if x == nil {
 		return nil
@@ -59,7 +59,7 @@ func retainWorker(pointer *C.distag_worker) *C.distag_worker {
 	return pointer
 }
 
-// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, or closed: f then reports that.
+// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, closed or a zero value.
 func (x *Reply) hold(f *frame) *C.distag_reply {
 	if x == nil {
 		return nil
@@ -84,7 +84,7 @@ func retainReply(pointer *C.distag_reply) *C.distag_reply {
 	return pointer
 }
 
-// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, or closed: f then reports that.
+// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, closed or a zero value.
 func (x *Future) hold(f *frame) *C.distag_future {
 	if x == nil {
 		return nil
@@ -109,7 +109,7 @@ func retainFuture(pointer *C.distag_future) *C.distag_future {
 	return pointer
 }
 
-// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, or closed: f then reports that.
+// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, closed or a zero value.
 func (x *Context) hold(f *frame) *C.distag_context {
 	if x == nil {
 		return nil
@@ -134,7 +134,7 @@ func retainContext(pointer *C.distag_context) *C.distag_context {
 	return pointer
 }
 
-// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, or closed: f then reports that.
+// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, closed or a zero value.
 func (x *Gradients) hold(f *frame) *C.distag_gradients {
 	if x == nil {
 		return nil
@@ -159,7 +159,7 @@ func retainGradients(pointer *C.distag_gradients) *C.distag_gradients {
 	return pointer
 }
 
-// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, or closed: f then reports that.
+// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, closed or a zero value.
 func (x *RRef) hold(f *frame) *C.distag_rref {
 	if x == nil {
 		return nil
@@ -184,7 +184,7 @@ func retainRRef(pointer *C.distag_rref) *C.distag_rref {
 	return pointer
 }
 
-// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, or closed: f then reports that.
+// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, closed or a zero value.
 func (x *Optimizer) hold(f *frame) *C.distag_optimizer {
 	if x == nil {
 		return nil
@@ -209,7 +209,7 @@ func retainOptimizer(pointer *C.distag_optimizer) *C.distag_optimizer {
 	return pointer
 }
 
-// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, or closed: f then reports that.
+// hold gives the handle of x for one call, which drop ends. It is NULL if x is nil, closed or a zero value.
 func (x *Mesh) hold(f *frame) *C.distag_mesh {
 	if x == nil {
 		return nil

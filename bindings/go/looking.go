@@ -107,7 +107,7 @@ func (m *Mesh) Visualize(spec string, shape []int64, options PictureOptions) (st
 	defer m.drop()
 	mesh := m.hold(nil)
 	if mesh == nil {
-		return "", closedError("the mesh")
+		return "", m.refusal("the mesh", "mesh")
 	}
 	return visualize(mesh, spec, shape, options)
 }

@@ -526,8 +526,8 @@ func (a *Tensor) Matmul(b *Tensor) (*Tensor, error) {
 
 // Linear: x weight^T + bias: [.., in], [out, in] and [out] give [.., out].
 func (x *Tensor) Linear(weight *Tensor, bias *Tensor) (*Tensor, error) {
-	if bias.isClosed() {
-		return nil, closedError("linear: bias")
+	if err := bias.refusal("linear: bias"); err != nil {
+		return nil, err
 	}
 	f := newFrame()
 	f.status = C.distag_linear(x.hold(f), weight.hold(f), bias.hold(f), &f.tensor, &f.err)
@@ -668,8 +668,8 @@ func (x *Tensor) Conv2d(weight *Tensor, bias *Tensor, options ...Option) (*Tenso
 			return applyOne("conv2d", []*Tensor{x, weight, bias}, nil, nil, options)
 		}
 	}
-	if bias.isClosed() {
-		return nil, closedError("conv2d: bias")
+	if err := bias.refusal("conv2d: bias"); err != nil {
+		return nil, err
 	}
 	stridePair, err := pair("conv2d", "stride", stride)
 	if err != nil {

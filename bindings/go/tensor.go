@@ -44,7 +44,13 @@ func (x *Tensor) Close() error {
 	return nil
 }
 
-func (x *Tensor) isClosed() bool { return x != nil && x.closed() }
+// refusal is the error of a tensor that was closed, or is a zero value; nil where it is of use, or nil.
+func (x *Tensor) refusal(name string, arguments ...any) error {
+	if x == nil || x.pointer != nil && !x.closed() {
+		return nil
+	}
+	return x.handle.refusal(fmt.Sprintf(name, arguments...), "tensor")
+}
 
 // Element is a type of Go that a dtype has.
 type Element interface {
@@ -197,13 +203,13 @@ func View[T Element](x *Tensor, use func([]T) error) error {
 }
 
 func checkType[T Element](x *Tensor) error {
-	found, wanted := x.DType(), dtypeOf[T]()
-	switch {
-	case x == nil:
+	if x == nil {
 		return usage("the tensor is nil: make it first")
-	case x.closed():
-		return closedError("the tensor")
-	case found != wanted:
+	}
+	if err := x.refusal("the tensor"); err != nil {
+		return err
+	}
+	if found, wanted := x.DType(), dtypeOf[T](); found != wanted {
 		return usage("the tensor is %v, not %v: use the type of its dtype, or Cast", found, wanted)
 	}
 	return nil
@@ -292,8 +298,8 @@ func Apply(op string, inputs []*Tensor, attributes map[string]any, outputs int) 
 		return nil, located(at(err, "attributes"))
 	}
 	for i, each := range inputs {
-		if each.isClosed() {
-			return nil, closedError(fmt.Sprintf("%s: input %d", op, i))
+		if err := each.refusal("%s: input %d", op, i); err != nil {
+			return nil, err
 		}
 	}
 	name, err := cText("op", op)

@@ -33,8 +33,10 @@ type Options struct {
 	NoLane           bool
 	SocketEngine     SocketEngine // the library of sockets; 0: the one that DISTAG_SOCKET_ENGINE names, else libzmq
 	LogLevel         LogLevel
-	OnLog            func(level LogLevel, message string) // nil: nothing is logged. The worker waits for its end, so it must not block
-	OnMember         func(member Member)                  // when one joins, leaves or is lost
+	// OnLog gets what is logged; nil: nothing is. The worker waits for its end, so it must not block. A panic in it is told
+	// on stderr.
+	OnLog    func(level LogLevel, message string)
+	OnMember func(member Member) // when one joins, leaves or is lost. A panic in it goes to OnLog, without one to stderr
 
 	GroupKey             string            // of all workers of the group
 	SecretKey, PublicKey string            // instead, those of this worker
@@ -318,7 +320,7 @@ func (w *Worker) shutdown(timeout C.int64_t) (*Future, error) {
 // case; ErrDeadline names the functions that run on. With ExecutorHost this goroutine polls meanwhile, as in Shutdown.
 // The second time it does nothing. From within a function, OnLog or OnMember of this worker it is refused.
 func (w *Worker) Close() error {
-	if w == nil || w.closed() {
+	if w == nil || w.pointer == nil || w.closed() {
 		return nil
 	}
 	if who := guests.within(w); who != "" {
@@ -340,9 +342,16 @@ func (w *Worker) Close() error {
 	return err
 }
 
-// Poll runs what is due with ExecutorHost, at most maxItems (0: any number), and begins nothing once limit is over. It does
-// not wait. One goroutine polls; lock it to its thread (runtime.LockOSThread).
+// Forever is the limit of Poll, WaitForWork and Unregister that is none. A limit of 0 is over at once.
+const Forever time.Duration = forever
+
+// Poll runs what is due with ExecutorHost, at most maxItems (0: any number), and begins nothing once limit is over: Poll(0,
+// Forever) runs all that is due, Poll(0, 0) nothing. It does not wait. One goroutine polls; lock it to its thread
+// (runtime.LockOSThread).
 func (w *Worker) Poll(maxItems int, limit time.Duration) (int, error) {
+	if maxItems < 0 {
+		return 0, usage("Poll: maxItems is %d: give 0 for any number", maxItems)
+	}
 	f := newFrame()
 	var done C.size_t
 	f.status = C.distag_worker_poll(w.hold(f), C.size_t(maxItems), C.int64_t(limit), &done, &f.err)
@@ -361,6 +370,9 @@ func (w *Worker) WaitForWork(limit time.Duration) error {
 // Unregister withdraws a function, and waits until none of its calls runs: ErrDeadline when some do at the limit. From within
 // the function it is refused.
 func (w *Worker) Unregister(name string, limit time.Duration) error {
+	if w == nil {
+		return usage("the worker is nil: NewWorker makes one")
+	}
 	if g := guests.serving(w); g != nil && g.function.name == name {
 		return fromWithin("Unregister", "a function", "call it elsewhere")
 	}

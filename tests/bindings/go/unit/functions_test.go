@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -491,6 +493,46 @@ func TestMembersAreSeen(t *testing.T) {
 	same(t, must(a.MemberByName("b")).State, distag.MemberAlive)
 	same(t, fmt.Sprint(must(a.Ranks(""))), "[0 1]")
 	same(t, fmt.Sprint(must(a.Ranks("b"))), "[1]")
+}
+
+// A panic that no caller gets is logged, in OnLog itself told on stderr, and the worker lives.
+func TestPanicsOfCallbacksAreTold(t *testing.T) {
+	read, write, err := os.Pipe()
+	ok(t, err)
+	real := os.Stderr
+	os.Stderr = write
+	defer func() { os.Stderr = real }()
+	told := make(chan string)
+	go func() { told <- string(must(io.ReadAll(read))) }()
+	logged := make(chan string, 100)
+	start := func(name string, onLog func(distag.LogLevel, string)) {
+		w := must(distag.NewWorker(distag.Options{Name: name, WorldSize: 1, Rendezvous: "inproc://" + name,
+			OnMember: func(distag.Member) { panic("in OnMember of " + name) }, OnLog: onLog}))
+		ok(t, w.Register("echo", func(x int) int { return x }))
+		ok(t, w.Start(background))
+		same(t, must(distag.Invoke[int](background, w, name, "echo", 5)), 5)
+		ok(t, w.Close())
+	}
+	start("logs", func(level distag.LogLevel, message string) {
+		if level == distag.LogError {
+			logged <- message
+		}
+	})
+	start("silent", nil)
+	start("panics", func(distag.LogLevel, string) { panic("in OnLog") })
+	_, err = distag.Borrow(nil, -1, distag.Float32, func() { panic("in release") })
+	is(t, err, distag.ErrInvalidArgument, "the size is -1")
+	os.Stderr = real
+	ok(t, write.Close())
+	said := <-told
+	for _, part := range []string{"distag: OnMember: panic: in OnMember of silent", "distag: OnLog: panic: in OnLog",
+		"distag: release of borrowed memory: panic: in release", "functions_test.go:"} {
+		same(t, strings.Contains(said, part), true)
+	}
+	same(t, strings.Contains(said, "in OnMember of logs"), false)
+	message := <-logged
+	same(t, strings.HasPrefix(message, "OnMember: panic: in OnMember of logs\n"), true)
+	same(t, strings.Contains(message, "functions_test.go:"), true)
 }
 
 // A slice of it is a list of numbers, as []byte alone is bytes.

@@ -131,9 +131,77 @@ func TestUseOfNothing(t *testing.T) {
 	is(t, sgd.Step(none), distag.ErrInvalidArgument, "the optimizer is nil")
 	_, err = distag.WaitAll(background, []*distag.Future{nil}...)
 	is(t, err, distag.ErrInvalidArgument, "the future is nil")
+	_, err = (*distag.Worker)(nil).NewContext(background)
+	is(t, err, distag.ErrInvalidArgument, "the worker is nil: make it by NewWorker")
+	is(t, (*distag.Worker)(nil).Unregister("f", 0), distag.ErrInvalidArgument, "the worker is nil")
+	_, err = (*distag.RRef)(nil).Fetch(background)
+	is(t, err, distag.ErrInvalidArgument, "the rref is nil")
+	is(t, (*distag.Reply)(nil).Finish(1, nil), distag.ErrInvalidArgument, "the reply is nil")
+	_, err = distag.NewContext(nil)
+	is(t, err, distag.ErrInvalidArgument, "the parent is nil: give context.Background()")
 	var scope distag.Scope
 	scope.Add(x)
 	ok(t, scope.Close())
+	nothingIsLeft(t)
+}
+
+// The zero value of each type is an error that says how to get one, and its Close does nothing.
+func TestUseOfZeroValues(t *testing.T) {
+	zero := func(maker string, errs ...error) {
+		t.Helper()
+		for _, err := range errs {
+			is(t, err, distag.ErrInvalidArgument, "zero value: "+maker)
+		}
+	}
+	first := func(_ any, err error) error { return err }
+	ctx, cancel := context.WithTimeout(background, 60*time.Second)
+	defer cancel()
+	x, local := must(distag.Parameter(distag.Ones([]int64{2}))), must(distag.NewContext(background))
+	var w distag.Worker
+	zero("NewWorker makes one", w.Start(ctx), first(w.Call(background, "w", "f")), first(w.Call(ctx, "w", "f")),
+		first(w.Remote(ctx, "w", "f")), first(w.NewRRef(1)), first(w.Shutdown(ctx)), w.Register("f", func() {}),
+		w.Unregister("f", 0), first(w.Poll(0, 0)), w.WaitForWork(0), first(w.Ranks("")), first(w.Stats()), first(w.Report()),
+		first(w.NewContext(ctx)), first(w.NewMesh(ctx)), first(w.Trace("x")),
+		first(distag.NewOptimizer(&w, "sgd", []any{x}, nil)))
+	var future distag.Future
+	zero("methods whose names end in Async make one", first(future.Wait(ctx)), first(distag.WaitAll(ctx, &future)))
+	<-future.Done()
+	same(t, future.IsDone(), false)
+	var record distag.Context
+	zero("NewContext makes one", record.Backward(must(x.Sum())), first(record.Gradients()), first(record.Gradient(x)),
+		first(record.Info()), first(record.Report()), record.Err(),
+		first(must(distag.NewOptimizer(nil, "sgd", []any{x}, nil)).Clip(&record, 1)),
+		first((&distag.Worker{}).Call(&record, "w", "f")))
+	<-record.Done()
+	derived, end := context.WithCancel(&record)
+	zero("NewContext makes one", derived.Err(), first(w.Call(derived, "w", "f")))
+	end()
+	_, limited := record.Deadline()
+	same(t, limited, false)
+	var tensor distag.Tensor
+	zero("From and all ops make one", first(tensor.Item()), distag.Write(&tensor, []float32{1}), first(distag.Data[float32](&tensor)),
+		x.Assign(&tensor), first(x.Mul(&tensor)), first(tensor.Sum()), first(x.Linear(x, &tensor)), local.Backward(&tensor),
+		local.BackwardWith(distag.BackwardOptions{Seeds: []*distag.Tensor{&tensor}}, must(x.Sum())), first(local.Gradient(&tensor)),
+		first(distag.Apply("sum", []*distag.Tensor{&tensor}, nil, 1)))
+	var reference distag.RRef
+	zero("Remote and NewRRef make one", first(reference.Local()), first(reference.Fetch(ctx)),
+		local.BackwardWith(distag.BackwardOptions{RemoteRoots: []*distag.RRef{&reference}}))
+	var sgd distag.Optimizer
+	zero("NewOptimizer makes one", sgd.Set("lr", 1), sgd.Step(local), first(sgd.Save(ctx)), sgd.Load(ctx, nil))
+	var mesh distag.Mesh
+	zero("NewMesh makes one", first(mesh.Collective(ctx, distag.AllReduce, x, distag.CollectiveOptions{})), first(mesh.Stats()),
+		first(mesh.NewJointContext(ctx)), first(mesh.Visualize("(None)", nil, distag.PictureOptions{})))
+	var gradients distag.Gradients
+	same(t, gradients.Find(x), nil)
+	var call distag.Call
+	same(t, call.IsCancelled(), true)
+	same(t, call.Context() == background, true)
+	reply := call.Defer()
+	zero("Call.Defer gives one", reply.Finish(1, nil), reply.Finish(nil, errors.New("no")))
+	same(t, reply.IsCancelled(), false)
+	for _, each := range []distag.Closer{&w, &future, &record, &tensor, &reference, &sgd, &mesh, &gradients, reply, local, x} {
+		ok(t, each.Close())
+	}
 	nothingIsLeft(t)
 }
 

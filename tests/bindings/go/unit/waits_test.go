@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -72,6 +73,26 @@ func TestHostCodeCallsItsOwnWorker(t *testing.T) {
 	for i, value := range must(distag.WaitAll(background, futures...)) {
 		same(t, value.(int64), int64(2*i))
 	}
+}
+
+// A limit of 0 is over at once, and one of Forever never; C cuts no number of items.
+func TestLimitsOfPoll(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	w := must(distag.NewWorker(distag.Options{Name: "polls", WorldSize: 1, Rendezvous: "inproc://polls",
+		Executor: distag.ExecutorHost}))
+	ok(t, w.Register("echo", func(x int) int { return x }))
+	ok(t, w.Start(background))
+	future := must(w.CallAsync(background, "polls", "echo", 5))
+	ok(t, w.WaitForWork(distag.Forever))
+	same(t, must(w.Poll(0, 0)), 0)
+	same(t, must(w.Poll(0, distag.Forever)), 1)
+	same(t, must(distag.Await[int](background, future)), 5)
+	_, err := w.Poll(-1, distag.Forever)
+	is(t, err, distag.ErrInvalidArgument, "maxItems is -1: give 0 for any number")
+	ok(t, future.Close())
+	ok(t, w.Close())
+	nothingIsLeft(t)
 }
 
 // The thread that polled last is gone, and the one that leaves runs what is open.

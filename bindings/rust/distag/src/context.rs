@@ -162,7 +162,8 @@ impl Context {
     /// As [`Context::gradients`]; no pass has reached it.
     pub fn gradient(&self, leaf: &Tensor) -> Result<Tensor> {
         self.gradients()?.get(leaf).ok_or_else(|| {
-            let message = format!("tensor {} has no gradient in this context: no pass has reached it", leaf.id());
+            let reason = "no pass has reached it, or a custom op gave None for it";
+            let message = format!("tensor {} has no gradient in this context: {reason}", leaf.id());
             crate::Error::new(crate::Code::NotFound, message)
         })
     }

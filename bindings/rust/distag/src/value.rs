@@ -286,11 +286,26 @@ impl IntoValue for f64 {
 }
 impl FromValue for f64 {
     fn from_value(value: &Value) -> Result<Self> {
-        functions::value_get_float64(&value.0)
+        if value.kind() != ValueKind::Int64 {
+            return functions::value_get_float64(&value.0);
+        }
+        let number = i64::from_value(value)?;
+        exact(number, number as Self, "f64")
     }
     fn list_from_value(value: &Value) -> Result<Vec<Self>> {
-        ffi::copy_items(|buffer| functions::value_copy_float64s(&value.0, buffer)).or_else(|_| items_of(value))
+        match ffi::copy_items(|buffer| functions::value_copy_float64s(&value.0, buffer)) {
+            Ok(numbers) if numbers.iter().all(|each| (each.abs() as i64) < 1 << Self::MANTISSA_DIGITS) => Ok(numbers),
+            _ => items_of(value), // integers may have lost digits, and a failure has a place
+        }
     }
+}
+
+/// An integer as a float of that type, which keeps all its digits.
+fn exact<T: Copy + Into<f64>>(number: i64, float: T, name: &str) -> Result<T> {
+    if float.into() as i128 == i128::from(number) {
+        return Ok(float);
+    }
+    Err(Error::new(Code::InvalidArgument, format!("{number} would lose digits as {name}: take i64")))
 }
 impl IntoValue for f32 {
     fn into_value(self) -> Result<Value> {
@@ -299,6 +314,10 @@ impl IntoValue for f32 {
 }
 impl FromValue for f32 {
     fn from_value(value: &Value) -> Result<Self> {
+        if value.kind() == ValueKind::Int64 {
+            let number = i64::from_value(value)?;
+            return exact(number, number as Self, "f32");
+        }
         let number = f64::from_value(value)?;
         let narrowed = number as Self;
         if narrowed.is_infinite() && number.is_finite() {

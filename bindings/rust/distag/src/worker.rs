@@ -534,7 +534,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// Takes the records of the log of that level and above.
+    /// Takes the records of the log of that level and above. A panic in it ends there, once the panic hook has told it.
     #[must_use]
     pub fn on_log(mut self, level: LogLevel, sink: impl Fn(LogLevel, &str) + Send + Sync + 'static) -> Self {
         self.raw.log_level = level.to_raw();
@@ -542,7 +542,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// Sees members that join, leave or are lost.
+    /// Sees members that join, leave or are lost. A panic in it ends there, once the panic hook has told it.
     #[must_use]
     pub fn on_member(mut self, callback: impl Fn(&Member) + Send + Sync + 'static) -> Self {
         self.hooks.on_member = Some(Box::new(move |raw| callback(&Member::of(raw))));

@@ -419,6 +419,43 @@ fn bad_input_is_refused_by_its_place() {
 }
 
 #[test]
+fn integers_keep_all_digits_as_floats_or_are_refused() {
+    let group = Group::new(|worker| {
+        worker.register("float", Ok::<f64, Error>)?;
+        worker.register("floats", Ok::<Vec<f64>, Error>)
+    });
+    let (odd, exact) = ((1i64 << 53) + 1, 1i64 << 53);
+    for number in [exact, -exact, exact + 2, i64::MIN] {
+        let value = number.into_value().unwrap();
+        assert_eq!(value.to::<f64>().unwrap() as i128, i128::from(number));
+        let list = vec![1, number].into_value().unwrap();
+        assert_eq!(list.to::<Vec<f64>>().unwrap(), [1.0, number as f64]);
+    }
+    for number in [odd, -odd, i64::MAX] {
+        let value = number.into_value().unwrap();
+        let failures = [
+            value.to::<f64>().map(|_| ()),
+            value.to::<Option<f64>>().map(|_| ()),
+            value.to::<f32>().map(|_| ()),
+            vec![1, number].into_value().unwrap().to::<Vec<f64>>().map(|_| ()),
+            vec![1, number].into_value().unwrap().to::<[f32; 2]>().map(|_| ()),
+            group.a().call::<f64>("b", "float", (number,)).map(|_| ()),
+            group.a().call::<Vec<f64>>("b", "floats", (vec![1, number],)).map(|_| ()),
+        ];
+        for failure in failures.map(|each| each.expect_err("digits are lost")) {
+            assert_eq!(failure.code(), Code::InvalidArgument);
+            assert!(failure.to_string().contains(&format!("{number} would lose digits as f")), "{failure}");
+        }
+    }
+    let failure = group.a().call::<()>("b", "floats", (vec![1, odd],)).unwrap_err();
+    assert!(failure.to_string().contains("floats: args[0][1]: 9007199254740993 would"), "{failure}");
+    assert_eq!(16_777_216i64.into_value().unwrap().to::<f32>().unwrap(), 16_777_216.0);
+    assert!(16_777_217i64.into_value().unwrap().to::<f32>().is_err());
+    let large = vec![1e300, f64::NEG_INFINITY, 9_007_199_254_740_994.0];
+    assert_eq!(large.clone().into_value().unwrap().to::<Vec<f64>>().unwrap(), large);
+}
+
+#[test]
 fn recursion_back_to_the_caller_and_threads_of_a_function_work() {
     let group = Group::new(|worker| {
         worker.register("sum", |call: &Call, n: i64| -> Result<i64> {

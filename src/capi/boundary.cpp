@@ -196,7 +196,8 @@ distag_status report(const char* function, distag_error* err) noexcept {
 std::string how_to_make(std::string_view name) {
   constexpr std::pair<std::string_view, const char*> kMakers[] = {
       {"worker", "distag_worker_create makes one (in C++ distag::worker with its options, as in distag::worker({}))"},
-      {"context", "distag_context_create makes one (in C++ distag::context with its worker)"},
+      {"context",
+       "distag_context_create makes one (in C++ distag::context with its worker, or distag::context::local())"},
       {"optimizer", "distag_optimizer_create makes one"},
       {"mesh", "distag_mesh_create makes one"},
       {"rref", "distag_remote or distag_rref_create makes one"},

@@ -628,6 +628,10 @@ TEST(Handles, that_lack_something_say_what) {
        [&](distag::status& err) { EXPECT_FALSE(distag::context(none, err)); });
   says("invocation::get: the invocation is empty", [&](distag::status& err) { EXPECT_EQ(empty.get<int>(0, err), 0); });
   says("invocation is NULL", [&](distag::status& err) { EXPECT_FALSE(empty.get<tensor>(0, err)); });
+  says(
+      "context is NULL: distag_context_create makes one (in C++ distag::context with its worker, or "
+      "distag::context::local())",
+      [](distag::status& err) { EXPECT_FALSE(distag::context().gradients(err)); });
 }
 
 TEST(Context, gives_gradients_with_a_history) {

@@ -57,7 +57,8 @@ def load_async(mesh: Mesh, directory: str | os.PathLike[str], into: Any = None,
     copied. An optimizer with parameters at other workers is checked there as it loads: for it alone the old elements of
     the tensors are kept until then. Optimizers that cannot be loaded then, as another save came in between, keep their
     states; tensors that were kept are put back, others have new elements, and the message says so. After Ctrl-C in
-    `result()` the optimizers are loaded behind it, or once you ask again where no thread is left: ask again.
+    `result()` the optimizers are loaded behind it, or once you ask again where no thread is left: ask again. After
+    Ctrl-C in this function itself other members wait for this one until their timeout, or until it closes the mesh.
     Collective."""
     handle, path, limit = mesh_of(mesh, "load_async"), _path(directory), limit_ns(timeout)
     targets = _targets_of(into)

@@ -38,7 +38,6 @@ M.null = setmetatable({}, { __tostring = function() return "null" end })
 
 local Error = {}
 Error.__index = Error
-Error.__tostring = function(self) return self.message end
 
 local function failure(code, message, origin_rank, flags)
   local known = K.statuses[code] or K.statuses[code >= 1000 and 1000 or -1] or { name = "UNKNOWN", class = "other" }
@@ -58,6 +57,10 @@ local function said(problem)
     return ("%.17g"):format(problem)
   end
   return is_ok and type(found) == "string" and found or "a " .. type(problem) .. " without a text"
+end
+Error.__tostring = function(self) return said(self.message) end
+Error.__concat = function(a, b)
+  return (M.is_error(a) and tostring(a) or a) .. (M.is_error(b) and tostring(b) or b)
 end
 
 -- Lua runs on one thread, and C never runs Lua in between. A finalizer, which may call, runs where memory is asked for:
@@ -267,7 +270,7 @@ local function only(what, options, names)
     refuse(what .. ": a table of options is wanted, and " .. an(kind_of(options)) .. " is there")
   end
   for _, name in ipairs(keys_of(options)) do
-    if not names[name] then refuse(what .. ": there is no option " .. tostring(name)) end
+    if not names[name] then refuse(what .. ": there is no option " .. said(name)) end
   end
 end
 
@@ -482,7 +485,7 @@ end
 -- Copies a number, or nested tables of numbers, into a new tensor; dtype is "float32" unless it is given. Numbers are
 -- rounded to it as Python and torch do: one beyond its range is infinite there.
 function M.tensor(given, dtype)
-  local code = DTYPES[dtype or "float32"] or refuse("tensor: no dtype " .. tostring(dtype))
+  local code = DTYPES[dtype or "float32"] or refuse("tensor: no dtype " .. said(dtype))
   local shape, items, place = {}, {}, out("tensor")
   flatten("tensor", nil, given, 1, shape, items, code)
   local data = ffi.new(CTYPES[code] .. "[?]", math.max(#items, 1), items)
@@ -688,12 +691,36 @@ local current -- the call that the running coroutine answers
 local spawned = setmetatable({}, { __mode = "k" }) -- coroutines of distag, with their calls
 local outcomes = setmetatable({}, { __mode = "k" }) -- what those of distag.spawn gave, or raised
 local scopes = setmetatable({}, { __mode = "k" }) -- those that a coroutine is in while it waits
+local WAITS = {} -- yielded where something wakes the coroutine; after any other yield it is in line for the next poll
+local line, first, last = {}, 1, 0
 local function resume(routine, ...)
   if coroutine.status(routine) ~= "suspended" then return end
   local before, outer = current, scope
   current, scope = spawned[routine], scopes[routine]
-  coroutine.resume(routine, ...)
+  local _, yielded = coroutine.resume(routine, ...)
   current, scope, scopes[routine] = before, outer, scope
+  if yielded ~= WAITS and coroutine.status(routine) == "suspended" then
+    last = last + 1
+    line[last] = routine
+  end
+end
+-- Whether a coroutine answers a call of a worker that has left: it is not gone on with, and left to the collector.
+local function is_left(routine)
+  local call = spawned[routine]
+  return type(call) == "table" and not outcomes[routine] and not serving("number", -call.worker.number)
+end
+-- Goes on with the coroutines that are in line now, and returns their count. One of them may poll meanwhile.
+local function take_turns()
+  local stop, done = last, 0
+  while first <= stop do
+    local routine = line[first]
+    line[first], first = nil, first + 1
+    if routine and not is_left(routine) then
+      done = done + 1
+      resume(routine)
+    end
+  end
+  return done
 end
 -- A future posts one event, which wakes all that wait for it. By its tag: the number of the worker to which it comes,
 -- the address of the future, and the coroutines, as a list and as keys.
@@ -708,6 +735,9 @@ end
 local function forget(self)
   for index = #workers, 1, -1 do
     if workers[index].number == self.number then table.remove(workers, index) end
+  end
+  for index = first, last do
+    if line[index] and is_left(line[index]) then line[index] = false end
   end
   for _, tag in ipairs(keys_of(posted)) do
     if posted[tag] and posted[tag].worker == self.number then -- else what was woken before has taken it
@@ -744,7 +774,7 @@ function M.join(routine)
   outcome.is_joined = true
   if routine_here and spawned[routine_here] and not outcome.is_over then
     outcome.joined[#outcome.joined + 1] = routine_here
-    coroutine.yield()
+    coroutine.yield(WAITS)
   end
   while not outcome.is_over do M.poll(0.02) end
   if not outcome.is_ok then error(outcome[1], 0) end
@@ -780,7 +810,7 @@ local function finish(invocation, is_ok, result)
   failed.origin_rank = tonumber(known.origin_rank) or -1
   check(C.distag_invocation_finish(invocation, nil, failed, fresh()))
 end
-local function serve(run, invocation)
+local function serve(run, invocation, number)
   local context = C.distag_invocation_get_context(invocation)
   local call = setmetatable({ caller = ffi.string(C.distag_invocation_get_caller(invocation)) }, Call)
   call.name = ffi.string(C.distag_invocation_get_function(invocation))
@@ -788,6 +818,7 @@ local function serve(run, invocation)
   call.traceparent = traceparent ~= nil and ffi.string(traceparent) or nil
   call.invocation, call.context = invocation, lent("context", context)
   call.worker = lent("worker", C.distag_invocation_get_worker(invocation))
+  call.worker.number = -number -- a further handle, which the collector takes without a shutdown
   if call.context then
     call.context.worker = call.worker.handle
     C.distag_worker_retain(call.worker.handle) -- the context lets go of it
@@ -817,7 +848,7 @@ local function take(from, timeout_ns)
   check(status, from)
   local tag = tonumber(event.tag)
   if event.kind == K.EVENT_CALL then
-    serve(waiting[tag], event.invocation)
+    serve(waiting[tag], event.invocation, from.number)
   else
     local wake = take_posted(tag)
     C.distag_future_release(event.future)
@@ -832,18 +863,20 @@ local function take_all(from)
   end
   return done
 end
--- Takes the events of all workers of this program in turn and returns their count; waits for one at most that long.
+-- Takes the events of all workers of this program in turn, goes on with the coroutines that have yielded, and returns
+-- the count of both; waits for an event at most that long, and a millisecond where a coroutine has yielded.
 function M.poll(seconds)
   local all, longest = { unpack(workers) }, numeric("seconds", seconds or 0) -- some may leave meanwhile
-  local done, slice = take_all(all), math.min(longest, 0.02)
-  if done > 0 or slice <= 0 or #workers < #all then return done end
-  if #all == 1 then return take(all[1], nanoseconds(slice)) and 1 or 0 end
+  local turns = take_turns()
+  local done, slice = take_all(all), math.min(longest, turns > 0 and 0.001 or 0.02)
+  if done > 0 or slice <= 0 or #workers < #all then return turns + done end
+  if #all == 1 then return turns + (take(all[1], nanoseconds(slice)) and 1 or 0) end
   local watched = ffi.new("distag_lua_pollfd[?]", math.max(#all, 1))
   for index, each in ipairs(all) do
     watched[index - 1].fd, watched[index - 1].events = C.distag_worker_get_fd(each.handle), 1 -- POLLIN
   end
   ffi.C.distag_lua_wait(watched, #all, math.ceil(slice * 1000))
-  return take_all(all)
+  return turns + take_all(all)
 end
 
 local future = methods.future
@@ -881,7 +914,7 @@ jit.off(lent_value)
 local function wait_for(self)
   local routine = coroutine.running()
   local is_ours = routine and spawned[routine]
-  while not self:is_done() and post(self, is_ours and routine or nil) and is_ours do coroutine.yield() end
+  while not self:is_done() and post(self, is_ours and routine or nil) and is_ours do coroutine.yield(WAITS) end
   while not self:is_done() do
     if M.poll(0.02) == 0 and #workers == 0 then check(C.distag_future_wait(self.handle, -1LL, fresh()), self) end
   end
@@ -957,6 +990,8 @@ local function leave(self)
 end
 -- Leaves the group at once, although calls and contexts may hold the worker. What is open on it ends with CANCELLED.
 function worker:close()
+  local served = serving("number", -self.number)
+  if served then served:close() end
   leave(self)
   if self.number > 0 then forget(self) end
 end
@@ -966,7 +1001,7 @@ function worker:register(name, run)
   local status = C.distag_worker_offer(self.handle, name, tag, nil, fresh())
   if status ~= 0 then waiting[tag] = nil end
   check(status, self)
-  local own_tags = offered[self.number > 0 and self.number or number_of(self.handle)]
+  local own_tags = offered[math.abs(self.number)]
   if own_tags then own_tags[#own_tags + 1] = tag end
 end
 function worker:start_async(seconds)
@@ -1293,7 +1328,7 @@ function M.visualize_sharding(spec, shape, options)
   if dim_count ~= 2 then refuse("dims: the two dims that are drawn are wanted, not " .. dim_count) end
   raw.struct_size = ffi.sizeof(raw)
   raw.format = FORMATS[options.format or "text"]
-    or refuse("format: text, json, svg or html, not " .. tostring(options.format))
+    or refuse("format: text, json, svg or html, not " .. said(options.format))
   raw.color, raw.width = flag("color", options.color), whole("width", options.width or 0, 0, 4294967295)
   raw.row_dim, raw.column_dim = dims[0], dims[1]
   if options.label then raw.label = text("the label", options.label) end
@@ -1341,25 +1376,27 @@ for _, kind in ipairs(keys_of(methods)) do
   types[kind] = ffi.metatype("distag_lua_" .. kind, metatable)
 end
 
--- Runs a function, and closes all tensors that were made in it but those that it gives to keep(tensor), its argument.
--- Other coroutines and functions that run while it waits are not in it.
+-- Runs a function, closes all tensors that were made in it but those that it gives to keep(tensor), its argument, and
+-- gives what it gave. Other coroutines and functions that run while it waits are not in it.
 function M.scope(run)
   local outer, kept, tensors = scope, {}, {}
   callable("scope: a function is wanted", run)
+  local function finish_scope(is_ok, ...)
+    scope = outer
+    for _, each in ipairs(tensors) do
+      local is_kept = false
+      for _, other in ipairs(kept) do is_kept = is_kept or other.handle == each.handle end
+      if not is_kept then each:close() elseif outer then outer[#outer + 1] = each end
+    end
+    if not is_ok then error((...), 0) end
+    return ...
+  end
   scope = tensors
-  local is_ok, result = pcall(run, function(each)
+  return finish_scope(pcall(run, function(each)
     handle_of("tensor", each, "keep")
     kept[#kept + 1] = each
     return each
-  end)
-  scope = outer
-  for _, each in ipairs(tensors) do
-    local is_kept = false
-    for _, other in ipairs(kept) do is_kept = is_kept or other.handle == each.handle end
-    if not is_kept then each:close() elseif outer then outer[#outer + 1] = each end
-  end
-  if not is_ok then error(result, 0) end
-  return result
+  end))
 end
 function M.handle_count() return tonumber(C.distag_get_handle_count()) end
 -- The live handles in JSON, by kind; with DISTAG_VALIDATE=1 in the environment each of them.

@@ -1,6 +1,6 @@
 -- Ends with 1,000 calls open, a coroutine that waits for one, and nothing closed.
 local distag = require("distag")
-local functions = { hang = function() coroutine.yield() end }
+local functions = { hang = function() while true do coroutine.yield() end end }
 local options = { rank = 0, world_size = 2, rendezvous = "inproc://leave", functions = functions }
 local a = distag.worker(options)
 options.rank = 1

@@ -8,6 +8,10 @@ local units = require("units")
 local test, same, fails, group = units.test, units.same, units.fails, units.group
 local function echo(x) return x end
 local function square(x) return x * x end
+local function hang()
+  local call = distag.current_call()
+  while not call:is_cancelled() do coroutine.yield() end
+end
 
 test("calls both ways, at once, nested back to the caller", function()
   local functions = { double = function(x) return 2 * x end, echo = echo }
@@ -110,8 +114,8 @@ end)
 test("a deadline, a cancellation, a second offer of a name", function()
   local held = {}
   local functions = { hang = function()
-    held[#held + 1] = coroutine.running()
-    coroutine.yield() -- until the test goes on with it
+    held[#held + 1] = true
+    while held do coroutine.yield() end
   end }
   group(functions, function(a)
     same(fails(50, "", a.call_with, a, { timeout = 0.05 }, "b", "hang").class, "gave_up")
@@ -120,7 +124,7 @@ test("a deadline, a cancellation, a second offer of a name", function()
     future:cancel()
     fails(51, "", future.await, future)
     fails(11, "hang", a.register, a, "hang", echo)
-    for _, routine in ipairs(held) do assert(coroutine.resume(routine)) end
+    held = nil
   end)
 end)
 
@@ -226,6 +230,94 @@ test("what a coroutine raises is for distag.join, else for stderr", function()
   end)
 end)
 
+test("a coroutine that yields goes on at the next poll", function()
+  local turns, seen = {}, {}
+  local function count(name, times)
+    for index = 1, times do
+      turns[#turns + 1] = name .. index
+      seen[name] = distag.current_call()
+      coroutine.yield()
+      assert(distag.current_call() == seen[name], "the call of another coroutine")
+    end
+    return times
+  end
+  local one, two = distag.spawn(count, "x", 2), distag.spawn(count, "y", 3)
+  same(turns, { "x1", "y1" })
+  same(distag.poll(0), 2)
+  same(turns, { "x1", "y1", "x2", "y2" })
+  same({ distag.join(one), distag.join(two), distag.poll(0) }, { 2, 3, 0 })
+  group({ count = count, echo = echo }, function(a)
+    same(distag.wait_all({ a:call_async("b", "count", "p", 3), a:call_async("b", "count", "q", 2) }), { 3, 2 })
+    -- Those in line go on once each, also where one of them waits, polls or is gone on with by the user.
+    local nested = {}
+    local function nest(index)
+      coroutine.yield()
+      nested[index] = 1
+      distag.poll(0)
+      same(a:call("b", "echo", index), index)
+      coroutine.yield()
+      nested[index] = nested[index] + 1
+    end
+    local routines = {}
+    for index = 1, 5 do routines[index] = distag.spawn(nest, index) end
+    local own = distag.spawn(function()
+      coroutine.yield()
+      return a:call("b", "echo", 9), distag.join(routines[5])
+    end)
+    assert(coroutine.resume(own))
+    same(distag.join(own), 9)
+    for _, each in ipairs(routines) do distag.join(each) end
+    same(nested, { 2, 2, 2, 2, 2 })
+    same(distag.poll(0), 0)
+  end)
+end)
+
+test("what has yielded takes no core, and goes with its worker", function()
+  local turns = 0
+  group({ hang = function() while true do turns = turns + 1; coroutine.yield() end end }, function(a)
+    local future = a:call_async("b", "hang")
+    while turns == 0 do distag.poll(0.02) end
+    local begun, ended = turns, os.time() + 2
+    while os.time() < ended do distag.poll(0.02) end
+    assert(turns - begun < 20000, turns - begun .. " turns in 2 s") -- one a millisecond
+    future:close()
+  end)
+  collectgarbage()
+  collectgarbage()
+  same({ distag.handle_count(), distag.poll(0) }, { 0, 0 })
+end)
+
+test("errors are joined with texts, and all that is given has a text", function()
+  local odd = setmetatable({}, { __tostring = function() error("mute") end })
+  local problem = distag.error("not today", 1042)
+  same({ "x: " .. problem, problem .. " y", problem .. problem, 1 .. problem },
+       { "x: not today", "not today y", "not todaynot today", "1not today" })
+  assert(not pcall(function() return problem .. {} end))
+  same({ tostring(distag.error(5)), "" .. distag.error(odd) }, { "5", "a table without a text" })
+  fails(10, "no dtype a table without a text", distag.tensor, 1, odd)
+  fails(10, "no option a table without a text", distag.worker, { [odd] = 1 })
+  fails(10, "not a table without a text", distag.visualize_sharding, "", nil, { format = odd })
+end)
+
+test("a function closes its own worker", function()
+  local closed
+  local function leave()
+    closed = distag.current_call().worker
+    closed:register("more", echo)
+    closed:close()
+    closed:close()
+  end
+  local function make(rank)
+    return distag.worker({ rank = rank, world_size = 2, rendezvous = "inproc://own", functions = { leave = leave } })
+  end
+  local a, b = make(0), make(1)
+  distag.wait_all({ a:start_async(20), b:start_async(20) })
+  fails(40, "", a.call, a, "worker1", "leave")
+  fails(10, "the worker is closed", b.name, b)
+  fails(10, "the worker is closed", closed.name, closed)
+  a:close()
+end)
+
 test("a worker in no variable serves until it has left", function()
   local function leave() distag.current_call().worker:shutdown_async(20) end
   local function start(rank, functions)
@@ -242,7 +334,7 @@ test("a worker in no variable serves until it has left", function()
 end)
 
 test("a worker that has served leaves by its close, and what waits for it goes on", function()
-  local functions, workers, raised = { echo = echo, hang = coroutine.yield }, {}, {}
+  local functions, workers, raised = { echo = echo, hang = hang }, {}, {}
   functions.shut = function() workers[3]:close() end
   for rank = 0, 2 do
     workers[rank + 1] = distag.worker({ rank = rank, world_size = 3, rendezvous = "inproc://closed",
@@ -784,6 +876,8 @@ test("a scope closes what was made in it, and the collector runs for what was no
     kept = keep(x * x)
   end)
   same(distag.handle_count(), 1)
+  same({ select("#", distag.scope(echo)), distag.scope(function() return 1, false, 3 end) }, { 1, 1, false, 3 })
+  same(select("#", distag.scope(function() return nil, nil end)), 2)
   same(kept:numbers(), { 1, 4 })
   kept:close()
   for index = 1, 2000 do same(distag.full(index, { 262144 }):count(), 262144) end

@@ -1,4 +1,5 @@
 using System;
+using System.Collections.Generic;
 using System.Runtime.InteropServices;
 using System.Threading;
 using System.Threading.Tasks;
@@ -28,7 +29,7 @@ namespace Distag {
         }
 
         /// <summary>A task that completes with what is made of the value. Its continuations run on the pool of .NET, never on
-        /// threads of distag.</summary>
+        /// threads of distag. Who waits for it without a limit waits for the future, and so polls on the thread that polls.</summary>
         internal static Task<T> Start<T>(IntPtr owned, CancellationToken token, Func<object, T> convert) {
             var completion = new Completion<T>(new FutureHandle(owned), token, convert);
             completion.Begin();
@@ -36,19 +37,47 @@ namespace Distag {
         }
     }
 
+    /// <summary>What reads a future into a task, once it is complete: in the callback of C, or at the end of a wait.</summary>
     abstract unsafe class Completion {
+        /// <summary>Runs the tasks. Task.Wait and Task.Result ask it first, on their thread.</summary>
+        sealed class Waits : TaskScheduler {
+            protected override void QueueTask(Task task) {}
+
+            protected override bool TryExecuteTaskInline(Task task, bool queued) {
+                return ((Completion)task.AsyncState).IsDoneByWaiting() && TryExecuteTask(task);
+            }
+
+            protected override IEnumerable<Task> GetScheduledTasks() {
+                return new Task[0];
+            }
+
+            internal void Run(Task task) {
+                TryExecuteTask(task);
+            }
+        }
+
+        static readonly Waits waits = new Waits();
         readonly FutureHandle future;
-        protected readonly CancellationToken Token;
+        readonly CancellationToken token;
         CancellationTokenRegistration registration;
 
         protected Completion(FutureHandle future, CancellationToken token) {
             this.future = future;
-            Token = token;
+            this.token = token;
         }
+
+        protected abstract Task Pending { get; }
 
         internal void Begin() {
             var error = new distag_error();
-            registration = Token.Register(Future.Cancel, future);
+            try {
+                Pending.Start(waits);
+            } catch (InvalidOperationException) { // the token has ended, and the task with it
+                Future.Cancel(future);
+                future.Dispose();
+                return;
+            }
+            registration = token.Register(Future.Cancel, future);
             using (future.Hold()) {
                 int status = Native.distag_future_on_done(future, Callbacks.Done, Callbacks.Keep(this), Callbacks.Free, &error);
                 if (status == 0) return;
@@ -58,52 +87,68 @@ namespace Distag {
             throw Errors.Read(&error);
         }
 
-        protected abstract void Complete(object value);
-        protected abstract void Fail(Exception failure);
+        bool IsDoneByWaiting() {
+            var error = new distag_error();
+            try {
+                Native.distag_future_wait(future, Native.DISTAG_FOREVER, &error);
+                return Native.distag_future_poll(future) != 0;
+            } catch (ObjectDisposedException) { // it was read meanwhile
+                return false;
+            }
+        }
 
         [MonoPInvokeCallback(typeof(distag_future_callback))]
         internal static void OnDone(IntPtr data, IntPtr lent) {
             var ignored = new distag_error();
             Errors.Guard(&ignored, () => {
-                Callbacks.Target<Completion>(data).Done();
+                var own = Callbacks.Target<Completion>(data);
+                waits.Run(own.Pending);
+                if (own.Pending.IsCompleted) own.Release(); // else another thread reads it
                 return 0;
             });
         }
 
-        void Done() {
-            try {
-                var error = new distag_error();
-                IntPtr value;
-                if (Native.distag_future_get_value(future, &value, &error) != 0) Fail(Errors.Ended(Errors.Read(&error), Token));
-                else Complete(Builder.Read(value));
-            } catch (Exception failure) {
-                Fail(failure);
-            } finally {
-                registration.Dispose();
-                future.Dispose();
-            }
+        protected object Read() {
+            var error = new distag_error();
+            IntPtr value;
+            if (Native.distag_future_get_value(future, &value, &error) != 0) throw Errors.Ended(Errors.Read(&error), token);
+            return Builder.Read(value);
+        }
+
+        protected virtual void Release() {
+            registration.Dispose();
+            future.Dispose();
         }
     }
 
     sealed class Completion<T> : Completion {
-        readonly TaskCompletionSource<T> source = new TaskCompletionSource<T>(TaskCreationOptions.RunContinuationsAsynchronously);
-        readonly Func<object, T> convert;
+        readonly Task<T> task;
+        Func<object, T> convert; // until it is done: who holds the task may do so for long
 
         internal Completion(FutureHandle future, CancellationToken token, Func<object, T> convert) : base(future, token) {
             this.convert = convert;
+            task = new Task<T>(own => ((Completion<T>)own).Result(), this, token, TaskCreationOptions.RunContinuationsAsynchronously);
         }
 
         internal Task<T> Task {
-            get { return source.Task; }
+            get { return task; }
         }
 
-        protected override void Complete(object value) {
-            source.TrySetResult(convert(value));
+        protected override Task Pending {
+            get { return task; }
         }
 
-        protected override void Fail(Exception failure) {
-            if (failure is OperationCanceledException) source.TrySetCanceled(Token);
-            else source.TrySetException(failure);
+        T Result() {
+            try {
+                return convert(Read());
+            } finally {
+                Release();
+            }
+        }
+
+        protected override void Release() {
+            convert = null;
+            base.Release();
         }
     }
 

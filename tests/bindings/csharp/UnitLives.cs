@@ -210,6 +210,35 @@ static class Features {
         }
     }
 
+    // On a thread of its own: a wait that does not poll would hang.
+    static void WaitForTasks() {
+        using (var worker = new Worker(new WorkerOptions { WorldSize = 1, Rendezvous = "inproc://waits", Executor = Executor.Host })) {
+            int runner = 0;
+            worker.Register("where", () => runner = Thread.CurrentThread.ManagedThreadId);
+            worker.Register<object>("fail", () => { throw new Exception("not today"); });
+            worker.StartAsync(Long).Wait();
+            worker.Poll();
+            Same(worker.CallAsync<int>("worker0", "where").Result, Thread.CurrentThread.ManagedThreadId);
+            Same(runner, Thread.CurrentThread.ManagedThreadId);
+            Task.WaitAll(Enumerable.Range(0, 10).Select(each => worker.CallAsync<int>("worker0", "where")).ToArray());
+            Check(Throws<DistagException>(() => worker.CallAsync<object>("worker0", "fail").Wait()).Message.Contains("not today"), "the failure");
+            var source = new CancellationTokenSource();
+            Task<int> call = worker.CallAsync<int>(source.Token, "worker0", "where");
+            source.Cancel();
+            Throws<OperationCanceledException>(() => call.Wait());
+            Check(call.IsCanceled, call.Status.ToString());
+            Throws<OperationCanceledException>(() => worker.StartAsync(Long, source.Token).Wait());
+            Same(worker.ShutdownAsync(Long).Result.Clean, true);
+        }
+    }
+
+    public static void AWaitForATaskPolls() {
+        var waiter = Task.Factory.StartNew(WaitForTasks, TaskCreationOptions.LongRunning);
+        Check(((IAsyncResult)waiter).AsyncWaitHandle.WaitOne(Long), "the wait hangs");
+        waiter.Wait();
+        NothingIsLeft();
+    }
+
     public static void TensorsWithoutElementsHaveNoView() {
         OnMembers(worker => {
             using (var mesh = new Mesh(worker, new[] { "data" }, new[] { 2L })) {

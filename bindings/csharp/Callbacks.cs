@@ -39,31 +39,24 @@ namespace Distag {
 
         [MonoPInvokeCallback(typeof(distag_deleter))]
         static void OnRun(IntPtr data) {
-            var ignored = new distag_error();
-            Errors.Guard(&ignored, () => {
+            Errors.Report(() => {
                 GCHandle kept = GCHandle.FromIntPtr(data);
                 var release = (Action)kept.Target;
                 kept.Free();
                 release();
-                return 0;
             });
         }
 
         [MonoPInvokeCallback(typeof(distag_log_sink))]
         static void OnLog(IntPtr data, int level, IntPtr message) {
-            var ignored = new distag_error();
-            Errors.Guard(&ignored, () => {
-                Target<WorkerOptions>(data).OnLog((LogLevel)level, Text.Read(message));
-                return 0;
-            });
+            Errors.Report(() => Target<Listener>(data).Run(options => options.OnLog((LogLevel)level, Text.Read(message))));
         }
 
         [MonoPInvokeCallback(typeof(distag_member_callback))]
         static void OnMember(IntPtr data, IntPtr worker, distag_member* seen) {
-            var ignored = new distag_error();
-            Errors.Guard(&ignored, () => {
-                Target<WorkerOptions>(data).OnMember(new Member(seen));
-                return 0;
+            Errors.Report(() => {
+                var member = new Member(seen);
+                Target<Listener>(data).Run(options => options.OnMember(member));
             });
         }
 

@@ -145,7 +145,9 @@ namespace Distag {
                 if (!cancelled) return;
                 try {
                     source.Cancel();
-                } catch (AggregateException) {} // of what the user has registered: thrown on a timer it would end the process
+                } catch (AggregateException failure) { // of what the user has registered: thrown on a timer it would end the process
+                    Library.Report(failure);
+                }
             }
         }
 
@@ -191,7 +193,7 @@ namespace Distag {
             int status = Errors.Guard(error, () => {
                 var own = Callbacks.Target<Offered>(data);
                 call = new Call(own.Worker, invocation);
-                call.Answer(own.Run(call));
+                using (new Errors.Within(own.Worker)) call.Answer(own.Run(call));
                 return 0;
             });
             if (call != null) call.End(status != 0);

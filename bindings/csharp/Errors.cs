@@ -127,11 +127,43 @@ namespace Distag {
             }
         }
 
+        /// <summary>The whole text of an exception, also where it cannot tell that.</summary>
+        internal static string Told(Exception thrown) {
+            try {
+                return thrown.ToString();
+            } catch (Exception) {
+                return thrown.GetType().FullName + ": " + SaidBy(thrown);
+            }
+        }
+
         static string SaidBy(Exception thrown) {
             try {
                 return thrown.Message;
             } catch (Exception failure) {
                 return "its property Message throws " + failure.GetType().FullName;
+            }
+        }
+
+        /// <summary>While it lasts, this thread runs a function or a handler of a worker.</summary>
+        internal sealed class Within : IDisposable {
+            [ThreadStatic] static Within innermost;
+            readonly Worker worker;
+            readonly Within outer;
+
+            internal Within(Worker worker) {
+                this.worker = worker;
+                outer = innermost;
+                innermost = this;
+            }
+
+            internal static bool Runs(Worker worker) {
+                Within each = innermost;
+                while (each != null && each.worker != worker) each = each.outer;
+                return each != null;
+            }
+
+            public void Dispose() {
+                innermost = outer;
             }
         }
 
@@ -165,6 +197,21 @@ namespace Distag {
             Guest[] all;
             lock (guests) all = guests.ToArray();
             foreach (Guest each in all) each.Abort();
+        }
+
+        /// <summary>Runs user code in a callback of C that takes no failure: it is reported.</summary>
+        internal static void Report(Action run) {
+            var ignored = new distag_error();
+            Guard(&ignored, () => {
+                try {
+                    run();
+                } catch (ThreadAbortException) {
+                    throw;
+                } catch (Exception failure) {
+                    Library.Report(failure);
+                }
+                return 0;
+            });
         }
 
         /// <summary>Runs user code in a callback of C, through which nothing may be thrown.</summary>

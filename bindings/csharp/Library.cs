@@ -44,6 +44,24 @@ namespace Distag {
             }
         }
 
+        /// <summary>Gets what user code throws in a callback that answers no call: OnLog, OnMember, the release of a Borrow, what is
+        /// registered at the token of a Call. Without a handler it is written to stderr.</summary>
+        public static event Action<Exception> CallbackFailed;
+
+        /// <summary>Never throws: nothing is above it but C, or a timer.</summary>
+        internal static void Report(Exception failure) {
+            Action<Exception> handler = CallbackFailed;
+            try {
+                if (handler != null) {
+                    handler(failure);
+                    return;
+                }
+            } catch (Exception) {} // of the handler: what it has not taken is written
+            try {
+                Console.Error.WriteLine("distag: a callback failed: " + Errors.Told(failure));
+            } catch (Exception) {} // stderr is closed
+        }
+
         /// <summary>The same in JSON; with DISTAG_VALIDATE=1 in the environment one by one.</summary>
         public static string HandleReport() {
             Require();

@@ -343,8 +343,29 @@ namespace Distag {
         public static Tensor operator *(Tensor x, double s) { return Left(x).MulScalar(s); }
         /// <summary>s * x</summary>
         public static Tensor operator *(double s, Tensor x) { return Left(x).MulScalar(s); }
+        /// <summary>s + x</summary>
+        public static Tensor operator +(double s, Tensor x) { return Left(x).AddScalar(s); }
+        /// <summary>s - x</summary>
+        public static Tensor operator -(double s, Tensor x) { return Left(x).Neg().AddScalar(s); }
+        /// <summary>x / s</summary>
+        public static Tensor operator /(Tensor x, double s) { return Left(x).Div(x.Beside(s)); }
+        /// <summary>s / x</summary>
+        public static Tensor operator /(double s, Tensor x) { return Left(x).Beside(s).Div(x); }
+        /// <summary>Where a is below b, elementwise.</summary>
+        public static Tensor operator <(Tensor a, Tensor b) { return Left(a).Lt(b); }
+        /// <summary>Where a is above b, elementwise.</summary>
+        public static Tensor operator >(Tensor a, Tensor b) { return Left(a).Gt(b); }
+        /// <summary>Where a is at most b, elementwise.</summary>
+        public static Tensor operator <=(Tensor a, Tensor b) { return Left(a).Le(b); }
+        /// <summary>Where a is at least b, elementwise.</summary>
+        public static Tensor operator >=(Tensor a, Tensor b) { return Left(a).Ge(b); }
         /// <summary>-x</summary>
         public static Tensor operator -(Tensor x) { return Left(x).Neg(); }
+
+        /// <summary>A number as an operand of an op with this tensor.</summary>
+        Tensor Beside(double s) {
+            return Full(s, new long[0], DType == DType.Int64 || DType == DType.Bool ? DType.Float32 : DType);
+        }
 
         static Tensor Left(Tensor tensor) {
             if (tensor == null) throw new ArgumentNullException("left");

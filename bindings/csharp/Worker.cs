@@ -78,7 +78,7 @@ namespace Distag {
             return block;
         }
 
-        internal unsafe distag_worker_options Struct(Memory memory) {
+        internal unsafe distag_worker_options Struct(Memory memory, Worker owner) {
             if (Threads < 0) throw Errors.Usage("Threads: " + Threads + " is negative: give their number, or 0 for the default");
             var made = new distag_worker_options {
                 struct_size = (uint)sizeof(distag_worker_options), executor = (uint)Executor, rank = Rank, world_size = WorldSize,
@@ -89,11 +89,28 @@ namespace Distag {
                 socket_engine = (uint)SocketEngine };
             made.security = Security(memory);
             if (OnLog == null && OnMember == null) return made;
-            made.user_data = Callbacks.Keep(this);
+            made.user_data = Callbacks.Keep(new Listener(this, owner));
             made.destroy = Callbacks.Free;
             if (OnLog != null) made.on_log = Callbacks.Log;
             if (OnMember != null) made.on_member = Callbacks.Member;
             return made;
+        }
+    }
+
+    /// <summary>The handlers of a worker, which does not live by them.</summary>
+    sealed class Listener {
+        readonly WorkerOptions options;
+        readonly WeakReference<Worker> owner;
+
+        internal Listener(WorkerOptions options, Worker owner) {
+            this.options = options;
+            this.owner = new WeakReference<Worker>(owner);
+        }
+
+        internal void Run(Action<WorkerOptions> handler) {
+            Worker worker;
+            owner.TryGetTarget(out worker);
+            using (new Errors.Within(worker)) handler(options);
         }
     }
 
@@ -146,9 +163,9 @@ namespace Distag {
             Handle = Library.Later(() => Create(options ?? new WorkerOptions()));
         }
 
-        static WorkerHandle Create(WorkerOptions options) {
+        WorkerHandle Create(WorkerOptions options) {
             using (var memory = new Memory()) {
-                distag_worker_options given = options.Struct(memory);
+                distag_worker_options given = options.Struct(memory, this);
                 var error = new distag_error();
                 IntPtr made;
                 Errors.Check(Native.distag_worker_create(&given, &made, &error), &error);
@@ -204,9 +221,13 @@ namespace Distag {
         }
 
         /// <summary>Leaves the group at once, if Shutdown has not done so, and releases the worker. Functions that run get 5 s; while they
-        /// go on beyond, the worker is kept, until the next Dispose or the end of the process, which aborts them.</summary>
+        /// go on beyond, the worker is kept, until the next Dispose or the end of the process, which aborts them. A function or handler
+        /// of the worker, which it would wait for, cannot dispose it, and is refused.</summary>
         public void Dispose() {
             if (Handle.IsClosed) return;
+            if (Errors.Within.Runs(this))
+                throw new UsageException(Status.InvalidState,
+                    "Dispose: called from a function or a handler of this worker: use ShutdownAsync there, and dispose the worker elsewhere");
             BeginToLeave();
             var time = Stopwatch.StartNew();
             while (!Leave(TimeSpan.FromSeconds(5) - time.Elapsed))
@@ -265,9 +286,15 @@ namespace Distag {
             Register(name, Offered.Counted(name, null, 0, (call, i) => function()), callers);
         }
 
-        /// <summary>The same of a function whose arguments have types of Value.As; Call may be the first.</summary>
+        /// <summary>The same of a function whose arguments have types of Value.As; Call may be the first. With Call alone it takes any
+        /// arguments, whatever it gives.</summary>
         public void Register<A, R>(string name, Func<A, R> function, params string[] callers) {
             if (function == null) throw new ArgumentNullException("function");
+            if (typeof(A) == typeof(Call)) {
+                Func<Call, object> whole = call => function((A)(object)call);
+                Register(name, whole, callers);
+                return;
+            }
             Register(name, Offered.Counted(name, typeof(A), 1, (call, i) => function(call.Argument<A>(i))), callers);
         }
 

@@ -229,13 +229,21 @@ static class UserCode {
             call.Token.WaitHandle.WaitOne(Long);
             return null;
         };
-        Group(worker => worker.Register("wait", wait), (a, b) => {
-            var source = new CancellationTokenSource();
-            Task<object> call = a.CallAsync<object>(source.Token, "b", "wait");
-            began.Wait(Long);
-            source.Cancel();
-            Throws<OperationCanceledException>(() => call.Wait());
-        });
+        var reported = new ManualResetEventSlim();
+        Action<Exception> note = failure => { if (((AggregateException)failure).InnerException.Message == "on a timer") reported.Set(); };
+        Library.CallbackFailed += note;
+        try {
+            Group(worker => worker.Register("wait", wait), (a, b) => {
+                var source = new CancellationTokenSource();
+                Task<object> call = a.CallAsync<object>(source.Token, "b", "wait");
+                began.Wait(Long);
+                source.Cancel();
+                Throws<OperationCanceledException>(() => call.Wait());
+                Check(reported.Wait(Long), "it is not reported");
+            });
+        } finally {
+            Library.CallbackFailed -= note;
+        }
     }
 
     public static void ATokenOfATaskEndsWithItsAnswer() {
@@ -309,15 +317,74 @@ static class UserCode {
     }
 
     public static void HandlersThatThrowAreHarmless() {
+        var failures = new List<Exception>();
+        Action<Exception> note = failure => { lock (failures) failures.Add(failure); };
+        Library.CallbackFailed += note;
+        try {
+            ThrowInHandlers();
+            lock (failures)
+                foreach (string each in new[] { "log", "worker1", "release" }) Check(failures.Any(failure => failure.Message == each), each + " is not reported");
+        } finally {
+            Library.CallbackFailed -= note;
+        }
+        Ends.Run("throw-in-handlers", 0, "distag: a callback failed: System.Exception: release");
+        Ends.Run("throw-in-reports", 0, "distag: a callback failed: UserCode+Unspeakable: its property Message throws System.Inv");
+    }
+
+    internal static int ThrowInReports() {
+        Library.CallbackFailed += failure => { throw failure; };
+        Tensor.Borrow(Marshal.AllocHGlobal(8), 8, DType.Int64, () => { throw new Unspeakable(); }).Dispose();
+        return 0;
+    }
+
+    public static void DisposeWithinAFunctionIsRefused() {
+        Worker worker = null;
+        string said = null;
+        Func<string> dispose = () => Throws<UsageException>(() => worker.Dispose()).Message;
+        worker = new Worker(new WorkerOptions { WorldSize = 1, Rendezvous = "inproc://within", OnMember = member => { if (said == null) said = dispose(); } });
+        worker.Register("dispose", dispose);
+        worker.Register("later", async () => { await Task.Delay(1); worker.Dispose(); return 1; }); // on a thread of .NET
+        worker.Start(Long);
+        string answer = worker.Call<string>("worker0", "dispose");
+        Check(answer.Contains("use ShutdownAsync there"), answer);
+        var time = Stopwatch.StartNew();
+        while (said == null && time.Elapsed < Long) Thread.Yield();
+        Same(said, answer);
+        Throws<DistagException>(() => worker.Call<int>("worker0", "later"));
+        Throws<ObjectDisposedException>(() => { for (;;) worker.GetStats(); });
+    }
+
+    // Whatever it gives.
+    public static void AFunctionOfACallTakesAllArguments() {
+        Action<Worker> offer = worker => {
+            worker.Register("number", (Call call) => call.Args.Length);
+            worker.Register("text", (Call call) => call.Function);
+            worker.Register("object", (Call call) => (object)call.Args.Length);
+            worker.Register("task", (Call call) => Task.FromResult(call.Args.Length));
+            worker.Register("one", (Call call, int x) => x);
+        };
+        Group(offer, (a, b) => {
+            foreach (string each in new[] { "number", "object", "task" }) Same(a.Call<int>("b", each, 7, 8), 2);
+            Same(a.Call<string>("b", "text", 7), "text");
+            Throws<UsageException>(() => a.Call<int>("b", "one", 7, 8));
+        });
+    }
+
+    static void ThrowInHandlers() {
         int logged = 0, seen = 0;
         Worker[] workers = Enumerable.Range(0, 2).Select(rank => new Worker(new WorkerOptions { Rank = rank, WorldSize = 2, Rendezvous = "inproc://throwing", LogLevel = LogLevel.Debug,
             OnLog = (level, text) => { Interlocked.Increment(ref logged); throw new Exception("log"); },
             OnMember = member => { Interlocked.Increment(ref seen); throw new Exception(member.Name); } })).ToArray();
+        var late = new ManualResetEventSlim();
+        workers[1].Register("late", () => late.Wait(Long));
         Start(workers);
+        var hasty = new CallOptions { Timeout = TimeSpan.FromMilliseconds(20) };
+        Throws<GaveUpException>(() => workers[0].Call<bool>(hasty, "worker1", "late")); // which is logged
+        late.Set();
         Same(workers[0].MemberByName("worker1").Rank, 1);
         Same(workers[1].WorldSize, 2);
         foreach (Worker each in workers) each.Dispose();
-        Check(seen >= 2, seen + " members");
+        Check(seen >= 2 && logged > 0, seen + " members, " + logged + " logs");
         var done = new ManualResetEventSlim();
         IntPtr memory = Marshal.AllocHGlobal(8);
         Marshal.WriteInt64(memory, 5);
@@ -328,6 +395,11 @@ static class UserCode {
         int released = 0;
         Throws<UsageException>(() => Tensor.Borrow(IntPtr.Zero, -1, DType.Int64, () => released++, 7));
         Same(released, 1);
+    }
+
+    internal static int ThrowInHandlersOfAProcess() {
+        ThrowInHandlers();
+        return 0;
     }
 
     sealed class Wrong : CustomOp {

@@ -422,6 +422,28 @@ static class Features {
         Throws<UsageException>(() => Mesh.VisualizeSharding("{devices=[2,2]0,1,2,3}", null, new PictureOptions { Width = -1 }));
     }
 
+    public static void OperatorsWithNumbers() {
+        foreach (Tensor x in new[] { Tensor.From(new[] { 1f, 4f }), Tensor.From(new[] { 1.0, 4.0 }) }) {
+            Same(Elements(x / 2), new[] { 0.5, 2.0 });
+            Same(Elements(2 / x), new[] { 2.0, 0.5 });
+            Same(Elements(2 - x), new[] { 1.0, -2.0 });
+            Same(Elements(2 + x), new[] { 3.0, 6.0 });
+            Same((x / 2).DType, x.DType);
+        }
+        Tensor whole = Tensor.From(new[] { 1L, 4L }), other = Tensor.From(new[] { 2L, 4L });
+        Same(Elements(whole / 2), new[] { 0.5, 2.0 });
+        Same((whole < other).ToArray<bool>(), new[] { true, false });
+        Same((whole > other).ToArray<bool>(), new[] { false, false });
+        Same((whole <= other).ToArray<bool>(), new[] { true, true });
+        Same((whole >= other).ToArray<bool>(), new[] { false, true });
+        Same(Throws<ArgumentNullException>(() => Same((Tensor)null / 2, null)).ParamName, "left");
+        Tensor leaf = Leaf(new object[] { 2.0, 4.0 });
+        using (var context = new Context()) {
+            context.Backward((1 / leaf + leaf / 4 - 3).Sum());
+            Same(context.Gradient(leaf).ToArray<float>(), new[] { 0f, 0.1875f });
+        }
+    }
+
     public static void EqualityIsThatOfTensors() {
         Tensor x = Tensor.Scalar(1.0), y = Tensor.Scalar(1.0);
         using (var context = new Context()) {
@@ -533,6 +555,8 @@ static class Ends {
             case "collect": Collect(); return 0;
             case "launched": Launched(); return 0;
             case "load": return Load();
+            case "throw-in-handlers": return UserCode.ThrowInHandlersOfAProcess();
+            case "throw-in-reports": return UserCode.ThrowInReports();
             case "no-room": return NoRoom();
         }
         return 99;

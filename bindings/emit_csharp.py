@@ -29,6 +29,25 @@ WORDS = {"id": "Id", "dtype": "DType", "rref": "RRef", "rrefs": "RRefs"}
 DTYPES = {"FLOAT16": "Float16", "BFLOAT16": "BFloat16"}
 # Numbers that are yes or no, beside all that are named is_.
 TRUTHS = {"distag_tensor_get_requires_grad"}
+# Getters that have no comment of their own in the header: that above them is of another function, or of all together.
+SUMMARIES = {
+    "distag_tensor_get_dtype": "The type of the elements.",
+    "distag_tensor_get_ndim": "The number of dims.",
+    "distag_tensor_get_count": "The number of elements.",
+    "distag_tensor_get_size": "The bytes of all elements.",
+    "distag_tensor_get_id": "The same for two objects of one tensor, in this process.",
+    "distag_tensor_get_requires_grad": "Whether gradients are asked for with respect to it, or to a tensor that it was "
+                                       "made from. RequiresGradient asks for them.",
+    "distag_tensor_get_spec": "The spec of a sharded tensor in the first notation; null for one that is not sharded.",
+    "distag_worker_get_name": "The name; null as long as it depends on the rank.",
+    "distag_worker_get_rank": "The rank; -1 before the start.",
+    "distag_worker_get_world_size": "The number of workers; in an open world, of the living members.",
+    "distag_reply_is_cancelled": "Whether no caller waits any more.",
+    "distag_rref_get_owner": "The name of the worker that has the value.",
+    "distag_rref_is_owner": "Whether the worker of this reference has the value.",
+    "distag_rref_is_confirmed": "Whether the owner knows of this reference.",
+    "distag_rref_get_id": "The same for all references to one value.",
+}
 # Properties that fail, or take more than one call.
 BY_HAND = {"distag_gradients_get_count"}
 COUNTERS = {"distag_stats": "Stats", "distag_context_info": "ContextInfo", "distag_mesh_stats": "MeshStats"}
@@ -278,9 +297,17 @@ def getter_of(api, function):
     return owner, name, "bool" if is_truth else GETTER_TYPES[returned["type"]]
 
 
+def summary_of(function):
+    if function["name"] in SUMMARIES:
+        return SUMMARIES[function["name"]]
+    if function["note"] or not function["comment"]:
+        raise Unfit(f"a getter without a comment of its own, and without one in SUMMARIES: {function['name']}")
+    return function["comment"]
+
+
 def getter_lines(function, getter):
     _, name, type_ = getter
-    yield from document(" ".join(filter(None, (function["comment"], function["note"]))) or name, "        ")
+    yield from document(summary_of(function), "        ")
     yield f"        public {type_} {name} {{"
     call = f"Native.{function['name']}(Handle)"
     no_inlining = "[MethodImpl(MethodImplOptions.NoInlining)] "  # into a method that begins before the library is loaded

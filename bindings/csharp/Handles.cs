@@ -162,33 +162,32 @@ namespace Distag.Raw {
 
 namespace Distag {
     public sealed partial class Tensor {
-        /// <summary>Properties of a tensor.</summary>
+        /// <summary>The type of the elements.</summary>
         public DType DType {
             [MethodImpl(MethodImplOptions.NoInlining)] get { return (DType)Native.distag_tensor_get_dtype(Handle); }
         }
-        /// <summary>Properties of a tensor.</summary>
+        /// <summary>The number of dims.</summary>
         public long Ndim {
             [MethodImpl(MethodImplOptions.NoInlining)] get { return (long)Native.distag_tensor_get_ndim(Handle); }
         }
-        /// <summary>Properties of a tensor. elements</summary>
+        /// <summary>The number of elements.</summary>
         public long Count {
             [MethodImpl(MethodImplOptions.NoInlining)] get { return (long)Native.distag_tensor_get_count(Handle); }
         }
-        /// <summary>Properties of a tensor. bytes, as copy_data needs</summary>
+        /// <summary>The bytes of all elements.</summary>
         public long Size {
             [MethodImpl(MethodImplOptions.NoInlining)] get { return (long)Native.distag_tensor_get_size(Handle); }
         }
-        /// <summary>Properties of a tensor. same id, same tensor, in this process</summary>
+        /// <summary>The same for two objects of one tensor, in this process.</summary>
         public ulong Id {
             [MethodImpl(MethodImplOptions.NoInlining)] get { return (ulong)Native.distag_tensor_get_id(Handle); }
         }
-        /// <summary>Asks for gradients with respect to this tensor (1) or not (0). Fails: INVALID_STATE when it has a
-        /// history, INVALID_ARGUMENT when its dtype is not a floating one. 1 also for results of such tensors</summary>
+        /// <summary>Whether gradients are asked for with respect to it, or to a tensor that it was made from.
+        /// RequiresGradient asks for them.</summary>
         public bool RequiresGrad {
             [MethodImpl(MethodImplOptions.NoInlining)] get { return Native.distag_tensor_get_requires_grad(Handle) != 0; }
         }
-        /// <summary>How a tensor lies: its mesh or line, and its spec in the first notation. NULL for one that is not
-        /// sharded.</summary>
+        /// <summary>The spec of a sharded tensor in the first notation; null for one that is not sharded.</summary>
         public string Spec {
             get { using (Handle.Hold()) return Text.Read(Native.distag_tensor_get_spec(Handle)); }
         }
@@ -200,25 +199,22 @@ namespace Distag {
         public long Fd {
             [MethodImpl(MethodImplOptions.NoInlining)] get { return (long)Native.distag_worker_get_fd(Handle); }
         }
-        /// <summary>The place of the worker in its group. NULL as long as it depends on the rank</summary>
+        /// <summary>The name; null as long as it depends on the rank.</summary>
         public string Name {
             get { using (Handle.Hold()) return Text.Read(Native.distag_worker_get_name(Handle)); }
         }
-        /// <summary>The place of the worker in its group. -1 before the start</summary>
+        /// <summary>The rank; -1 before the start.</summary>
         public int Rank {
             [MethodImpl(MethodImplOptions.NoInlining)] get { return (int)Native.distag_worker_get_rank(Handle); }
         }
-        /// <summary>The place of the worker in its group. in an open world, the living members</summary>
+        /// <summary>The number of workers; in an open world, of the living members.</summary>
         public int WorldSize {
             [MethodImpl(MethodImplOptions.NoInlining)] get { return (int)Native.distag_worker_get_world_size(Handle); }
         }
     }
 
     public sealed partial class Reply {
-        /// <summary>Answers with `error` when it is there and failed, else with `value` (NULL: null). A function that
-        /// fails after it has deferred, and before this, answers its own failure, also when it has released the reply.
-        /// Fails: INVALID_STATE the second time, also after that failure, and after the shutdown of its worker. 1: no
-        /// caller waits any more</summary>
+        /// <summary>Whether no caller waits any more.</summary>
         public bool IsCancelled {
             [MethodImpl(MethodImplOptions.NoInlining)] get { return Native.distag_reply_is_cancelled(Handle) != 0; }
         }
@@ -232,19 +228,19 @@ namespace Distag {
     }
 
     public sealed partial class RRef {
-        /// <summary>Properties of a reference. name of the worker that has the value</summary>
+        /// <summary>The name of the worker that has the value.</summary>
         public string Owner {
             get { using (Handle.Hold()) return Text.Read(Native.distag_rref_get_owner(Handle)); }
         }
-        /// <summary>Properties of a reference. 1: this handle's worker has it</summary>
+        /// <summary>Whether the worker of this reference has the value.</summary>
         public bool IsOwner {
             [MethodImpl(MethodImplOptions.NoInlining)] get { return Native.distag_rref_is_owner(Handle) != 0; }
         }
-        /// <summary>Properties of a reference. 1: the owner knows of this reference</summary>
+        /// <summary>Whether the owner knows of this reference.</summary>
         public bool IsConfirmed {
             [MethodImpl(MethodImplOptions.NoInlining)] get { return Native.distag_rref_is_confirmed(Handle) != 0; }
         }
-        /// <summary>Properties of a reference. the same for all references to one value</summary>
+        /// <summary>The same for all references to one value.</summary>
         public ulong Id {
             [MethodImpl(MethodImplOptions.NoInlining)] get { return (ulong)Native.distag_rref_get_id(Handle); }
         }

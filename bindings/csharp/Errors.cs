@@ -22,7 +22,8 @@ namespace Distag {
         User = 100,
     }
 
-    /// <summary>A failure of distag, or of a function, at its caller. Thrown by a function, it travels with its code.</summary>
+    /// <summary>A failure of distag, or of a function, at its caller. Thrown by a function, it travels with its code. What a custom op
+    /// or a hook has thrown on the thread that called distag is its InnerException.</summary>
     public class DistagException : Exception {
         /// <summary>The status: 1000 and above are of functions.</summary>
         public Status Code { get; private set; }
@@ -38,7 +39,7 @@ namespace Distag {
             MayHaveRun = true;
         }
 
-        internal DistagException(Status code, string message, int originRank, bool mayHaveRun) : base(message) {
+        internal DistagException(Status code, string message, int originRank, bool mayHaveRun, Exception inner) : base(message, inner) {
             Code = code;
             OriginRank = originRank;
             MayHaveRun = mayHaveRun;
@@ -57,27 +58,28 @@ namespace Distag {
 
     /// <summary>The call is to be mended: an argument, a state, a name.</summary>
     public sealed class UsageException : DistagException {
-        internal UsageException(Status code, string message, int rank = -1, bool ran = false) : base(code, message, rank, ran) {}
+        internal UsageException(Status code, string message, int rank = -1, bool ran = false, Exception inner = null)
+            : base(code, message, rank, ran, inner) {}
     }
 
     /// <summary>Known, but not to this build, dtype or device.</summary>
     public sealed class UnsupportedException : DistagException {
-        internal UnsupportedException(Status code, string message, int rank, bool ran) : base(code, message, rank, ran) {}
+        internal UnsupportedException(Status code, string message, int rank, bool ran, Exception inner) : base(code, message, rank, ran, inner) {}
     }
 
     /// <summary>Something is used up: wait and retry.</summary>
     public sealed class RetryException : DistagException {
-        internal RetryException(Status code, string message, int rank, bool ran) : base(code, message, rank, ran) {}
+        internal RetryException(Status code, string message, int rank, bool ran, Exception inner) : base(code, message, rank, ran, inner) {}
     }
 
     /// <summary>A worker that is needed is lost, or another one now.</summary>
     public sealed class ReconnectException : DistagException {
-        internal ReconnectException(Status code, string message, int rank, bool ran) : base(code, message, rank, ran) {}
+        internal ReconnectException(Status code, string message, int rank, bool ran, Exception inner) : base(code, message, rank, ran, inner) {}
     }
 
     /// <summary>Time is up, or it was cancelled elsewhere than by its token.</summary>
     public sealed class GaveUpException : DistagException {
-        internal GaveUpException(Status code, string message, int rank, bool ran) : base(code, message, rank, ran) {}
+        internal GaveUpException(Status code, string message, int rank, bool ran, Exception inner) : base(code, message, rank, ran, inner) {}
     }
 
     static unsafe class Errors {
@@ -91,14 +93,28 @@ namespace Distag {
             int rank = error->origin_rank;
             // Zeroed memory, to which a function that failed wrote nothing of the rank, counts as this process.
             bool ran = (error->flags & Native.DISTAG_ERROR_MAY_HAVE_RUN) != 0;
+            Exception inner = TakeCause(message);
             switch (code.Class()) {
-                case StatusClass.Usage: return new UsageException(code, message, rank, ran);
-                case StatusClass.Unsupported: return new UnsupportedException(code, message, rank, ran);
-                case StatusClass.Retry: return new RetryException(code, message, rank, ran);
-                case StatusClass.Reconnect: return new ReconnectException(code, message, rank, ran);
-                case StatusClass.GaveUp: return new GaveUpException(code, message, rank, ran);
+                case StatusClass.Usage: return new UsageException(code, message, rank, ran, inner);
+                case StatusClass.Unsupported: return new UnsupportedException(code, message, rank, ran, inner);
+                case StatusClass.Retry: return new RetryException(code, message, rank, ran, inner);
+                case StatusClass.Reconnect: return new ReconnectException(code, message, rank, ran, inner);
+                case StatusClass.GaveUp: return new GaveUpException(code, message, rank, ran, inner);
             }
-            return new DistagException(code, message, rank, ran);
+            return new DistagException(code, message, rank, ran, inner);
+        }
+
+        // What a callback has thrown on this thread since C was called, and what C was told of it.
+        [ThreadStatic] static Exception cause;
+        [ThreadStatic] static string causeText;
+
+        /// <summary>What a failure of C was made from; C has put before its text where that was.</summary>
+        static Exception TakeCause(string message) {
+            Exception found = cause;
+            cause = null;
+            if (found == null || causeText == "") return null;
+            string end = causeText.Substring(Math.Max(0, causeText.Length - 100)); // C leaves out the middle of a long text
+            return message.Contains(end) ? found : null;
         }
 
         internal static UsageException Usage(string message) {
@@ -116,9 +132,11 @@ namespace Distag {
         internal static int Set(distag_error* error, Exception thrown) {
             try {
                 var own = thrown as DistagException;
-                if (own == null || own.Code == Status.Ok)
-                    return Native.distag_error_set(error, (int)Status.User, Text.Said(thrown.GetType().FullName + ": " + SaidBy(thrown)));
-                int status = Native.distag_error_set(error, (int)own.Code, Text.Said(own.Message));
+                bool isOwn = own != null && own.Code != Status.Ok;
+                causeText = isOwn ? own.Message : thrown.GetType().FullName + ": " + SaidBy(thrown);
+                cause = thrown;
+                int status = Native.distag_error_set(error, isOwn ? (int)own.Code : (int)Status.User, Text.Said(causeText));
+                if (!isOwn) return status;
                 if (own.OriginRank >= 0) error->origin_rank = own.OriginRank;
                 if (own.MayHaveRun) error->flags |= Native.DISTAG_ERROR_MAY_HAVE_RUN;
                 return status;
@@ -217,6 +235,7 @@ namespace Distag {
         /// <summary>Runs user code in a callback of C, through which nothing may be thrown.</summary>
         internal static int Guard(distag_error* error, Func<int> run) {
             Guest own = guest ?? Guest.New();
+            cause = null;
             try {
                 try {
                     lock (own) own.Depth++;

@@ -461,7 +461,21 @@ static class UserCode {
         Tensor y = Tensor.ApplyCustom("Wrong", new Wrong { Back = given => new Tensor[] { null } }, new[] { x })[0].Sum(); // zeros
         using (var context = new Context()) context.Backward(y);
         x.AddHook(gradient => { throw new Exception("hooked"); });
-        using (var context = new Context()) Check(Throws<DistagException>(() => context.Backward((x * 2).Sum())).Message.Contains("hooked"), "the hook");
+        using (var context = new Context()) {
+            Exception failure = Throws<DistagException>(() => context.Backward((x * 2).Sum()));
+            Check(failure.Message.Contains("hooked") && failure.InnerException.Message == "hooked", failure.ToString());
+        }
+        var thrown = new DistagException((Status)1042, "not today");
+        Func<DistagException> apply = () => Throws<DistagException>(() => Tensor.ApplyCustom("Wrong", new Thrower { Thrown = thrown }, new[] { x }));
+        Check(ReferenceEquals(apply().InnerException, thrown), "another cause");
+        Same(Throws<UsageException>(() => Tensor.Apply("no_such_op", new Tensor[0])).InnerException, null);
+    }
+
+    sealed class Thrower : CustomOp {
+        public Exception Thrown;
+
+        public override Tensor[] Forward(Tensor[] inputs) { throw Thrown; }
+        public override Tensor[] Backward(Tensor[] gradients) { return null; }
     }
 
     sealed class Square : CustomOp {

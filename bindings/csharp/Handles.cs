@@ -304,7 +304,7 @@ namespace Distag {
         public ulong MessagesReplayed { get; private set; }
         /// <summary>received again and dropped</summary>
         public ulong MessagesDuplicated { get; private set; }
-        /// <summary>malformed, oversized, not allowed, or of a fenced incarnation; and connections that * were refused,
+        /// <summary>malformed, oversized, not allowed, or of a fenced incarnation; and connections that were refused,
         /// here and at the rendezvous that this worker serves</summary>
         public ulong MessagesRefused { get; private set; }
         /// <summary>now</summary>

@@ -132,24 +132,24 @@ namespace Distag.Raw {
         public uint allow_insecure;
         /// <summary>nullable: that of secret_key, which it has to fit</summary>
         public IntPtr public_key;
-        /// <summary>nullable: what the file holds that DISTAG_SECRET_KEY_FILE names, if it does, a file * for this user
+        /// <summary>nullable: what the file holds that DISTAG_SECRET_KEY_FILE names, if it does, a file for this user
         /// alone. By distag_security_create_keys; since 0.3</summary>
         public IntPtr secret_key;
         /// <summary>the workers that may connect,</summary>
         public IntPtr peer_names;
-        /// <summary>and the public key of each. Without any those of the file that DISTAG_PEER_KEYS_FILE * names,
+        /// <summary>and the public key of each. Without any those of the file that DISTAG_PEER_KEYS_FILE names,
         /// likewise: "NAME KEY" in each line; since 0.3</summary>
         public IntPtr peer_keys;
         /// <summary>peer_count of distag_security_options.</summary>
         public UIntPtr peer_count;
-        /// <summary>nullable: what the file holds that DISTAG_GROUP_KEY_FILE names in the environment, a file * for
-        /// this user alone (chmod 600). The same 32 or more characters in all workers of the * group, which `distag
-        /// keygen` makes. since 0.3</summary>
+        /// <summary>nullable: what the file holds that DISTAG_GROUP_KEY_FILE names in the environment, a file for this
+        /// user alone (chmod 600). The same 32 or more characters in all workers of the group, which `distag keygen`
+        /// makes. since 0.3</summary>
         public IntPtr group_key;
-        /// <summary>nullable: DISTAG_RENDEZVOUS_NAME of the environment, else "worker0". The worker that * serves
+        /// <summary>nullable: DISTAG_RENDEZVOUS_NAME of the environment, else "worker0". The worker that serves
         /// "tcp://", whose key is expected there. since 0.3</summary>
         public IntPtr rendezvous_name;
-        /// <summary>nullable: all. The only other workers in whose backward passes this one takes part; * UNSUPPORTED
+        /// <summary>nullable: all. The only other workers in whose backward passes this one takes part; UNSUPPORTED
         /// without a key for each worker. since 0.3</summary>
         public IntPtr initiators;
         /// <summary>initiator_count of distag_security_options.</summary>
@@ -194,14 +194,14 @@ namespace Distag.Raw {
         public ulong max_message_bytes;
         /// <summary>nullable: "worker&lt;rank&gt;". 1..127 of A-Z a-z 0-9 _ - . : and unique in the group</summary>
         public IntPtr name;
-        /// <summary>nullable: "env://". "tcp://host:port" (rank 0 serves), "file:///dir", "inproc://x", * since 0.3
+        /// <summary>nullable: "env://". "tcp://host:port" (rank 0 serves), "file:///dir", "inproc://x", since 0.3
         /// "slurm://", "pmix://" and "etcd://host:port[,host:port]/prefix"</summary>
         public IntPtr rendezvous;
         /// <summary>nullable: "default". Workers of different jobs never meet</summary>
         public IntPtr job;
-        /// <summary>nullable: a private "ipc://", or "tcp://" where the way to a rendezvous on another * machine
-        /// begins. "tcp://127.0.0.1:0", "tcp://0.0.0.0:4711", "ipc:///path"; since 0.3 * also an interface, and ports
-        /// of which the first free one is taken: * "tcp://eth0:29600-29699"</summary>
+        /// <summary>nullable: a private "ipc://", or "tcp://" where the way to a rendezvous on another machine begins.
+        /// "tcp://127.0.0.1:0", "tcp://0.0.0.0:4711", "ipc:///path"; since 0.3 also an interface, and ports of which
+        /// the first free one is taken: "tcp://eth0:29600-29699"</summary>
         public IntPtr bind;
         /// <summary>nullable: as bound. Where others find it, from outside a container or a NAT</summary>
         public IntPtr advertise;
@@ -260,7 +260,7 @@ namespace Distag.Raw {
         public uint struct_size;
         /// <summary>reserved of distag_function_options.</summary>
         public uint reserved;
-        /// <summary>nullable: all. The only other workers that may call it, since 0.3; UNSUPPORTED without * a key for
+        /// <summary>nullable: all. The only other workers that may call it, since 0.3; UNSUPPORTED without a key for
         /// each worker</summary>
         public IntPtr callers;
         /// <summary>caller_count of distag_function_options.</summary>
@@ -378,7 +378,7 @@ namespace Distag.Raw {
         public ulong messages_replayed;
         /// <summary>received again and dropped</summary>
         public ulong messages_duplicated;
-        /// <summary>malformed, oversized, not allowed, or of a fenced incarnation; and connections that * were refused,
+        /// <summary>malformed, oversized, not allowed, or of a fenced incarnation; and connections that were refused,
         /// here and at the rendezvous that this worker serves</summary>
         public ulong messages_refused;
         /// <summary>now</summary>

@@ -101,10 +101,15 @@ def struct_members(text):
     return found
 
 
+def plain(comment):
+    """The text of a comment, in one line, without the stars before its lines."""
+    return " ".join(re.sub(r"\n\s*\*(?!/)", "\n", comment).strip("/* ").split())
+
+
 def members_of(declaration, comment):
     """The members that one declaration makes: `uint64_t made, served;` makes two."""
     declaration = " ".join(without_comments(declaration).split())
-    note = " ".join(comment.strip("/* ").split())
+    note = plain(comment)
     pointer = re.match(r"(.*?\(\*)(\w+)(\)\s*\(.*\))$", declaration)
     if pointer:
         return [Member(pointer.group(1) + pointer.group(3), pointer.group(2), 1, note)]
@@ -118,7 +123,7 @@ def enums(text):
     found = {}
     for name, body in re.findall(r"^enum (distag_\w+) \{(.*?)\};", text, re.M | re.S):
         pieces = re.findall(r"(\w+) = (-?\d+),?[ \t]*((?:/\*.*?\*/)?)", body, re.S)
-        found[name] = [Enumerator(each, int(value), " ".join(comment.strip("/* ").split()))
+        found[name] = [Enumerator(each, int(value), plain(comment))
                        for each, value, comment in pieces]
     return found
 

@@ -75,6 +75,16 @@ def check_fit(description, text):
                 yield f"{name}: {parameter}: {wanted} was expected, not {found}"
 
 
+def check_comments(description, text):
+    """Comments of members and enumerators are one line, without the stars that begin those of the header."""
+    api = description.describe(text)
+    for struct in api["structs"]:
+        yield from (f"{struct['name']}.{each['name']}: a star in {each['comment']!r}"
+                    for each in struct["members"] if " * " in each["comment"])
+    for enum in api["enums"]:
+        yield from (f"{each['name']}: a star in {each['comment']!r}" for each in enum["values"] if " * " in each["comment"])
+
+
 # A change of the header, and what must show in what is generated for each language; a language that reads the header
 # itself, as C++ does, has none of it.
 CHANGES = [
@@ -127,6 +137,7 @@ def main():
     with open(os.path.join(repository, "include", "distag.h"), encoding="utf-8") as file:
         text = file.read()
     complaints = list(check_unfit(description, text)) + list(check_fit(description, text))
+    complaints += check_comments(description, text)
     complaints += check_languages(repository, text)
     print("\n".join(complaints))
     print(f"{len(UNFIT)} planted faults, {len(FIT)} planted functions, {len(CHANGES)} changes in each language, {len(complaints)} complaints")

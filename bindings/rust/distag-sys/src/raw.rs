@@ -581,24 +581,24 @@ pub struct distag_security_options {
     pub allow_insecure: u32,
     /// nullable: that of secret_key, which it has to fit
     pub public_key: *const c_char,
-    /// nullable: what the file holds that DISTAG_SECRET_KEY_FILE names, if it does, a file * for this user alone.
+    /// nullable: what the file holds that DISTAG_SECRET_KEY_FILE names, if it does, a file for this user alone.
     /// By distag_security_create_keys; since 0.3
     pub secret_key: *const c_char,
     /// the workers that may connect,
     pub peer_names: *const *const c_char,
-    /// and the public key of each. Without any those of the file that DISTAG_PEER_KEYS_FILE * names, likewise:
+    /// and the public key of each. Without any those of the file that DISTAG_PEER_KEYS_FILE names, likewise:
     /// "NAME KEY" in each line; since 0.3
     pub peer_keys: *const *const c_char,
     pub peer_count: usize,
-    /// nullable: what the file holds that DISTAG_GROUP_KEY_FILE names in the environment, a file * for this user
-    /// alone (chmod 600). The same 32 or more characters in all workers of the * group, which `distag keygen`
+    /// nullable: what the file holds that DISTAG_GROUP_KEY_FILE names in the environment, a file for this user
+    /// alone (chmod 600). The same 32 or more characters in all workers of the group, which `distag keygen`
     /// makes. since 0.3
     pub group_key: *const c_char,
-    /// nullable: DISTAG_RENDEZVOUS_NAME of the environment, else "worker0". The worker that * serves "tcp://",
+    /// nullable: DISTAG_RENDEZVOUS_NAME of the environment, else "worker0". The worker that serves "tcp://",
     /// whose key is expected there. since 0.3
     pub rendezvous_name: *const c_char,
-    /// nullable: all. The only other workers in whose backward passes this one takes part; * UNSUPPORTED without
-    /// a key for each worker. since 0.3
+    /// nullable: all. The only other workers in whose backward passes this one takes part; UNSUPPORTED without a
+    /// key for each worker. since 0.3
     pub initiators: *const *const c_char,
     pub initiator_count: usize,
 }
@@ -666,14 +666,14 @@ pub struct distag_worker_options {
     pub max_message_bytes: u64,
     /// nullable: "`worker<rank>`". 1..127 of A-Z a-z 0-9 _ - . : and unique in the group
     pub name: *const c_char,
-    /// nullable: "env://". "tcp://host:port" (rank 0 serves), "file:///dir", "inproc://x", * since 0.3
-    /// "slurm://", "pmix://" and "etcd://host:`port[,host:port]`/prefix"
+    /// nullable: "env://". "tcp://host:port" (rank 0 serves), "file:///dir", "inproc://x", since 0.3 "slurm://",
+    /// "pmix://" and "etcd://host:`port[,host:port]`/prefix"
     pub rendezvous: *const c_char,
     /// nullable: "default". Workers of different jobs never meet
     pub job: *const c_char,
-    /// nullable: a private "ipc://", or "tcp://" where the way to a rendezvous on another * machine begins.
-    /// "tcp://127.0.0.1:0", "tcp://0.0.0.0:4711", "ipc:///path"; since 0.3 * also an interface, and ports of
-    /// which the first free one is taken: * "tcp://eth0:29600-29699"
+    /// nullable: a private "ipc://", or "tcp://" where the way to a rendezvous on another machine begins.
+    /// "tcp://127.0.0.1:0", "tcp://0.0.0.0:4711", "ipc:///path"; since 0.3 also an interface, and ports of which
+    /// the first free one is taken: "tcp://eth0:29600-29699"
     pub bind: *const c_char,
     /// nullable: as bound. Where others find it, from outside a container or a NAT
     pub advertise: *const c_char,
@@ -758,7 +758,7 @@ impl Default for distag_environment {
 pub struct distag_function_options {
     pub struct_size: u32,
     pub reserved: u32,
-    /// nullable: all. The only other workers that may call it, since 0.3; UNSUPPORTED without * a key for each
+    /// nullable: all. The only other workers that may call it, since 0.3; UNSUPPORTED without a key for each
     /// worker
     pub callers: *const *const c_char,
     pub caller_count: usize,
@@ -933,8 +933,8 @@ pub struct distag_stats {
     pub messages_replayed: u64,
     /// received again and dropped
     pub messages_duplicated: u64,
-    /// malformed, oversized, not allowed, or of a fenced incarnation; and connections that * were refused, here
-    /// and at the rendezvous that this worker serves
+    /// malformed, oversized, not allowed, or of a fenced incarnation; and connections that were refused, here and
+    /// at the rendezvous that this worker serves
     pub messages_refused: u64,
     /// now
     pub peers_connected: u64,

@@ -8,6 +8,7 @@
 #include "ops/builtins.h"
 #include "ops/require.h"
 #include "ops/rows.h"
+#include "ops/unary.h"
 #include "ops/views.h"
 
 namespace distag::ops {

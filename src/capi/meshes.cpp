@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/host_code.h"
+#include "base/named_future.h"
 #include "base/not_started.h"
 #include "base/parker.h"
 #include "capi/future.h"

@@ -104,7 +104,7 @@ namespace Distag {
             return new DistagException(code, message, rank, ran, inner);
         }
 
-        // What a callback has thrown on this thread since C was called, and what C was told of it.
+        // The latest exception of a callback on this thread since C was called, and the text that C got for it.
         [ThreadStatic] static Exception cause;
         [ThreadStatic] static string causeText;
 

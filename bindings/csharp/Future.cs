@@ -29,7 +29,7 @@ namespace Distag {
         }
 
         /// <summary>A task that completes with what is made of the value. Its continuations run on the pool of .NET, never on
-        /// threads of distag. Who waits for it without a limit waits for the future, and so polls on the thread that polls.</summary>
+        /// threads of distag. A wait for it without a limit waits for the future, and so polls on the thread that polls.</summary>
         internal static Task<T> Start<T>(IntPtr owned, CancellationToken token, Func<object, T> convert) {
             var completion = new Completion<T>(new FutureHandle(owned), token, convert);
             completion.Begin();

@@ -342,7 +342,7 @@ func (w *Worker) Close() error {
 	return err
 }
 
-// Forever is the limit of Poll, WaitForWork and Unregister that is none. A limit of 0 is over at once.
+// Forever means no limit for Poll, WaitForWork and Unregister. A limit of 0 ends at once.
 const Forever time.Duration = forever
 
 // Poll runs what is due with ExecutorHost, at most maxItems (0: any number), and begins nothing once limit is over: Poll(0,

@@ -100,7 +100,7 @@ void dispatch_terms(const char* op, Dtype dtype, Visit visit) {
   dtype == Dtype::kInt64 ? visit(uint64_t{}) : dispatch_floating(op, dtype, visit);
 }
 
-// Adds each term to the element of y at its index along dim. Every sum is rounded once.
+// Adds each term to the element of y at its index along dim. Sums of float32 are made in double and rounded once.
 template <typename T>
 Tensor with_terms(Tensor y, const Tensor& indices, const Tensor& terms, size_t dim) {
   const auto for_each_row = [&](auto add) {
@@ -241,7 +241,7 @@ void add_grouped(T* y, const T* terms, const Slabs& slabs, const Occurrences& oc
 
 constexpr int64_t kLeastGrouped = 8;  // elements of a slab; smaller ones are added faster in the order of the terms
 
-// y[o, indices[i], :] += terms[o, i, :]. Every sum is rounded once.
+// y[o, indices[i], :] += terms[o, i, :], with the same sums.
 Tensor with_slabs(const char* op, Tensor y, const Tensor& indices, const Tensor& terms, size_t dim) {
   if (terms.count() == 0) return y;
   const Slabs slabs(y.shape(), dim);

@@ -43,7 +43,7 @@ Tensor min_over(const Tensor& x, const DimSet& dims, const Dims& out_shape);
 template <typename T>
 using RowTotal = std::conditional_t<std::is_floating_point_v<T>, double, T>;
 
-// Sums of consecutive elements of a result, in an order that depends on data; each is rounded once.
+// Sums of consecutive elements of a result, in an order that depends on data: in double, then rounded.
 template <typename T>
 class RowSums {
  public:

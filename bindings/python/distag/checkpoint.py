@@ -128,7 +128,7 @@ def _agreed(mesh: Mesh | None, timeout: Duration, work: Callable[[], F]) -> F:
     except Exception as failure:
         code = int(failure.code) if isinstance(failure, DistagError) else _raw.E_INTERNAL
         message = failure.message if isinstance(failure, DistagError) else describe(failure)
-        with contextlib.suppress(DistagError):  # of a mesh that has ended: the own failure is the cause
+        with contextlib.suppress(DistagError):  # the mesh has ended: the failure of this member is why
             _told_by_all(mesh, timeout, [code, *message.encode("utf-8", "replace")[:MOST_TOLD]])
         raise
     for rank, (code, *words) in _told_by_all(mesh, timeout, []):
